@@ -1,0 +1,66 @@
+"""What fits where: bytes needed and bytes there, tier by tier; infeasible is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.span import Real
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Whether a design point fits its memories.
+
+    Attributes:
+        tiers: name of a memory -> (bytes needed, bytes there) [B].
+    """
+
+    tiers: Mapping[str, tuple[Real, Real]]
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """True where every memory holds what it must."""
+        return np.logical_not(self.short_bytes > 0)
+
+    @property
+    def short_bytes(self) -> Real:
+        """Bytes missing in the memory that is shortest; 0 where all fit [B]."""
+        return np.max(self._missing(), axis=0)
+
+    @property
+    def limited_by(self) -> NDArray[np.str_]:
+        """Name of the memory that misses most bytes; empty where all fit."""
+        missing = self._missing()
+        names = np.array(["", *self.tiers])
+        worst = np.argmax(missing, axis=0) + 1
+        return names[np.where(np.max(missing, axis=0) > 0, worst, 0)]
+
+    def _missing(self) -> NDArray[np.float64]:
+        missing = np.broadcast_arrays(*(np.subtract(need, there) for need, there in self.tiers.values()))
+        return np.maximum(np.stack(missing), 0.0)
+
+
+def fits(**tiers: tuple[Real, Real]) -> Fits:
+    """State what each memory must hold and what it can: `fits(gpu=(need, there), ...)` [B]."""
+    return Fits(tiers)
+
+
+def reduced_batch(batch: Real, per_sequence: Real, there: Real) -> Real:
+    """Largest batch that fits: all of it, else the largest power of two (HILOS sec. 6.3).
+
+    Args:
+        batch: sequences asked for [1].
+        per_sequence: bytes one sequence needs [B].
+        there: bytes free for sequences [B]; may be negative.
+
+    Returns:
+        Sequences served together [1]; 1 where not even one fits (`Fits` then says what is short).
+    """
+    room = np.floor(np.divide(there, per_sequence))
+    _, exponent = np.frexp(np.maximum(room, 1.0))
+    power = np.exp2(exponent - 1.0)
+    return np.where(room >= batch, batch, np.minimum(power, batch))[()]

@@ -1,0 +1,38 @@
+"""What a system answers: prefill, one decode step, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from costmodel.capacity import Fits
+from costmodel.span import Real, Span, serial
+from costmodel.workload import Workload
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Times of a whole batch of requests on a system.
+
+    Attributes:
+        prefill: processing all prompts.
+        step: one token more for every sequence, at the mean context.
+        fits: bytes needed and there, by memory.
+        work: the workload this answers.
+        batch_run: sequences served together; fewer than asked where memory is short, and then
+            prefill and step count every round [1].
+        kernel_power: resource -> power it draws while busy, on top of its device's [W].
+    """
+
+    prefill: Span
+    step: Span
+    fits: Fits
+    work: Workload
+    batch_run: Real
+    kernel_power: Mapping[str, Real] = field(default_factory=dict)
+
+    @cached_property
+    def total(self) -> Span:
+        """Prefill, then n - 1 steps (HILOS sec. 2.1: prefill makes the first token)."""
+        return serial(prefill=self.prefill, decode=(self.work.output - 1) * self.step)

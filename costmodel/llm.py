@@ -1,0 +1,184 @@
+"""A transformer's shapes: bytes and FLOPs of each sub-layer of one block.
+
+Fields and results broadcast over design points, so a batch of models is one `LLM` of arrays.
+
+Symbols: b sequences, s tokens of context, t tokens computed now (b in decode, b*s in prefill),
+h hidden, H query heads, Hkv KV heads, d head size, g = H / Hkv, E experts, k active experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from costmodel.span import Real
+from hardware.machine import Role
+
+
+@dataclass(frozen=True)
+class LLM:
+    """Shape of a decoder-only transformer and the width of its elements.
+
+    Attributes:
+        layers, hidden, ffn, heads, kv_heads, head_size, vocab, positions: sizes [1].
+        gated: 1 with a gate matrix in the MLP, else 0.
+        tied: 1 where input and output embeddings share weights, else 0.
+        experts, active_experts: of an MoE layer; 1 and 1 when dense.
+        moe_every: one layer in this many is MoE.
+        weight_width, kv_width, activation_width: bytes of one element [B].
+    """
+
+    layers: Real
+    hidden: Real
+    ffn: Real
+    heads: Real
+    kv_heads: Real
+    head_size: Real
+    vocab: Real
+    positions: Real
+    gated: Real
+    tied: Real
+    experts: Real
+    active_experts: Real
+    moe_every: Real
+    weight_width: Real = 2.0
+    kv_width: Real = 2.0
+    activation_width: Real = 2.0
+
+    # --- shapes -------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Real:
+        """Query heads that share one KV head, g = H / Hkv [1]."""
+        return self.heads / self.kv_heads
+
+    @property
+    def kv_size(self) -> Real:
+        """Elements of K (or V) of one token in one layer, Hkv * d [1]."""
+        return self.kv_heads * self.head_size
+
+    @property
+    def query_size(self) -> Real:
+        """Elements of Q of one token in one layer, H * d [1]."""
+        return self.heads * self.head_size
+
+    # --- parameters ---------------------------------------------------------------------------
+
+    @property
+    def attention_parameters(self) -> Real:
+        """Q, K, V and output matrices of one layer [1]."""
+        return 2 * self.hidden * (self.query_size + self.kv_size)
+
+    @property
+    def expert_parameters(self) -> Real:
+        """One expert of one layer, or the whole MLP of a dense layer [1]."""
+        return (2 + self.gated) * self.hidden * self.ffn
+
+    @property
+    def head_parameters(self) -> Real:
+        """Output head, vocab x hidden [1]."""
+        return self.vocab * self.hidden
+
+    @property
+    def parameters(self) -> Real:
+        """All matrices and embeddings; biases and norms are left out [1]."""
+        embeddings = (self.vocab * (2 - self.tied) + self.positions) * self.hidden
+        return embeddings + self.layers * self.layer_parameters(self.experts)
+
+    @property
+    def active_parameters(self) -> Real:
+        """Matrices that one token is multiplied with, output head apart [1]."""
+        return self.layers * self.layer_parameters(self.active_experts)
+
+    def layer_parameters(self, experts: Real) -> Real:
+        """Parameters of an average layer when an MoE layer counts so many experts [1]."""
+        moe_share = np.where(np.asarray(self.experts) > 1, 1 / np.asarray(self.moe_every), 0.0)[()]
+        return self.attention_parameters + self.expert_parameters * (1 - moe_share + moe_share * experts)
+
+    def distinct_experts(self, tokens: Real) -> Real:
+        """Expected experts of an MoE layer that some token uses, E (1 - (1 - k/E)^t) [1].
+
+        Routing is taken as uniform and independent (physics: Mixtral 7.92 of 8 at t = 16).
+        """
+        return self.experts * (1 - (1 - self.active_experts / self.experts) ** tokens)
+
+    # --- bytes of one layer -------------------------------------------------------------------
+
+    @property
+    def weight_bytes(self) -> Real:
+        """All weights of the model [B]."""
+        return self.parameters * self.weight_width
+
+    def layer_weight_bytes(self, tokens: Real) -> Real:
+        """Weights of one layer that a step over so many tokens uses [B]."""
+        return self.layer_parameters(self.distinct_experts(tokens)) * self.weight_width
+
+    def weight_buffer_bytes(self) -> Real:
+        """Weights of one layer on the GPU while it streams: attention and two experts [B]."""
+        return (self.attention_parameters + 2 * self.expert_parameters) * self.weight_width
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of one layer, 2 Hkv d b s elements [B]."""
+        return 2 * self.kv_size * batch * tokens * self.kv_width
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
+        return self.hidden * batch * tokens * self.activation_width
+
+    def query_bytes(self, tokens: Real) -> Real:
+        """Q of one layer, also the size of the attention output [B]."""
+        return self.query_size * tokens * self.activation_width
+
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Largest set of activations one layer holds at once for so many tokens [B].
+
+        Attention holds X, Q, K, V and its output; the MLP holds X, its inner activation (both
+        halves when gated, of every active expert) and its output.
+        """
+        attention = self.hidden + 2 * self.query_size + 2 * self.kv_size
+        mlp = 2 * self.hidden + (1 + self.gated) * self.ffn * self.active_experts
+        return tokens * np.maximum(attention, mlp) * self.activation_width
+
+    # --- FLOPs of one layer -------------------------------------------------------------------
+
+    def qkv_flops(self, tokens: Real) -> Real:
+        """Q, K and V projections, two FLOPs a multiply-add [FLOP]."""
+        return 2 * tokens * self.hidden * (self.query_size + 2 * self.kv_size)
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2, whose T_GPU prints half of it) [FLOP]."""
+        return 4 * batch * tokens * self.hidden * self.kv_size
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """One query a sequence against a context: Q K^T and scores V, 4 b s H d [FLOP]."""
+        return 4 * batch * tokens * self.query_size
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Causal attention of a whole prompt, half of the square, 2 b s^2 H d [FLOP]."""
+        return 2 * batch * prompt**2 * self.query_size
+
+    def output_flops(self, tokens: Real) -> Real:
+        """Output projection of the attention [FLOP]."""
+        return 2 * tokens * self.query_size * self.hidden
+
+    def ffn_flops(self, tokens: Real) -> Real:
+        """MLP with the active experts [FLOP]."""
+        mlp = self.layer_parameters(self.active_experts) - self.attention_parameters
+        return 2 * tokens * mlp
+
+    def linear_flops(self, tokens: Real) -> Real:
+        """All matrix products of one layer but the attention itself [FLOP]."""
+        return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
+
+
+def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
+    """Build a model from the numbers of its specification and a platform's element widths.
+
+    Args:
+        shape: SI values by schema key; arrays broadcast over design points [1].
+        widths: the platform's `precision` role [B].
+    """
+    sizes = {field.name: shape[field.name] for field in fields(LLM) if field.name in shape}
+    return LLM(**sizes, weight_width=widths.weight, kv_width=widths.kv, activation_width=widths.activation)

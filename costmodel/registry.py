@@ -1,0 +1,133 @@
+"""The catalogue of systems: each is a function registered with its knobs, its parts and its paper."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.span import Real
+from costmodel.workload import Workload
+from hardware.errors import InputError, unknown
+from hardware.machine import Machine
+
+Rule = Callable[[Machine, LLM, Workload], Real]
+Model = Callable[..., Estimate]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A number a system lets the user, or a solver, choose.
+
+    Attributes:
+        what: what it does, for readers.
+        low, high: smallest and largest value allowed.
+        default: a value, or `auto` where a solver picks the best.
+        kind: `share` (continuous), `count` (whole) or `choice`.
+        choices: names of the values 0, 1, ... of a choice.
+        sets: the hardware number it stands for, as `role.key`; its default is the platform's.
+        rules: closed forms from papers, by name.
+    """
+
+    what: str
+    low: float = 0.0
+    high: float = 1.0
+    default: float | str = "auto"
+    kind: Literal["share", "count", "choice"] = "share"
+    choices: tuple[str, ...] = ()
+    sets: str = ""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class System:
+    """A registered system.
+
+    Attributes:
+        name: kebab-case, as users write it.
+        platform: the test bed of its paper.
+        cite: key into sources.toml.
+        owns: roles it needs; they are bought and powered.
+        knobs: by name.
+        model: the function.
+    """
+
+    name: str
+    platform: str
+    cite: str
+    owns: tuple[str, ...]
+    knobs: Mapping[str, Knob]
+    model: Model
+
+    @property
+    def summary(self) -> str:
+        """First line of the model's docstring."""
+        return (inspect.getdoc(self.model) or "").split("\n")[0]
+
+    def __call__(self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Estimate:
+        """Evaluate the model; knobs must be numbers, one for every knob that sets no hardware number."""
+        return self.model(hw, llm, work, **knobs)
+
+
+_SYSTEMS: dict[str, System] = {}
+
+
+def system(
+    name: str, *, platform: str, cite: str, owns: tuple[str, ...], knobs: Mapping[str, Knob] | None = None
+) -> Callable[[Model], Model]:
+    """Register a system under a name.
+
+    The function takes (hw, llm, work, *, knobs...) and returns an `Estimate`.
+
+    Raises:
+        ValueError: the name is taken, or the knobs are not the function's keyword arguments.
+    """
+
+    def register(model: Model) -> Model:
+        wanted = {p.name for p in inspect.signature(model).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        given = {knob for knob, spec in (knobs or {}).items() if not spec.sets}
+        if name in _SYSTEMS or wanted != given:
+            raise ValueError(f"system {name!r}: registered twice, or its knobs {given} are not its arguments {wanted}")
+        _SYSTEMS[name] = System(name, platform, cite, owns, knobs or {}, model)
+        return model
+
+    return register
+
+
+def systems() -> dict[str, System]:
+    """Import every module of `costmodel.systems` and return all systems by name."""
+    import costmodel.systems as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"costmodel.systems.{module.name}")
+    return dict(sorted(_SYSTEMS.items()))
+
+
+def find(name: str) -> System:
+    """Look a system up.
+
+    Raises:
+        InputError: no system has that name.
+    """
+    known = systems()
+    if name not in known:
+        raise unknown("system", name, known)
+    return known[name]
+
+
+def find_knob(where: System, name: str) -> Knob:
+    """Look a knob of a system up.
+
+    Raises:
+        InputError: the system has no such knob.
+    """
+    if name not in where.knobs:
+        if not where.knobs:
+            raise InputError(f"{where.name} has no knobs; leave out {name!r}")
+        raise unknown("knob", name, where.knobs, where.name)
+    return where.knobs[name]

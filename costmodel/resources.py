@@ -1,0 +1,158 @@
+"""What a machine's parts can do: effective rate = peak of the datasheet x derate of the platform.
+
+Every resource is named `role.port`; each direction of a link is a resource of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.span import Port, Real
+from hardware.machine import Machine
+
+KERNEL_GROUPS = (1, 4, 5)
+"""Queries a KV head for which HILOS built attention kernels (Table 3)."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Matrix units and device memory.
+
+    Attributes:
+        run: matrix products [FLOP].
+        read: device memory [B].
+        memory: capacity [B].
+    """
+
+    run: Port
+    read: Port
+    memory: Real
+
+
+def gpu(hw: Machine, role: str = "gpu") -> Gpu:
+    """Build the GPUs of a role, working as one."""
+    part = hw[role]
+    run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
+    read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
+    return Gpu(run, read, part.count * part.memory)
+
+
+@dataclass(frozen=True)
+class Host:
+    """CPU and DRAM of one server.
+
+    Attributes:
+        read: DRAM streaming [B].
+        attend: attention of the CPU over a KV cache in DRAM, in KV bytes [B].
+        file: the kernel's buffered file path, in file bytes [B].
+        drive: software work of one transfer to an accelerator [op].
+        memory: capacity [B].
+    """
+
+    read: Port
+    attend: Port
+    file: Port
+    memory: Real
+
+
+def host(hw: Machine) -> Host:
+    """Build the host. CPU attention and streaming share the DRAM, so they are one resource."""
+    part = hw.host
+    read = Port("host.dram", "read", part.bandwidth)
+    attend = Port("host.dram", "read", part.bandwidth * hw.derate.cpu_attention)
+    return Host(read, attend, Port("host.file", "move", part.file_read), part.memory)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A full-duplex link, seen from the GPU: inward is toward it [B]."""
+
+    inward: Port
+    outward: Port
+
+
+def link(hw: Machine, role: str, derate: str) -> Link:
+    """Build a link whose payload rate is its raw rate x a named derate."""
+    rate = hw[role].count * hw[role].bandwidth * getattr(hw.derate, derate)
+    return Link(Port(f"{role}.in", "move", rate), Port(f"{role}.out", "move", rate))
+
+
+@dataclass(frozen=True)
+class Drives:
+    """Drives of a role, striped [B]."""
+
+    read: Port
+    write: Port
+    capacity: Real
+
+
+def drives(hw: Machine, role: str) -> Drives:
+    """Build drives striped over all their number. Reads and writes share the flash."""
+    part = hw[role]
+    read = Port(f"{role}.flash", "read", part.count * part.read)
+    return Drives(read, Port(f"{role}.flash", "write", part.count * part.write), part.count * part.capacity)
+
+
+@dataclass(frozen=True)
+class Csd:
+    """Computational storage devices, their number working as one.
+
+    Attributes:
+        read, write: flash inside the devices, to and from the accelerators [B].
+        attend: attention kernel, in KV bytes [B].
+        commit: synchronous writes of one page each [op].
+        stage: buffer transfers from host memory to the accelerators, one at a time [op].
+        page: smallest write that is not amplified [B].
+        capacity: all flash [B].
+        kernel_power: all kernels while they work [W].
+    """
+
+    read: Port
+    write: Port
+    attend: Port
+    commit: Port
+    stage: Port
+    page: Real
+    capacity: Real
+    kernel_power: Real
+
+
+def csd(hw: Machine, group: Real) -> Csd:
+    """Build the computational storage devices for a model with `group` queries a KV head."""
+    part = hw.csd
+    rate, power = attention_kernel(hw, group)
+    return Csd(
+        read=Port("csd.flash", "read", part.count * part.p2p_read),
+        write=Port("csd.flash", "write", part.count * part.write),
+        attend=Port("csd.kernel", "run", part.count * rate),
+        commit=Port("csd.flash", "wait", part.count / part.commit, "op"),
+        stage=Port("host.driver", "wait", 1 / part.dma, "op"),
+        page=part.page,
+        capacity=part.count * part.capacity,
+        kernel_power=part.count * power,
+    )
+
+
+def attention_kernel(hw: Machine, group: Real) -> tuple[Real, Real]:
+    """Choose the best kernel of a device for a GQA group (HILOS Table 3, sec. 4.4).
+
+    Two FLOPs a multiply-add on 16-bit elements make `group` FLOPs a KV byte, so a kernel built for
+    k queries streams KV at its peak / k. A group larger than k takes ceil(group / k) passes over
+    the same KV, a smaller one leaves multipliers idle.
+
+    Args:
+        group: query heads a KV head, g [1].
+
+    Returns:
+        KV bytes one device streams a second [B/s], power of its kernel [W].
+    """
+    best, best_power = np.zeros(np.shape(group)), np.zeros(np.shape(group))
+    for built in KERNEL_GROUPS:
+        flops = hw.csd.maybe(f"kernel_g{built}", 0.0)
+        rate = flops / built / np.ceil(np.divide(group, built))
+        better = rate > best
+        best_power = np.where(better, hw.csd.maybe(f"kernel_power_g{built}", np.nan), best_power)
+        best = np.where(better, rate, best)
+    return best[()], best_power[()]

@@ -1,0 +1,331 @@
+"""The time algebra: what takes time is composed from leaves with `serial`, `overlap` and `pipeline`.
+
+A leaf is an amount (bytes, FLOPs, operations) on a resource that works at a rate. A tree of
+leaves knows its seconds; who is to blame for them (`breakdown`), how long each resource works
+(`busy`) and what each carries (`traffic`) are computed only when asked for.
+
+A resource serves one thing at a time. Where two branches of an `overlap` use the same one, the
+overlap lasts at least as long as that resource needs for both, so nothing is booked twice.
+
+All numbers broadcast over design points (NumPy); scalars stay scalars.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = float | NDArray[np.float64]
+"""A number for every design point: a scalar or an array that broadcasts with the others."""
+
+
+class Span(ABC):
+    """A piece of work that takes time."""
+
+    __array_ufunc__ = None  # `array * span` must reach Span.__rmul__, not NumPy
+
+    @cached_property
+    @abstractmethod
+    def seconds(self) -> Real:
+        """Wall-clock time [s], broadcast over design points."""
+
+    @cached_property
+    @abstractmethod
+    def resources(self) -> frozenset[str]:
+        """Names of all resources that work in this span."""
+
+    @property
+    def parts(self) -> Mapping[str, Span]:
+        """The named spans this one is composed of."""
+        return {}
+
+    @abstractmethod
+    def busy_of(self, resource: str) -> Real:
+        """Seconds one resource works in this span [s]."""
+
+    @abstractmethod
+    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        """Yield (path, leaf, seconds of wall-clock time the leaf is to blame for)."""
+
+    @abstractmethod
+    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        """Yield (path, leaf, how many times the leaf runs)."""
+
+    def __mul__(self, times: Real) -> Span:
+        return Repeat(times, self)
+
+    __rmul__ = __mul__
+
+    def leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
+        """Yield (path, leaf, how many times it runs) for every leaf."""
+        yield from self._count("", 1.0)
+
+    def breakdown(self) -> dict[str, Real]:
+        """Wall-clock seconds each leaf is to blame for [s], by path; they sum to `seconds`.
+
+        In an overlap the longest branch is to blame (the first one on a tie); where branches
+        queue for one resource, the leaves on that resource are, each for its own time.
+        """
+        return _add_up((path, blamed) for path, _, blamed in self._blame("", 1.0))
+
+    def blame(self) -> dict[str, Real]:
+        """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
+        return _add_up((leaf.resource, blamed) for _, leaf, blamed in self._blame("", 1.0))
+
+    def busy(self) -> dict[str, Real]:
+        """Seconds each resource works [s]; never more than `seconds`."""
+        return {name: self.busy_of(name) for name in sorted(self.resources)}
+
+    def traffic(self) -> dict[tuple[str, str], Real]:
+        """Amount each resource carries, by (resource, verb) [B, FLOP or operations]."""
+        return _add_up(((leaf.resource, leaf.verb), times * leaf.amount) for _, leaf, times in self.leaves())
+
+
+def _add_up(items: Iterator[tuple[Any, Real]]) -> dict[Any, Real]:
+    total: dict[Any, Real] = {}
+    for key, value in items:
+        total[key] = total[key] + value if key in total else value
+    return total
+
+
+class Leaf(Span):
+    """An amount of work on one resource.
+
+    Args:
+        resource: who works, as `role.port`, such as `csd.flash`.
+        verb: `read`, `write`, `move`, `run` or `wait`.
+        amount: how much [B, FLOP or operations].
+        rate: how fast [amount/s]; infinite is allowed.
+        unit: `B`, `FLOP` or `op`.
+        eq: the equation this leaf comes from, for readers.
+    """
+
+    def __init__(self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = "") -> None:
+        self.resource, self.verb, self.amount, self.rate, self.unit, self.eq = resource, verb, amount, rate, unit, eq
+
+    @cached_property
+    def seconds(self) -> Real:
+        """Amount over rate [s]."""
+        return self.amount / self.rate
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """The one resource that works."""
+        return frozenset((self.resource,))
+
+    def busy_of(self, resource: str) -> Real:
+        """All of its seconds on its own resource, none on others [s]."""
+        return self.seconds if resource == self.resource else 0.0
+
+    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        yield path or self.resource, self, share * self.seconds
+
+    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        yield path or self.resource, self, times
+
+
+class Port:
+    """One resource doing one thing at a rate: call it with an amount to get a leaf.
+
+    Args:
+        resource, verb, rate, unit: as in `Leaf`.
+    """
+
+    def __init__(self, resource: str, verb: str, rate: Real, unit: str = "B") -> None:
+        self.resource, self.verb, self.rate, self.unit = resource, verb, rate, unit
+
+    def __call__(self, amount: Real, eq: str = "") -> Leaf:
+        """Work on an amount [B, FLOP or op]."""
+        return Leaf(self.resource, self.verb, amount, self.rate, self.unit, eq)
+
+
+class _Group(Span):
+    """Several named spans."""
+
+    def __init__(self, parts: Mapping[str, Span]) -> None:
+        self._parts = dict(parts)
+
+    @property
+    def parts(self) -> Mapping[str, Span]:
+        """The named spans this one is composed of."""
+        return self._parts
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """Names of all resources of all parts."""
+        return frozenset().union(*(part.resources for part in self._parts.values()))
+
+    def busy_of(self, resource: str) -> Real:
+        """Sum over the parts: work is work, at the same time or not [s]."""
+        return sum((p.busy_of(resource) for p in self._parts.values() if resource in p.resources), 0.0)
+
+    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        for name, part in self._parts.items():
+            yield from part._count(_join(path, name), times)
+
+
+class Serial(_Group):
+    """One after the other."""
+
+    @cached_property
+    def seconds(self) -> Real:
+        """Sum of the parts [s]."""
+        return sum((part.seconds for part in self._parts.values()), 0.0)
+
+    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        for name, part in self._parts.items():
+            yield from part._blame(_join(path, name), share)
+
+
+class Overlap(_Group):
+    """At the same time, one resource serving one part at a time."""
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Resources that more than one part needs."""
+        uses = Counter(name for part in self._parts.values() for name in part.resources)
+        return tuple(sorted(name for name, users in uses.items() if users > 1))
+
+    @cached_property
+    def seconds(self) -> Real:
+        """The longest part, or the longest queue for a shared resource [s]."""
+        candidates = self._candidates()
+        longest = candidates[0] if candidates else 0.0
+        for candidate in candidates[1:]:
+            longest = np.maximum(longest, candidate)
+        return longest
+
+    def _candidates(self) -> list[Real]:
+        return [p.seconds for p in self._parts.values()] + [self.busy_of(name) for name in self.shared]
+
+    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        candidates = self._candidates()
+        if not candidates:
+            return
+        # argmax on stacked copies would materialise every branch at full size; compare instead
+        taken: Any = False
+        shares: list[Real] = []
+        for candidate in candidates:
+            mine = np.logical_and(np.equal(candidate, self.seconds), np.logical_not(taken))
+            taken = np.logical_or(taken, mine)
+            shares.append(share * mine)
+        for (name, part), mine in zip(self._parts.items(), shares, strict=False):
+            yield from part._blame(_join(path, name), mine)
+        for resource, mine in zip(self.shared, shares[len(self._parts) :], strict=True):
+            for leaf_path, leaf, times in self._count(path, 1.0):
+                if leaf.resource == resource:
+                    yield leaf_path, leaf, mine * times * leaf.seconds
+
+
+class Repeat(Span):
+    """The same span several times in a row."""
+
+    def __init__(self, times: Real, span: Span) -> None:
+        self.times, self.span = times, span
+
+    @cached_property
+    def seconds(self) -> Real:
+        """Times x seconds of the span [s]."""
+        return self.times * self.span.seconds
+
+    @property
+    def parts(self) -> Mapping[str, Span]:
+        """The parts of the repeated span."""
+        return self.span.parts
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """The resources of the repeated span."""
+        return self.span.resources
+
+    def busy_of(self, resource: str) -> Real:
+        """Times x busy seconds of the span [s]."""
+        return self.times * self.span.busy_of(resource)
+
+    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        yield from self.span._blame(path, share * self.times)
+
+    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        yield from self.span._count(path, times * self.times)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def serial(**parts: Span) -> Span:
+    """One after the other: seconds = sum of the parts' [s]."""
+    return Serial(parts)
+
+
+def overlap(**parts: Span) -> Span:
+    """At the same time: seconds = the longest part's, or the longest queue for a shared resource [s]."""
+    return Overlap(parts)
+
+
+class Stream(Overlap):
+    """The same bytes through a chain of resources, as fast as the slowest lets them."""
+
+
+def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
+    """Send bytes through a chain of ports at once: what leaves the first arrives at the last.
+
+    Args:
+        amount: bytes that pass every port [B].
+        eq: the equation the amount comes from.
+        ports: the resources on the way.
+
+    Returns:
+        seconds = those of the slowest port [s].
+    """
+    return Stream({name: port(amount, eq) for name, port in ports.items()})
+
+
+def pipeline(items: Real, **stages: Span) -> Span:
+    """Send items through stages: fill with the first, then one item every slowest stage.
+
+    Args:
+        items: how many items [1], at least one.
+        stages: the span of one item in each stage.
+
+    Returns:
+        seconds = sum of the stages + (items - 1) x overlap of the stages [s].
+    """
+    return Serial({"first": Serial(stages), "steady": Repeat(items - 1, Overlap(stages))})
+
+
+def blend(start: Span, end: Span, share: Real) -> Span:
+    """Interpolate every amount between two trees of one shape.
+
+    Systems whose amounts are affine in a knob need two evaluations for any value of it.
+
+    Args:
+        start, end: the tree at share 0 and at share 1; same parts, same rates.
+        share: where between them [1].
+
+    Raises:
+        ValueError: the trees differ in more than their amounts.
+    """
+    if type(start) is not type(end):
+        raise ValueError(f"cannot blend {type(start).__name__} with {type(end).__name__}")
+    if isinstance(start, Leaf) and isinstance(end, Leaf):
+        if start is end or start.amount is end.amount:
+            return start
+        if start.resource != end.resource or not np.array_equal(start.rate, end.rate):
+            raise ValueError(f"leaf {start.resource!r} changes more than its amount")
+        amount = start.amount + share * (end.amount - start.amount)
+        return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)
+    if isinstance(start, Repeat) and isinstance(end, Repeat):
+        if not np.array_equal(start.times, end.times):
+            raise ValueError("the number of repetitions changes with the knob")
+        return Repeat(start.times, blend(start.span, end.span, share))
+    if start.parts.keys() != end.parts.keys():
+        raise ValueError(f"parts differ: {sorted(start.parts)} and {sorted(end.parts)}")
+    parts = {name: blend(part, end.parts[name], share) for name, part in start.parts.items()}
+    return type(start)(parts) if isinstance(start, _Group) else start

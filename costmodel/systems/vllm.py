@@ -1,0 +1,74 @@
+"""vLLM on two nodes of four GPUs: tensor parallel inside, pipeline parallel between (HILOS sec. 6.6).
+
+Symbols: b batch, s context, L layers, tp and pp degrees.
+"""
+
+from __future__ import annotations
+
+from costmodel.capacity import fits, reduced_batch
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.registry import system
+from costmodel.resources import gpu, link
+from costmodel.span import Real, Span, overlap, serial
+from costmodel.workload import Workload
+from hardware.machine import Machine
+
+
+@system("vllm-multinode", platform="hilos-a100", cite="hilos", owns=("cluster_gpu", "cluster_host"))
+def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+    """Weights and paged KV cache in GPU memory, the batch cut to what fits.
+
+    One micro-batch a pipeline stage keeps every stage busy; a step lets each visit all stages.
+
+    Args:
+        hw: roles cluster_gpu (count: all GPUs), cluster_host (count: nodes), cluster_pcie, cluster_link.
+        llm, work: what runs.
+
+    Returns:
+        Prefill, one decode step and what fits, over all rounds of the reduced batch.
+        Source: HILOS sec. 6.6 (the paper states the set-up, no equations).
+    """
+    s, layers = work.context, llm.layers
+    pp = hw.cluster_host.count
+    tp = hw.cluster_gpu.count / pp
+    all_gpus = gpu(hw, "cluster_gpu")
+    usable = hw.derate.paged_memory * all_gpus.memory
+    per_sequence = layers * llm.kv_bytes(1, work.final)
+    b = reduced_batch(work.batch, per_sequence, usable - llm.weight_bytes)
+
+    # A stage has 1/pp of the layers and of the GPUs and sees pp micro-batches of b/pp a step. In
+    # bytes and FLOPs over all GPUs that is every weight pp times, everything else once.
+    micro = b / pp
+    step = overlap(
+        hbm=all_gpus.read(pp * llm.layer_weight_bytes(micro) + llm.kv_bytes(b, s), "weights once a micro-batch, KV"),
+        compute=all_gpus.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
+    )
+    prefill = overlap(
+        hbm=all_gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
+        compute=all_gpus.run(
+            llm.linear_flops(b * work.prompt) + llm.prefill_attention_flops(b, work.prompt), "2 P b s + 2 b h s^2"
+        ),
+    )
+    rounds = work.batch / b
+    return Estimate(
+        prefill=rounds * serial(layers=layers * prefill, **communicate(hw, llm, b * work.prompt / pp, tp, pp)),
+        step=rounds * serial(layers=layers * step, **communicate(hw, llm, micro, tp, pp)),
+        fits=fits(cluster_gpu=(llm.weight_bytes + b * per_sequence, usable)),
+        work=work,
+        batch_run=b,
+    )
+
+
+def communicate(hw: Machine, llm: LLM, tokens: Real, tp: Real, pp: Real) -> dict[str, Span]:
+    """Two ring all-reduces a layer inside a node, one hand-over between nodes a step.
+
+    A ring of tp GPUs sends 2 (tp - 1) / tp of the tensor over each GPU's link. Stages communicate
+    at once, so a step waits for L layers of one micro-batch's tokens.
+    """
+    pcie, fabric = link(hw, "cluster_pcie", "pcie"), link(hw, "cluster_link", "pcie")
+    ring = 2 * (tp - 1) / tp * llm.hidden * tokens * llm.activation_width
+    return {
+        "all_reduce": (2 * llm.layers) * pcie.outward(ring, "2 (tp-1)/tp of the activations"),
+        "hand_over": fabric.outward((pp - 1) * llm.hidden * tokens * llm.activation_width, "activations to the next stage"),
+    }

@@ -1,0 +1,1 @@
+"""Numbers, no formulas: parts, platforms and where every figure comes from."""

@@ -1,0 +1,26 @@
+"""The one exception a user sees: a sentence saying where, what, and what to do."""
+
+from collections.abc import Iterable
+
+
+class InputError(Exception):
+    """Malformed input: a name, a number, a unit or a file that cannot be used."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:
+    """Build the error for a name nobody knows, with the nearest valid one.
+
+    Args:
+        what: the kind of thing asked for, such as "model".
+        name: what the user wrote.
+        known: every valid name.
+        where: a file or option, put in front of the sentence.
+    """
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    hint = next((f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), "")
+    listed = ", ".join(names) if len(names) <= 24 else f"{', '.join(names[:24])}, ..."
+    prefix = f"{where}: " if where else ""
+    return InputError(f"{prefix}unknown {what} {name!r}; {hint or 'valid are: ' + (listed or 'none')}")

@@ -1,0 +1,141 @@
+"""A number as its source prints it, and the only parser of units: value + unit -> SI."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hardware.errors import InputError, unknown
+
+Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+# Base symbol -> (dimension, size in the base unit of that dimension).
+_BASES = {
+    "B": ("B", 1.0),
+    "bit": ("B", 0.125),
+    "b": ("B", 0.125),
+    "FLOP": ("FLOP", 1.0),
+    "OP": ("FLOP", 1.0),
+    "MAC": ("FLOP", 2.0),
+    "W": ("W", 1.0),
+    "J": ("J", 1.0),
+    "s": ("s", 1.0),
+    "min": ("s", 60.0),
+    "h": ("s", 3600.0),
+    "USD": ("USD", 1.0),
+    "Hz": ("1/s", 1.0),
+    "T": ("T", 1.0),
+    "m2": ("m2", 1.0),
+    "1": ("1", 1.0),
+    "%": ("1", 0.01),
+}
+_PREFIXES = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
+}  # fmt: skip
+# mm2 is a square millimetre, not a milli-square-metre.
+_WHOLE = {"mm2": ("m2", 1e-6)}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its origin.
+
+    Attributes:
+        value: as printed in the source, in `unit`.
+        unit: as printed in the source.
+        kind: datasheet, paper, measured, fitted or assumed.
+        source: key into sources.toml.
+        at: page, table or section inside the source.
+        note: why this value, where it is assumed or fitted.
+        low, high: physical range of an assumed or fitted value, in `unit`.
+    """
+
+    value: float
+    unit: str
+    kind: Kind
+    source: str
+    at: str
+    note: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def si(self) -> float:
+        """The value in SI base units (B, B/s, FLOP/s, s, W, J, USD, 1)."""
+        return self.value * unit_of(self.unit)[1]
+
+    @property
+    def range_si(self) -> tuple[float, float] | None:
+        """The physical range in SI base units, where one is stated."""
+        if self.low is None or self.high is None:
+            return None
+        size = unit_of(self.unit)[1]
+        return self.low * size, self.high * size
+
+
+def unit_of(text: str) -> tuple[str, float]:
+    """Read a unit such as `GB/s`, `TFLOP/s`, `ms` or `USD/GB`.
+
+    Returns:
+        Its dimension (`B/s`) and its size in SI base units (1e9).
+
+    Raises:
+        InputError: the text is no unit this project knows.
+    """
+    top, _, below = text.strip().partition("/")
+    dimension, size = _atom(top, text)
+    if below:
+        lower, lower_size = _atom(below, text)
+        dimension = "1/s" if (dimension, lower) == ("1", "s") else f"{dimension}/{lower}"
+        size /= lower_size
+    return dimension, size
+
+
+def _atom(symbol: str, text: str) -> tuple[str, float]:
+    if symbol in _WHOLE:
+        return _WHOLE[symbol]
+    for base in sorted(_BASES, key=len, reverse=True):
+        prefix = symbol[: -len(base)]
+        if symbol.endswith(base) and prefix in _PREFIXES and (not prefix or base not in "1%"):
+            dimension, size = _BASES[base]
+            return dimension, size * _PREFIXES[prefix]
+    raise unknown("unit", text, ["B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%"])
+
+
+def parse(text: str, unit: str, where: str) -> float:
+    """Read what a user wrote for a number whose unit is known: `512GiB`, `3.2 GB/s`, `0.7`.
+
+    Args:
+        text: the number and, unless it is a pure number or a count, its unit.
+        unit: the unit it must be convertible to, such as `B/s`.
+        where: what the number is for, used in errors.
+
+    Returns:
+        The value in SI base units.
+
+    Raises:
+        InputError: not a number, not finite, negative, or of another dimension.
+    """
+    match = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I)
+    wanted, _ = unit_of(unit)
+    if match is None:
+        raise InputError(f"{where}: {text!r} is not a number; write it like {example(unit)}")
+    number, written = float(match[1]), (match[2] or "").strip()
+    if not math.isfinite(number) or number < 0:
+        raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
+    if not written:
+        if wanted != "1":
+            raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
+        return number
+    dimension, size = unit_of(written)
+    if dimension != wanted:
+        raise InputError(f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}")
+    return number * size
+
+
+def example(unit: str) -> str:
+    """Give a user one well-formed number of a unit's dimension."""
+    samples = {"B": "512GiB", "B/s": "3.2GB/s", "FLOP/s": "312TFLOP/s", "s": "50us", "W": "300W", "USD": "2400USD", "1": "0.7"}
+    return samples.get(unit_of(unit)[0], f"2{unit}")

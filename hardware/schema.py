@@ -1,0 +1,84 @@
+"""Which numbers each kind of part has, and in which unit. Everything that reads, checks or overrides one asks here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Key:
+    """One number of a part: the unit it must convert to and what it means."""
+
+    unit: str
+    what: str
+    whole: bool = False
+    optional: bool = False
+
+
+_POWER = {
+    "power": Key("W", "power while working", optional=True),
+    "idle_power": Key("W", "power while idle", optional=True),
+    "price": Key("USD", "price of one", optional=True),
+    "count": Key("1", "how many", whole=True, optional=True),
+}
+_DRIVE = {
+    "capacity": Key("B", "usable capacity"),
+    "read": Key("B/s", "sequential read rate"),
+    "write": Key("B/s", "sequential write rate"),
+    "page": Key("B", "smallest write that is not amplified"),
+    "endurance": Key("B", "bytes that may be written over its life", optional=True),
+    **_POWER,
+}
+
+KINDS: dict[str, dict[str, Key]] = {
+    "gpu": {
+        "flops": Key("FLOP/s", "dense 16-bit matrix rate"),
+        "memory": Key("B", "device memory"),
+        "bandwidth": Key("B/s", "device memory bandwidth"),
+        **_POWER,
+    },
+    "host": {
+        "memory": Key("B", "DRAM of all sockets"),
+        "bandwidth": Key("B/s", "DRAM bandwidth of all sockets"),
+        "file_read": Key("B/s", "rate of the kernel's buffered file path", optional=True),
+        **_POWER,
+    },
+    "drive": _DRIVE,
+    "csd": {
+        **_DRIVE,
+        "p2p_read": Key("B/s", "flash to accelerator memory, inside the device"),
+        "memory": Key("B", "accelerator memory"),
+        "memory_bandwidth": Key("B/s", "accelerator memory bandwidth"),
+        "kernel_g1": Key("FLOP/s", "attention kernel built for one query a KV head"),
+        "kernel_g4": Key("FLOP/s", "attention kernel built for four queries a KV head", optional=True),
+        "kernel_g5": Key("FLOP/s", "attention kernel built for five queries a KV head", optional=True),
+        "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
+        "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
+        "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
+        "commit": Key("s", "one synchronous sub-page write", optional=True),
+        "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),
+    },
+    "link": {"bandwidth": Key("B/s", "raw bandwidth in one direction"), **_POWER},
+    "chassis": {**_POWER},
+    "precision": {
+        "weight": Key("bit", "width of one weight"),
+        "kv": Key("bit", "width of one KV element"),
+        "activation": Key("bit", "width of one activation"),
+    },
+    "policy": {"weights_in_dram_up_to": Key("1", "parameters above which weights live on storage")},
+    "derate": {},
+    "llm": {
+        "layers": Key("1", "transformer blocks", whole=True),
+        "hidden": Key("1", "model width", whole=True),
+        "ffn": Key("1", "width inside the MLP (of one expert)", whole=True),
+        "heads": Key("1", "query heads", whole=True),
+        "kv_heads": Key("1", "KV heads", whole=True),
+        "head_size": Key("1", "elements of one head", whole=True),
+        "vocab": Key("1", "vocabulary entries", whole=True),
+        "positions": Key("1", "learned position embeddings (0: none)", whole=True),
+        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True),
+        "tied": Key("1", "1: input and output embeddings share weights", whole=True),
+        "experts": Key("1", "experts of an MoE layer (1: dense)", whole=True),
+        "active_experts": Key("1", "experts a token uses", whole=True),
+        "moe_every": Key("1", "one layer in this many is MoE", whole=True),
+        "published": Key("1", "published parameter count, to check the shape against", optional=True),
+    },
+}

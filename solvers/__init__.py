@@ -1,0 +1,1 @@
+"""Pick the knobs: every result is a choice, its value and a certificate."""

@@ -1,0 +1,88 @@
+"""Turn what a user says of a system's knobs (a value, a paper's rule, `auto`) into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.registry import System
+from costmodel.span import Real
+from costmodel.workload import Workload
+from hardware.machine import Machine
+from solvers.balance import Choice, feasible_share, minimise
+
+Said = Real | str
+"""A knob's value, the name of a rule, or `auto`."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """An estimate with every knob settled.
+
+    Attributes:
+        estimate: the system's answer.
+        knobs: value of every knob [1].
+        choice: certificate of the share that was solved for, if one was.
+    """
+
+    estimate: Estimate
+    knobs: Mapping[str, Real]
+    choice: Choice | None = None
+
+
+def settle(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> Solved:
+    """Evaluate a system with its knobs as said; solve those that are `auto` for the fastest step.
+
+    Whole-numbered knobs and choices are searched exhaustively along one more axis; a share is then
+    minimised exactly for each of their values.
+
+    Args:
+        system: a registered system.
+        hw, llm, work: what it runs on and does; broadcast over design points.
+        said: value, rule name or `auto`, for every knob that sets no hardware number.
+    """
+    ruled = {name: _rule(system, name, value, hw, llm, work) for name, value in said.items()}
+    searched = [n for n, v in ruled.items() if isinstance(v, str) and system.knobs[n].kind != "share"]
+    if not searched:
+        return _solve_share(system, hw, llm, work, ruled)
+    best: dict[str, Real] = {}
+    lowest: Real = np.inf
+    for values in product(*(_values(system, name) for name in searched)):
+        candidate = dict(zip(searched, values, strict=True))
+        tried = _solve_share(system, hw, llm, work, {**ruled, **candidate})
+        seconds = np.where(tried.estimate.fits.ok, tried.estimate.step.seconds, np.inf)
+        for name, value in candidate.items():
+            best[name] = np.where(seconds < lowest, value, best.get(name, value))
+        lowest = np.minimum(lowest, seconds)
+    return _solve_share(system, hw, llm, work, {**ruled, **best})
+
+
+def _values(system: System, name: str) -> list[float]:
+    knob = system.knobs[name]
+    return [float(value) for value in range(int(knob.low), int(knob.high) + 1)]
+
+
+def _rule(system: System, name: str, said: Said, hw: Machine, llm: LLM, work: Workload) -> Said:
+    if isinstance(said, str) and said in system.knobs[name].rules:
+        return system.knobs[name].rules[said](hw, llm, work)
+    return said
+
+
+def _solve_share(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> Solved:
+    open_ = [name for name, value in said.items() if isinstance(value, str)]
+    values = {name: value for name, value in said.items() if not isinstance(value, str)}
+    if not open_:
+        return Solved(system(hw, llm, work, values), values)
+    if len(open_) > 1:
+        raise ValueError(f"{system.name}: more than one share to solve for: {open_}")
+    name = open_[0]
+    start = system(hw, llm, work, {**values, name: 0.0})
+    end = system(hw, llm, work, {**values, name: 1.0})
+    choice = minimise(start.step, end.step, *feasible_share(start.fits, end.fits))
+    values[name] = choice.value
+    return Solved(system(hw, llm, work, values), values, choice)

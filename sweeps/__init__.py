@@ -1,0 +1,1 @@
+"""Grids of design points, their evaluation, tables and files."""
