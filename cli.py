@@ -78,6 +78,12 @@ BRIEF = (
 )
 """Columns a terminal shows; CSV and JSON hold all."""
 
+PLACED = (
+    *("model", "platform", "context_tok", "output_tok", "status", "gpu_batch", "num_batches", "throughput_tok_s"),
+    *("wg", "wc", "wd", "cg", "cc", "cd", "hg", "hc", "binding", "reason"),
+)
+"""Columns a terminal shows of several placements."""
+
 
 def study_of(
     systems: Sequence[str], model: str, batch: str, context: str, output: str, platform: str,
@@ -309,6 +315,34 @@ def spill(
 
     found = best_knob(study_of(split(system), model, batch, context, output, platform, set_, knob), "interval")
     show(records(found), form, answer_columns("interval", found))
+
+
+@solve.command()
+def placement(
+    model: Model, context: Context = "512", output: Output = "32", platform: Platform = "t4-flexgen", set_: Set = [],
+    search: Annotated[str, typer.Option(help="full: the proven best block; paper: FlexGen's own walk.")] = "full",
+    gpu_batch: Annotated[int | None, typer.Option(help="Sequences on the GPU at once, instead of the best.")] = None,
+    num_batches: Annotated[int | None, typer.Option(help="GPU batches of a block, instead of the best.")] = None,
+    fix: Annotated[list[str], typer.Option(metavar="SHARE=VALUE", help="A share given: wg=0.2, cc=100%.")] = [],
+    form: Format = "table",
+) -> None:  # fmt: skip
+    """Place weights, KV cache and activations on GPU, CPU and disk: FlexGen's linear program (ICML 2023, sec. 4.3).
+
+    Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
+    """
+    from sweeps.placements import placements, shares_of
+    from sweeps.study import pairs
+    from sweeps.table import check_format
+
+    check_format(form)
+    rows = placements(
+        model, context, output, platform, pairs(set_, "--set"),
+        search=search, gpu_batch=gpu_batch, num_batches=num_batches, fixed=shares_of(pairs(fix, "--fix")),
+    )  # fmt: skip
+    if form == "table" and len(rows) == 1:
+        show([{"quantity": name, "value": value} for name, value in rows[0].items()], form)
+    else:
+        show(rows, form, PLACED)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def cpu_attention_rate(hw: Machine, llm: LLM, gpu_batch: Real) -> Real:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockSchedule:
     """A block of sequences on its way through the layers; sizes and rates broadcast over design points.
 
     Attributes:

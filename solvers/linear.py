@@ -150,7 +150,7 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     installed("highspy")
     problem = pulp.LpProblem("program", pulp.LpMinimize)
     bounds = zip(program.columns, program.low, program.high, strict=True)
-    x = [pulp.LpVariable(name, low, high) for name, low, high in bounds]
+    x = [problem.add_variable(name, low, high) for name, low, high in bounds]
     problem += pulp.lpDot(program.cost, x)
     for name, entries, limit, equal in zip(program.rows, program.matrix, program.limit, program.equal, strict=True):
         form = pulp.lpDot(entries, x)
@@ -158,5 +158,5 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
         return None
     values = np.array([column.value() or 0.0 for column in x])
-    prices = np.array([row.pi or 0.0 for row in problem.constraints.values()])  # in the order they were added
+    prices = np.array([row.pi or 0.0 for row in problem.constraints()])  # in the order they were added
     return Optimum(float(program.cost @ values), program.bound(prices), values, prices)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodel.llm import LLM
-from costmodel.placement import DECODE, MEMORY, PREFILL, SHARES, TIER, Block, cpu_attention_rate
+from costmodel.placement import DECODE, MEMORY, PREFILL, SHARES, TIER, BlockSchedule, cpu_attention_rate
 from costmodel.workload import Workload
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
-from solvers.blocks import GAP, Box, Found, Problem, full, one, paper
+from solvers.blocks import Box, Problem, one, shortage
 from solvers.linear import Optimum, Program, Simplex, Vector, reference
+from solvers.walks import GAP, Found, full, paper
 
 SEARCHES = {"full": full, "paper": paper}
 ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
@@ -179,11 +180,11 @@ def _placement(
     gbs, nb, output = found.block.gbs_low, found.block.nb_low, problem.work.output
     shares = _exact(optimum.x)
     cpu_rate = cpu_attention_rate(problem.hw, problem.llm, gbs)
-    block = Block(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
+    block = BlockSchedule(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
     at = np.concatenate([shares, [gbs * nb, gbs]])
     prefill = float(problem.llm.layers * np.max(block.prefill() @ at))
     decode = float(problem.llm.layers * (output - 1) * np.max(block.decode() @ at))
-    throughput = gbs * nb * output / (prefill + decode)
+    throughput = float(gbs * nb * output / (prefill + decode))
     first = len(PREFILL) + len(DECODE)
     prices = optimum.prices[: first + len(MEMORY)] / optimum.value
     a_byte = -prices[first:] * throughput * problem.hw.offload.memory_share / problem.unit
@@ -193,7 +194,7 @@ def _placement(
         gpu_batch=gbs,
         num_batches=nb,
         throughput_tok_s=throughput,
-        bound_tok_s=max(output / found.bound, throughput),
+        bound_tok_s=max(float(output) / found.bound, throughput),
         shares=dict(zip(SHARES, shares.tolist(), strict=True)),
         prefill=prefill,
         decode=decode,
@@ -207,8 +208,9 @@ def _placement(
 
 def _exact(x: Vector) -> Vector:
     """The shares of an optimum without the solver's rounding: none negative, each tensor whole."""
-    triples = np.maximum(x[: len(SHARES)], 0.0).reshape(3, 3)
-    return (triples / triples.sum(axis=1, keepdims=True)).ravel()
+    triples: Vector = np.maximum(x[: len(SHARES)], 0.0).reshape(3, 3)
+    whole: Vector = triples / triples.sum(axis=1, keepdims=True)
+    return whole.ravel()
 
 
 def _infeasible(problem: Problem, block: Box, solve: Simplex) -> Placement:
@@ -226,25 +228,6 @@ def _infeasible(problem: Problem, block: Box, solve: Simplex) -> Placement:
         used=none,
         binding=(),
         worth=none,
-        short={tier: _shortage(problem, block, tier, solve) for tier in ADDRESS},
+        short={tier: shortage(problem, block, tier, solve) for tier in ADDRESS},
         programs=solve.solved,
     )
-
-
-def _shortage(problem: Problem, block: Box, tier: str, solve: Simplex) -> float:
-    """Bytes to add to one memory so that a block fits, the others as they are [B]."""
-    program = problem.program(block)
-    first = len(PREFILL) + len(DECODE)
-    more = np.zeros(len(program.limit))
-    more[first : first + len(MEMORY)] = [-1.0 if t == tier else 0.0 for t in TIER]
-    most = np.sum(np.maximum(program.matrix[first : first + len(MEMORY)], 0))
-    elastic = replace(
-        program,
-        cost=np.append(np.zeros(len(program.cost)), 1.0),
-        matrix=np.column_stack([program.matrix, more]),
-        low=np.append(program.low, 0.0),
-        high=np.append(program.high, most),
-        columns=(*program.columns, "more"),
-    )
-    optimum = solve(elastic)
-    return np.inf if optimum is None else optimum.value * problem.unit / problem.hw.offload.memory_share
