@@ -15,6 +15,7 @@ from hardware.machine import Machine
 from solvers.placement import Placement, place
 from sweeps.sizes import number, size, values
 from sweeps.study import split
+from sweeps.table import plain
 
 Rows = list[dict[str, Any]]
 
@@ -44,7 +45,8 @@ def placements(models: str, context: str, output: str, platforms: str, sets: Map
             for prompt, tokens in product(prompts, outputs):
                 point = {"model": part.name, "platform": platform, "context_tok": prompt, "output_tok": tokens}
                 found = place(hw, llm, Workload(1.0, prompt, tokens), **choice)
-                rows.append(point | changed | _row(found))
+                row: dict[str, Any] = point | changed | _row(found)
+                rows.append({name: plain(value) for name, value in row.items()})
     return rows
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pulp
 import pytest
+from conftest import model as catalogued
 
-from costmodel.llm import LLM, llm_of
+from costmodel.llm import LLM
 from costmodel.placement import COLUMNS, DECODE, MEMORY, PREFILL, SHARES, BlockSchedule, cpu_attention_rate
 from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
+from hardware.catalog import load_platform
 from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.blocks import Box, Problem, one
@@ -27,7 +28,7 @@ GIB = 2.0**30
 
 
 def model(name: str, hw: Machine = T4) -> LLM:
-    return llm_of({key: number.si for key, number in load_llm(name).numbers.items()}, hw["precision"])
+    return catalogued(name, hw)
 
 
 # Reference rows: FlexLLMGen's experimental/cost_model.py, 16 / 200 / 1500 GB, prompt 512, output 32.
@@ -112,7 +113,7 @@ def test_rows_are_the_printed_ones(seed: int) -> None:
 
 def test_rows_broadcast_over_blocks() -> None:
     gbs, nb = np.array([1.0, 8.0, 48.0])[:, None], np.array([1.0, 2.0, 3.0, 4.0])
-    rate = cpu_attention_rate(T4, model("opt-30b"), gbs)
+    rate = np.asarray(cpu_attention_rate(T4, model("opt-30b"), gbs))
     many = BlockSchedule(T4, model("opt-30b"), WORK, gbs * nb, gbs, rate)
     alone = BlockSchedule(T4, model("opt-30b"), WORK, 48.0 * 3, 48.0, rate[2, 0])
     assert many.memory().shape == (3, 4, len(MEMORY), len(COLUMNS))
