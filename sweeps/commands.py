@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import Format, Set, show
+from sweeps.options import Format, Named, Only, Set, System, show, with_axes
+
+if TYPE_CHECKING:
+    from sweeps.study import Study
 
 PLACED = (
     *("model", "platform", "context_tok", "output_tok", "status", "gpu_batch", "num_batches", "throughput_tok_s"),
@@ -17,7 +21,10 @@ PLACED = (
 
 def add_to(app: typer.Typer, solve: typer.Typer) -> None:
     """Register the commands."""
-    solve.command()(placement)
+    for command in (placement, batch, hardware, crossover):
+        solve.command()(command)
+    for command in (pareto, sensitivity):
+        app.command()(command)
 
 
 def placement(
@@ -49,3 +56,103 @@ def placement(
         show([{"quantity": name, "value": value} for name, value in rows[0].items()], form)
     else:
         show(rows, form, PLACED)
+
+
+@with_axes
+def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+    """Find the largest batch that is served at once, and the batch of best throughput.
+
+    Neither takes --batch into account; no batch up to the largest exceeds `bound_tok_s`.
+
+    Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
+    """
+    from sweeps.designs import best_batches
+    from sweeps.study import split
+
+    show(best_batches(replace(study, systems=split(system))), form)
+
+
+@with_axes
+def hardware(
+    study: Study,
+    vary: Annotated[str, typer.Option(metavar="PART.KEY[=LOW:HIGH]", help="The number to choose: csd.count.")],
+    target: Annotated[list[str], typer.Option(metavar="COLUMN>=VALUE", help="What to reach: throughput_tok_s=1.0.")],
+    system: Named = "hilos",
+    form: Format = "table",
+) -> None:
+    """Find the least hardware that reaches a target, or what stands in the way.
+
+    Targets: COLUMN=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5; all must hold.
+
+    Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count --target throughput_tok_s=0.5
+    """
+    from sweeps.designs import least_hardware
+    from sweeps.study import split
+
+    show(least_hardware(replace(study, systems=split(system)), vary, target), form)
+
+
+@with_axes
+def crossover(
+    study: Study,
+    along: Annotated[str, typer.Option(metavar="AXIS=LOW:HIGH", help="context=4k:1M, batch=1:64 or csd.count=1:64.")],
+    system: Named = "flexgen-dram,hilos",
+    of: Annotated[str, typer.Option(help="The column to compare by.")] = "decode_tok_s",
+    form: Format = "table",
+) -> None:
+    """Find where one system overtakes another along an axis.
+
+    Example: nearkv solve crossover --system flexgen-dram,hilos --model opt-66b --along context=1k:1M
+    """
+    from sweeps.crossover import crossovers
+    from sweeps.study import split
+
+    show(crossovers(replace(study, systems=split(system)), along, of), form)
+
+
+@with_axes
+def pareto(
+    study: Study,
+    file_of_study: Annotated[str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")] = "",
+    system: Named = "",
+    by: Annotated[str, typer.Option(help="Two or three columns apart by commas.")] = "throughput_tok_s,cost_usd",
+    where: Annotated[list[str], typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200.")] = [],
+    columns: Only = "",
+    form: Format = "table",
+) -> None:
+    """Keep the designs of a sweep that no other beats in every column.
+
+    More is better of rates and endurance, less of all else.
+
+    Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
+    """
+    from sweeps.pareto import pareto as undominated
+    from sweeps.study import load_study, split
+    from sweeps.table import records, select
+
+    chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
+    found = undominated(chosen, by, where)
+    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", *chosen.sets, "devices", "step_ms")
+    show(records(select(found, columns)), form, () if columns else (*point, *split(by)))
+
+
+@with_axes
+def sensitivity(
+    study: Study,
+    system: System,
+    of: Annotated[str, typer.Option(help="The column to look at.")] = "throughput_tok_s",
+    form: Format = "table",
+) -> None:
+    """Say which hardware numbers a prediction hangs on, and how far its assumptions reach.
+
+    Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
+    """
+    from sweeps.sensitivity import sensitivity as swayed
+
+    rows, band = swayed(replace(study, systems=(system,)), of)
+    show(rows, form)
+    if form == "table":
+        typer.echo(
+            f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over the ranges of "
+            f"{band['factors']} assumed or fitted numbers: {band['q05']:.4g} to {band['q95']:.4g}"
+        )
