@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 Points = NDArray[np.intp]
 Ask = Callable[[Points, Numbers], Numbers]
+Test = Callable[[Points, Numbers], NDArray[np.bool_]]
 
 PROVEN = 1e-3
 """Intervals that cannot hold anything better by this share are not looked into."""
 MOST = float(2**40)
+_AT_ONCE = 1 << 16
 
 
-def largest(fits: Callable[[Points, Numbers], NDArray[np.bool_]], points: int) -> Numbers:
+def largest(fits: Test, points: int) -> Numbers:
     """The largest whole number that fits at each point, where every smaller one fits too.
 
     Args:
@@ -135,30 +137,32 @@ def crossings(margin: Ask, points: int, values: Numbers, whole: bool) -> list[Cr
         All crossings, point by point, rising.
     """
     every = np.arange(points)
-    at = np.stack([margin(every, np.full(points, value)) >= 0 for value in values])
+    pieces = np.array_split(values, max(points * len(values) // _AT_ONCE, 1))
+    asked = [margin(np.tile(every, len(piece)), np.repeat(piece, points)) >= 0 for piece in pieces]
+    at = np.concatenate(asked).reshape(len(values), points)
     step, point = np.nonzero(at[1:] != at[:-1])
-    below, above = values[step], values[step + 1]
     rises = at[step + 1, point]
-
-    def side(index: Points, value: Numbers) -> Numbers:
-        return np.where(rises[index], 1.0, -1.0) * margin(point[index], value)
-
-    low, high = (_whole if whole else _root)(side, below, above)
+    low, high = (_whole if whole else _root)(
+        lambda index, value: np.where(rises[index], 1.0, -1.0) * margin(point[index], value),
+        lambda index, value: (margin(point[index], value) >= 0) == rises[index],
+        values[step],
+        values[step + 1],
+    )
     order = np.lexsort((low, point))
     return [Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i])) for i in order]
 
 
-def _whole(side: Ask, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+def _whole(_: Ask, over: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
     low, high = low.copy(), high.copy()
     while np.any(open_ := high - low > 1):
         index = np.flatnonzero(open_)
         middle = np.floor((low[index] + high[index]) / 2)
-        over = side(index, middle) >= 0
-        low[index], high[index] = np.where(over, low[index], middle), np.where(over, middle, high[index])
+        past = over(index, middle)
+        low[index], high[index] = np.where(past, low[index], middle), np.where(past, middle, high[index])
     return low, high
 
 
-def _root(side: Ask, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+def _root(side: Ask, _: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
     from scipy.optimize.elementwise import find_root
 
     if not len(low):

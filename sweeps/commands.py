@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweeps.options import Format, Named, Only, Set, System, show, with_axes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sweeps.study import Study
 
 PLACED = (
@@ -25,6 +27,15 @@ def add_to(app: typer.Typer, solve: typer.Typer) -> None:
         solve.command()(command)
     for command in (pareto, sensitivity):
         app.command()(command)
+
+
+def show_reasons(rows: Sequence[dict[str, Any]], form: str) -> None:
+    """Print rows; on a terminal without how they were found, and why there is no answer below them."""
+    hidden = ("method", "looked_at", "gap", "reason")
+    show(rows, form, [name for name in rows[0] if name not in hidden])
+    if form == "table":
+        for reason in dict.fromkeys(row["reason"] for row in rows if row["reason"]):
+            typer.echo(reason)
 
 
 def placement(
@@ -89,7 +100,7 @@ def hardware(
     from sweeps.designs import least_hardware
     from sweeps.study import split
 
-    show(least_hardware(replace(study, systems=split(system)), vary, target), form)
+    show_reasons(least_hardware(replace(study, systems=split(system)), vary, target), form)
 
 
 @with_axes
@@ -107,7 +118,7 @@ def crossover(
     from sweeps.crossover import crossovers
     from sweeps.study import split
 
-    show(crossovers(replace(study, systems=split(system)), along, of), form)
+    show_reasons(crossovers(replace(study, systems=split(system)), along, of), form)
 
 
 @with_axes

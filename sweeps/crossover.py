@@ -11,7 +11,7 @@ import numpy as np
 from costmodel.metrics import COLUMNS
 from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
-from solvers.search import Points, crossings
+from solvers.search import Crossing, Points, crossings
 from sweeps.designs import Rows
 from sweeps.probe import Probe, column
 from sweeps.sizes import number, size, values
@@ -32,8 +32,8 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         of: the column to compare by. A system that does not fit loses.
 
     Returns:
-        A row a crossing (`from` leads up to `below`, `to` leads from `above` on) and, where there
-        is none, a row that says who leads all along.
+        A row a crossing (`from` leads up to `below`, `to` leads from `above` on; where neither fits
+        nobody leads) and, where there is none, a row that says who leads all along.
 
     Raises:
         InputError: not two systems with the same points, or an axis or a column that cannot be used.
@@ -43,6 +43,8 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     name, equals, limits = along.partition("=")
     if not equals or limits.count(":") != 1:
         raise InputError(f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M")
+    if "." not in name and name not in WORKLOAD:
+        raise unknown("axis", name, [*WORKLOAD, "csd.count"], "--along")
     if len(study.systems) != 2:
         raise InputError("a crossover is between two systems; name two")
     rows: Rows = []
@@ -109,6 +111,12 @@ class Race:
         limited: Numbers = np.clip(apart, -FAR, FAR)
         return limited
 
+    def contested(self, crossing: Crossing) -> bool:
+        """Whether on both sides of a crossing at least one system fits."""
+        point = np.array([crossing.point])
+        each = [self.of_each(point, np.array([value])).values() for value in (crossing.below, crossing.above)]
+        return all(any(np.isfinite(found[0]) for found in side) for side in each)
+
 
 def _rows(race: Race, limits: str) -> Rows:
     if race.first.size != race.second.size:
@@ -116,7 +124,7 @@ def _rows(race: Race, limits: str) -> Rows:
     looks, whole, scale, unit = _line(race.axis, limits, race.first.block)
     names = (race.first.block.system.name, race.second.block.system.name)
     hidden = ("system", race.axis, WORKLOAD.get(race.axis))
-    found = crossings(race.lead, race.first.size, looks, whole)
+    found = [c for c in crossings(race.lead, race.first.size, looks, whole) if race.contested(c)]
     rows: Rows = []
     for i in range(race.first.size):
         point = {name: value for name, value in race.first.names(i).items() if name not in hidden}
@@ -129,7 +137,9 @@ def _rows(race: Race, limits: str) -> Rows:
             rows.append(point | {key: plain(value) for key, value in row.items()} | {"reason": ""})
         if not any(crossing.point == i for crossing in found):
             ahead = names[0] if race.lead(np.array([i]), looks[:1])[0] >= 0 else names[1]
-            nothing: dict[str, Any] = dict.fromkeys(("below", "above", "unit", *(f"{name}_{race.of}" for name in names)))
+            nothing: dict[str, Any] = dict.fromkeys(
+                ("below", "above", "unit", *(f"{name}_{race.of}" for name in names))
+            )
             reason = f"never: {ahead} leads from {limits.replace(':', ' to ')}"
             rows.append(point | {"from": ahead, "to": "", "along": race.axis} | nothing | {"reason": reason})
     return rows

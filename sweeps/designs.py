@@ -34,7 +34,13 @@ def best_batches(study: Study) -> Rows:
     Raises:
         InputError: the study cannot be evaluated.
     """
-    return [row for block in blocks(replace(study, batch="1")) for row in _batches(Probe(block))]
+    return aligned([row for block in blocks(replace(study, batch="1")) for row in _batches(Probe(block))])
+
+
+def aligned(rows: Rows) -> Rows:
+    """Give all rows the same keys; what a system does not have is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
 def _batches(probe: Probe) -> Rows:
@@ -137,7 +143,7 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
     for block in blocks(study):
         line = line_of(vary, block)
         rows += _least(gauge(Probe(block), study, targets), line, targets)
-    return rows
+    return aligned(rows)
 
 
 def _margin(measured: Gauge, line: Line, targets: Sequence[Target], point: Points, value: Numbers) -> Numbers:
