@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, with_axes
+from sweeps import commands
+from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, show, with_axes
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -23,6 +24,7 @@ app.add_typer(solve, name="solve", no_args_is_help=True)
 app.add_typer(systems, name="systems", invoke_without_command=True)
 app.add_typer(models, name="models", invoke_without_command=True)
 app.add_typer(hardware, name="hardware", invoke_without_command=True)
+commands.add_to(app, solve)
 
 BRIEF = [
     "system",
@@ -46,13 +48,6 @@ BRIEF = [
     "total_speedup",
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
-
-
-def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
-    """Print rows in the format asked for."""
-    from sweeps.table import check_format, render
-
-    typer.echo(render(rows, check_format(form), columns, title), nl=False)
 
 
 def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:

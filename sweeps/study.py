@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, find, find_knob
@@ -20,6 +22,9 @@ from hardware.machine import Machine
 from hardware.quantity import parse
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
+
+Numbers = NDArray[np.float64]
+NONE: Mapping[str, Numbers] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,19 @@ class Block:
 
     def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
         """What the system is called with for a box of design points."""
-        mesh = self.grid.mesh(box)
-        machine = self.platform.machine().with_values({key: mesh[axis] for axis, key in self.sets.items()})
+        return self.at(self.grid.mesh(box))
+
+    def at(
+        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
+    ) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+        """What the system is called with at any values of the axes.
+
+        Args:
+            mesh: values by axis name, of shapes that broadcast.
+            numbers: more hardware numbers to replace, by `role.key`, in SI.
+        """
+        replaced = {key: mesh[axis] for axis, key in self.sets.items()}
+        machine = self.platform.machine().with_values({**replaced, **numbers})
         index = mesh["model"].astype(int)
         shape = {
             name: np.array([part.numbers[name].si for part in self.parts])[index]
