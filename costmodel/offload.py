@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.llm import LLM
 from costmodel.resources import Gpu, Host, Link
-from costmodel.span import Port, Real, Span, overlap, stream
+from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -52,3 +52,30 @@ def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
 def gpu_working_set(llm: LLM, prompt: Real) -> Real:
     """GPU memory of layer-wise inference, prompts prefilled one at a time: weights on their way and activations [B]."""
     return llm.weight_buffer_bytes() + llm.activation_bytes(prompt)
+
+
+def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Span:
+    """Q, K, V of the new token to the devices (6h bytes), the attention output back (2h).
+
+    Source: HILOS eq. 3, INF² eq. 3. Of the batch's share `alpha` only X is stored.
+    """
+    new = (1 - alpha) * (llm.query_bytes(b) + llm.kv_bytes(b, 1)) + alpha * llm.x_bytes(b, 1)
+    out = (1 - alpha) * llm.query_bytes(b)
+    return serial(
+        qkv=stream(new, "6h, eq. 3", link=gpu_link.outward, uplink=uplink.outward),
+        result=stream(out, "2h, eq. 3", uplink=uplink.inward, link=gpu_link.inward),
+    )
+
+
+def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, gpu_: Gpu, **way: Port) -> Span:
+    """Load X to the GPU, project it to K and V again, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+
+    Args:
+        b, s: sequences and their context [1].
+        alpha: share of the batch kept as X [1].
+        way: the ports from where X lives to the GPU.
+    """
+    return overlap(
+        load=stream(alpha * llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **way),
+        compute=gpu_.run(alpha * (llm.kv_from_x_flops(b, s) + llm.attention_flops(b, s)), "T_GPU, K and V"),
+    )
