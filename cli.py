@@ -74,9 +74,16 @@ BRIEF = (
         "short_gb",
     ),
     *("batch_run", "prefill_s", "step_ms", "decode_tok_s", "throughput_tok_s", "energy_j_tok", "tok_s_per_kusd"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb"),
     *("speedup", "total_speedup"),
 )
 """Columns a terminal shows; CSV and JSON hold all."""
+BETA = (
+    *("system", "model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "step_ms", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
+    *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
+)
+"""Columns a terminal shows of `solve beta`."""
 
 
 def study_of(
@@ -309,6 +316,24 @@ def spill(
 
     found = best_knob(study_of(split(system), model, batch, context, output, platform, set_, knob), "interval")
     show(records(found), form, answer_columns("interval", found))
+
+
+@solve.command()
+def beta(
+    model: Model, batch: Batch = "8", context: Context = "12k", output: Output = "128", platform: Platform = "",
+    set_: Set = [], knob: Knobs = [], form: Format = "table",
+) -> None:  # fmt: skip
+    """Find the best split of the KV cache between DRAM and SmartSSD, beside both formulas (HillInfer sec. 4.3, 5.4).
+
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
+    """
+    from sweeps.questions import best_beta, why_beta
+    from sweeps.table import records
+
+    found = best_beta(study_of(["hillinfer"], model, batch, context, output, platform, set_, knob))
+    show(records(found), form, BETA)
+    if form == "table":
+        typer.echo("\n".join(why_beta(found)))
 
 
 if __name__ == "__main__":

@@ -126,9 +126,7 @@ def cpu_path(hw: Machine, pools: Pools) -> Span:
     return serial(score=score_hot(hw, pools.hot), fetch=to_gpu(pools.fetched_hot, "a (M_c + s M_s) / B_c"))
 
 
-def csd_path(
-    hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, tokens: Real
-) -> Span:
+def csd_path(hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, tokens: Real) -> Span:
     """T_SmartSSD = M_s / f_s + (1 - sigma) alpha M_s (1 / B_s + hop / B_c) (eq. 2), scored in chunks (HIE).
 
     Args:
@@ -153,7 +151,8 @@ def balanced_paths(hw: Machine, llm: LLM, pools: Pools, precision: Real, source:
     return overlap(
         cpu=cpu_path(hw, pools),
         csd=serial(
-            score=score_cold(hw, llm, pools.cold, precision, source), fetch=fetch_cold(hw, pools.fetched_cold, pools.hop)
+            score=score_cold(hw, llm, pools.cold, precision, source),
+            fetch=fetch_cold(hw, pools.fetched_cold, pools.hop),
         ),
     )
 

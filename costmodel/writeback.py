@@ -76,5 +76,5 @@ def mean_buffered_rows(c: Real) -> Real:
 
 def mean_buffered_pages(c: Real, m: Real) -> Real:
     """Pages those rows fill when m share one: the mean of ceil(i / m) over i = 1 ... c [1]."""
-    full = np.floor(c / m)
+    full: Real = np.floor(c / m)
     return (m * full * (full + 1) / 2 + (c - m * full) * (full + 1)) / c

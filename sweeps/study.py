@@ -12,12 +12,12 @@ import numpy as np
 
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, find, find_knob
-from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
+from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import number, size, values
 
@@ -61,9 +61,9 @@ class Block:
     parts: tuple[Part, ...]
     grid: Grid
     sets: Mapping[str, str]
-    said: Mapping[str, str]
+    said: Mapping[str, Said]
 
-    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
         mesh = self.grid.mesh(box)
         machine = self.platform.machine().with_values({key: mesh[axis] for axis, key in self.sets.items()})
@@ -211,6 +211,8 @@ def _choice(name: str, knob: Knob, item: str) -> str:
 
 def _knob_value(system: System, name: str, knob: Knob, item: str) -> float:
     value = parse(item, "1", f"--knob {name}")
+    if knob.choices and value not in range(len(knob.choices)):
+        raise unknown(f"value of {name}", item, [*knob.choices, "auto"])
     if not knob.low <= value <= knob.high or (knob.kind != "share" and value != int(value)):
         kind = "a whole number" if knob.kind == "count" else "a number"
         words = ", ".join(["auto", *knob.rules])

@@ -104,7 +104,9 @@ def hillinfer(
         csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, tokens),
         put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, dev.write),
     )
-    copies = narrow_copies(llm, tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final), score_precision, score_source)
+    copies = narrow_copies(
+        llm, tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final), score_precision, score_source
+    )
     stored = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, dev.write)
     held = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
     return Estimate(

@@ -69,7 +69,9 @@ def fetch(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, share: Real, in_s
     )
 
 
-def evict(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, alpha: Real, scored: Real, in_sequence: Real) -> Estimate:
+def evict(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, alpha: Real, scored: Real, in_sequence: Real
+) -> Estimate:
     """Score what stands for the keys, fetch the retained tokens, a layer ahead of the GPU.
 
     Args:
