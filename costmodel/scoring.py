@@ -85,7 +85,7 @@ def score_cold(hw: Machine, llm: LLM, cold: Real, precision: Real, source: Real)
     """Stream the cold pool's keys past the adder tree (sec. 4.4).
 
     Args:
-        hw: roles csd (with kernel_macs and kernel_clock); derate fpga_dram.
+        hw: roles csd (with kernel_scores); derate fpga_dram.
         cold: K and V whose keys are scored [B].
     """
     dev = hw.csd
@@ -93,11 +93,11 @@ def score_cold(hw: Machine, llm: LLM, cold: Real, precision: Real, source: Real)
     in_dram = np.equal(source, DRAM_COPY)
     flash = Port("csd.flash", "read", dev.count * dev.p2p_read)
     dram = Port("csd.dram", "read", dev.count * dev.memory_bandwidth * hw.derate.fpga_dram)
-    units = Port("csd.kernel", "run", dev.count * dev.kernel_macs * dev.kernel_clock, "op")
+    units = Port("csd.kernel", "run", dev.count * dev.kernel_scores, "FLOP")
     return overlap(
         flash=flash((1 - in_dram) * keys, "M_s / f_s, keys in flash"),
         dram=dram(in_dram * keys, "M_s / f_s, keys in the accelerator's DRAM"),
-        tree=units(cold / 2 / llm.kv_width * llm.group, "one multiply-add an element"),
+        tree=units(cold / llm.kv_width * llm.group, "one multiply-add an element"),
     )
 
 
@@ -126,16 +126,16 @@ def cpu_path(hw: Machine, pools: Pools) -> Span:
     return serial(score=score_hot(hw, pools.hot), fetch=to_gpu(pools.fetched_hot, "a (M_c + s M_s) / B_c"))
 
 
-def csd_path(hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, tokens: Real) -> Span:
+def csd_path(hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, launches: Real) -> Span:
     """T_SmartSSD = M_s / f_s + (1 - sigma) alpha M_s (1 / B_s + hop / B_c) (eq. 2), scored in chunks (HIE).
 
     Args:
         chunks: score blocks, m [1].
-        tokens: tokens of the cold pool, all sequences [1].
+        launches: 1, or 0 for an empty batch [1].
     """
-    scores = SCORE_BYTES * tokens / chunks
+    scores = SCORE_BYTES * pools.cold / llm.kv_bytes(1.0, 1.0) / chunks
     return serial(
-        launch=Port("host.driver", "wait", 1.0, "s")(hw.csd.launch, "start the kernel"),
+        launch=Port("host.driver", "wait", 1.0, "s")(launches * hw.csd.launch, "start the kernel"),
         score=pipeline(
             chunks,
             evaluate=score_cold(hw, llm, pools.cold / chunks, precision, source),

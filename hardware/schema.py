@@ -33,6 +33,9 @@ _DRIVE = {
     **_POWER,
 }
 
+PARTLESS = ("precision", "policy", "derate")
+"""Roles of a platform that no part fills: they hold all their own numbers."""
+
 KINDS: dict[str, dict[str, Key]] = {
     "gpu": {
         "flops": Key("FLOP/s", "dense 16-bit matrix rate"),
@@ -59,8 +62,8 @@ KINDS: dict[str, dict[str, Key]] = {
         "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
-        "kernel_macs": Key("1", "multiply-add units of a tiled or scoring kernel", whole=True, optional=True),
-        "kernel_clock": Key("Hz", "clock of that kernel", optional=True),
+        "kernel_tiled": Key("FLOP/s", "multiply-add units of a tiled attention kernel", optional=True),
+        "kernel_scores": Key("FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True),
         "launch": Key("s", "starting the kernel and waking the host, once a layer", optional=True),
         "commit": Key("s", "one synchronous sub-page write", optional=True),
         "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),

@@ -132,7 +132,8 @@ def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real) ->
     on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
     weights = (1 - on_gpu) * (1 - ssd_weights) * llm.weight_bytes
     room = host(hw).memory - weights - copied(llm, work)
-    kept = np.clip(room / (llm.layers * llm.kv_bytes(work.batch, work.final)), 0.0, 1.0)
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    kept = np.clip(np.divide(room, np.maximum(kv, 1.0)), 0.0, 1.0)
     lanes = link(hw, "uplink", "uplink")
     return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, Residence(on_gpu, ssd_weights, kept))
 

@@ -6,6 +6,8 @@ alpha retained share, sigma skew, m chunks.
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.eviction import (
@@ -97,11 +99,11 @@ def hillinfer(
     gpu_link, lanes = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
     kv = llm.kv_bytes(work.batch, work.context)
     pools = Pools(tiers.host * kv, tiers.drive * kv, retention, sigma, hop)
-    tokens = tiers.drive * work.batch * work.context
+    launches = np.minimum(work.batch, 1.0)
 
     layer_ahead = overlap(
         cpu=cpu_path(hw, pools),
-        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, tokens),
+        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
         put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, dev.write),
     )
     copies = narrow_copies(

@@ -41,7 +41,8 @@ def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
     """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1]."""
     weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * llm.weight_bytes
     room = hw.host.memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
-    return np.clip(room / (llm.layers * llm.x_bytes(work.batch, work.final)), 0.0, 1.0)
+    x = llm.layers * llm.x_bytes(work.batch, work.final)
+    return np.clip(np.divide(room, np.maximum(x, 1.0)), 0.0, 1.0)
 
 
 @system(
@@ -78,7 +79,7 @@ def inf2(
     """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
 
     Args:
-        hw: roles gpu, gpu_link, host, uplink, csd (with kernel_macs and kernel_clock).
+        hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
         llm, work: what runs.
         alpha: share of the batch kept as X, bounded by host memory [1].
         interval: spill interval c [tokens].
@@ -152,17 +153,18 @@ def kernel(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Spa
 
     A tile is loaded into block RAM, K tiles are transposed there (32 elements a cycle and block),
     and the multipliers take one element each a cycle; in-place work leaves nothing to overlap with.
+    A cycle of a unit counts as two FLOPs, whatever it is spent on.
     """
-    units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_macs * hw.csd.kernel_clock, "op")
+    units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_tiled, "FLOP")
     elements = llm.kv_bytes(sequences, s) / llm.kv_width
     scores = llm.heads * sequences * s
     return serial(
         load=memory(elements * llm.kv_width, "tiles of K and V, sec. 5"),
-        transpose=units(elements / 2, "32 x 32 tiles of K in place, sec. 5"),
-        multiply=units(elements * llm.group, "one element a multiplier and cycle, sec. 5"),
+        transpose=units(elements, "32 x 32 tiles of K in place, sec. 5"),
+        multiply=units(2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"),
         softmax=overlap(
             move=memory(SCORE_PASSES * scores * llm.activation_width, "scores in accelerator memory, sec. 5"),
-            reduce=units(SOFTMAX_PASSES * scores, "three passes, 128 scores a cycle, sec. 5"),
+            reduce=units(2 * SOFTMAX_PASSES * scores, "three passes, 128 scores a cycle, sec. 5"),
         ),
     )
 
