@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeps.options import Format, Named, Out, Set, System, Systems, group, with_axes
+from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, with_axes
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -64,17 +64,17 @@ def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (),
     typer.echo(render(rows, check_format(form), columns, title), nl=False)
 
 
-def show_columns(found: Columns, form: str, columns: Sequence[str] = BRIEF) -> None:
-    """Print a result in the format asked for."""
-    from sweeps.table import records
+def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
+    """Print a result in the format asked for, all formats with the same columns where some were chosen."""
+    from sweeps.table import records, select
 
-    show(records(found), form, columns)
+    show(records(select(found, only)), form, () if only else usual)
 
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
     point = ("system", "model", "platform", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
-    show_columns(found, form, [n for n in found if n in point or n.startswith(("bound_", "paper_"))])
+    show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
 
 
 def save(study: Study, tables: Iterable[Columns], file: str) -> None:
@@ -183,11 +183,15 @@ def estimate(
     Example: nearkv estimate hilos --model opt-66b --batch 16 --context 64k --set csd.count=16 --explain
     """
     from sweeps.questions import explain as explain_point
-    from sweeps.table import records
+    from sweeps.table import indented, records
 
     found, tree = explain_point(replace(study, systems=(system,)))
     if explain:
-        show(tree, form, title=f"{system}: {found['total_s'][0]:.4g} s from the first prompt to the last token")
+        show(
+            indented(tree, "span") if form == "table" else tree,
+            form,
+            title=f"{system}: {found['total_s'][0]:.4g} s from the first prompt to the last token",
+        )
     elif form == "table":
         show([{"quantity": name, "value": value} for name, value in records(found)[0].items()], form)
     else:
@@ -196,7 +200,7 @@ def estimate(
 
 @app.command()
 @with_axes
-def compare(study: Study, systems: Systems, form: Format = "table", file: Out = "") -> None:
+def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "table", file: Out = "") -> None:
     """Put systems side by side; speed-ups are against the first.
 
     `speedup` compares decode steps, `total_speedup` whole requests, prefill included.
@@ -209,7 +213,7 @@ def compare(study: Study, systems: Systems, form: Format = "table", file: Out = 
     found = compared(chosen)
     if file:
         save(chosen, [found], file)
-    show_columns(found, form)
+    show_columns(found, form, columns)
 
 
 @app.command()
@@ -218,6 +222,7 @@ def sweep(
     study: Study,
     file_of_study: Annotated[str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")] = "",
     system: Named = "",
+    columns: Only = "",
     form: Format = "csv",
     file: Out = "",
 ) -> None:
@@ -232,7 +237,7 @@ def sweep(
     if file:
         save(chosen, chunks(blocks(chosen)), file)
     else:
-        show_columns(table(chosen), form)
+        show_columns(table(chosen), form, columns)
 
 
 @solve.command()
@@ -280,7 +285,7 @@ def beta(study: Study, form: Format = "table") -> None:
     from sweeps.questions import best_beta, why_beta
 
     found = best_beta(study)
-    show_columns(found, form, BETA)
+    show_columns(found, form, usual=BETA)
     if form == "table":
         typer.echo("\n".join(why_beta(found)))
 

@@ -54,6 +54,5 @@ def main() -> None:
         ("all columns, alpha solved", rows, solved),
     ):
         spent = seconds(run, block)
-        print(
-            f"hilos, {what}: {block.grid.size:,} points in {spent:.2f} s, {block.grid.size / spent / 1e6:.2f} M points/s"
-        )
+        rate = block.grid.size / spent / 1e6
+        print(f"hilos, {what}: {block.grid.size:,} points in {spent:.2f} s, {rate:.2f} M points/s")

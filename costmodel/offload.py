@@ -20,7 +20,7 @@ def weights_on_storage(hw: Machine, llm: LLM) -> Real:
 
 
 def weights_on_gpu(llm: LLM, prompt: Real, gpu: Gpu) -> Real:
-    """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1)."""
+    """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
     return np.where(llm.weight_bytes + llm.activation_bytes(prompt) <= gpu.memory, 1.0, 0.0)[()]
 
 

@@ -47,6 +47,7 @@ Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what t
 Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="PART.KEY=VALUE", help="Replace a number: csd.count=4,8,16.")]
 Format = Annotated[str, typer.Option("--format", help="table, csv, json, markdown or latex.")]
+Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by commas: system,model,speedup.")]
 Out = Annotated[
     str,
     typer.Option(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.capacity import fits, reduced_batch
+from costmodel.capacity import Fits, fits, reduced_batch
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
@@ -60,10 +60,7 @@ def kv_on_storage(
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load(b)),
-        exchange=overlap(
-            qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
-            result=gpu_link.inward(llm.query_bytes(b), "attention output"),
-        ),
+        exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=overlap(
             read_and_attend=serial(
                 read=stream(stored * llm.kv_bytes(b, s), "4sh, eq. 3", **way),
@@ -81,19 +78,33 @@ def kv_on_storage(
             drives=stream(stored * prompt, "4bsh", link=lanes.outward, flash=store.write),
         ),
     )
-    kv = layers * llm.kv_bytes(b, work.final)
-    on_storage = streamed * where.ssd_weights * llm.weight_bytes
-    in_dram = streamed * (1 - where.ssd_weights) * llm.weight_bytes
     return Estimate(
         prefill=layers * prefill,
         step=layers * layer,
-        fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt, where.gpu_weights), gpu_.memory),
-            host=(in_dram + copied(llm, work) + where.dram_kv * kv, host_.memory),
-            **{role: (on_storage + stored * kv, store.capacity)},
-        ),
+        fits=held(llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}),
         work=work,
         batch_run=b,
+    )
+
+
+def held(llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, **drives: Real) -> Fits:
+    """Weights and KV cache in the three memories of these sizes [B]."""
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    streamed = (1 - where.gpu_weights) * llm.weight_bytes
+    in_dram = (1 - where.ssd_weights) * streamed + copied(llm, work) + where.dram_kv * kv
+    stored = where.ssd_weights * streamed + (1 - where.dram_kv) * kv
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt, where.gpu_weights), gpu),
+        host=(in_dram, host),
+        **{role: (stored, capacity) for role, capacity in drives.items()},
+    )
+
+
+def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
+    """Q, K, V of the new token to the CPU, the attention output back (HILOS fig. 1b)."""
+    return overlap(
+        qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
+        result=gpu_link.inward(llm.query_bytes(b), "attention output"),
     )
 
 
@@ -115,7 +126,7 @@ def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
     knobs={
         "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
-        "memory": Knob("host memory budget (sec. 7.5)", sets="host.memory"),
+        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
 )
 def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real) -> Estimate:
@@ -190,10 +201,7 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
-        exchange=overlap(
-            qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
-            result=gpu_link.inward(llm.query_bytes(b), "attention output"),
-        ),
+        exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
     )
     prefill = overlap(

@@ -69,7 +69,7 @@ def static_split(hw: Machine, llm: LLM, work: Workload) -> Real:
             high=2, default=0, kind="choice", choices=SOURCES,
         ),
         "placement": PLACEMENT,
-        "memory": Knob("DRAM the KV cache may take, M_0 (eq. 3)", sets="host.kv_memory"),
+        "memory": Knob("DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory"),
     },
 )  # fmt: skip
 def hillinfer(

@@ -92,9 +92,8 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     b, s, layers = work.batch, work.context, llm.layers
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
-    on_storage = weights_on_storage(hw, llm)
     way = {"flash": dev.read, "uplink": uplink.inward}
-    rows = head_rows(llm, b, 1 - alpha, alpha)
+    on_storage, rows = weights_on_storage(hw, llm), head_rows(llm, b, 1 - alpha, alpha)
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),

@@ -69,7 +69,7 @@ def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
         ),
         "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
         "devices": Knob("number of computational storage devices", kind="count", sets="csd.count"),
-        "memory": Knob("host memory budget (sec. 7.5)", sets="host.memory"),
+        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
 )  # fmt: skip
 def inf2(
@@ -98,10 +98,11 @@ def inf2(
     way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
     near, rows = (1 - alpha) * b, head_rows(llm, b, 1 - alpha, 0.0)
 
+    def load(tokens: Real) -> Span:
+        return load_weights(streamed * llm.layer_weight_bytes(tokens), ssd_weights, way, host_, gpu_link)
+
     layer = serial(
-        linear=linear_step(
-            llm, b, gpu_, load_weights(streamed * llm.layer_weight_bytes(b), ssd_weights, way, host_, gpu_link)
-        ),
+        linear=linear_step(llm, b, gpu_, load(b)),
         exchange=exchange(llm, near, 0.0, uplink, gpu_link),
         keep_x=gpu_link.outward(alpha * llm.x_bytes(b, 1), "X of the new token to host memory, sec. 4.3"),
         writeback=write_naively(rows, writeback, dev),
@@ -113,18 +114,17 @@ def inf2(
         ),
     )
     prefill = overlap(
-        weights=load_weights(
-            streamed * llm.layer_weight_bytes(b * work.prompt), ssd_weights, way, host_, gpu_link
-        ),
+        weights=load(b * work.prompt),
         compute=prefill_compute(llm, work, b, gpu_),
-        kv=stream(llm.kv_bytes(near, work.prompt), "4sbhd, sec. 2.2", link=gpu_link.outward,
-                  uplink=uplink.outward, flash=dev.write),
+        kv=stream(
+            llm.kv_bytes(near, work.prompt), "4sbhd", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write
+        ),
         x=gpu_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
-    )  # fmt: skip
+    )
     return Estimate(
         prefill=layers * prefill,
         step=layers * layer,
-        fits=memory(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
+        fits=held(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
         work=work,
         batch_run=b,
         kernel_power={"csd.kernel": dev.kernel_power},
@@ -174,7 +174,7 @@ def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span
     return stage_buffers(near, 1.0, mean_buffered_rows(c) * llm.kv_bytes(near, 1), dev, to_device)
 
 
-def memory(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
+def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
     """X-cache, writeback buffers and weights in host memory, K and V in flash (sec. 4.3).
 
     Args:
