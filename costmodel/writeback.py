@@ -52,21 +52,20 @@ def spill(llm: LLM, rows: Real, c: Real, writeback: Real, output: Real, dev: Csd
     )
 
 
-def stage_buffers(buffers: Real, transfers: Real, buffered: Real, dev: Csd, to_device: Port) -> Span:
+def stage_buffers(
+    transfers: Real, buffered: Real, dev: Csd, to_device: Port, transfer_is: str, buffered_is: str
+) -> Span:
     """Buffered rows go to the accelerators again each step, before the kernel can start.
 
     The host issues one transfer after another, which is what makes a large c lose (HILOS sec. 7.3).
 
     Args:
-        buffers: buffers of one layer [1].
-        transfers: transfers one of them takes [1].
+        transfers: transfers of one layer [1].
         buffered: bytes of all buffers, on average over an interval [B].
         to_device: the link they cross.
+        transfer_is, buffered_is: what they are, for readers.
     """
-    return serial(
-        issue=dev.stage(buffers * transfers, "buffers issued one at a time"),
-        send=to_device(buffered, "buffered rows again"),
-    )
+    return serial(issue=dev.stage(transfers, transfer_is), send=to_device(buffered, buffered_is))
 
 
 def mean_buffered_rows(c: Real) -> Real:

@@ -134,4 +134,6 @@ def stage_value_rows(llm: LLM, heads: Real, c: Real, dev: Csd, to_device: Port) 
     """Each head's V rows and partial scores, page by page; the CPU has used the K rows (sec. 4.3, 7.3)."""
     row = llm.head_size * llm.kv_width + llm.group * llm.activation_width
     pages = mean_buffered_pages(c, rows_per_page(llm, dev))
-    return stage_buffers(heads, pages, mean_buffered_rows(c) * heads * row, dev, to_device)
+    rows = mean_buffered_rows(c) * heads * row
+    issue, send = "one transfer a page of a head's buffer", "V rows and Q K^T scalars"
+    return stage_buffers(heads * pages, rows, dev, to_device, issue, send)

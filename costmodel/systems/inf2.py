@@ -94,9 +94,9 @@ def inf2(
     b, s, layers = work.batch, work.context, llm.layers
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
-    streamed = 1 - weights_on_gpu(llm, work.prompt, gpu_)
     way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
-    near, rows = (1 - alpha) * b, head_rows(llm, b, 1 - alpha, 0.0)
+    near, streamed = (1 - alpha) * b, 1 - weights_on_gpu(llm, work.prompt, gpu_)
+    rows, prompt = head_rows(llm, near, 1.0, 0.0), llm.kv_bytes(near, work.prompt)
 
     def load(tokens: Real) -> Span:
         return load_weights(streamed * llm.layer_weight_bytes(tokens), ssd_weights, way, host_, gpu_link)
@@ -116,9 +116,7 @@ def inf2(
     prefill = overlap(
         weights=load(b * work.prompt),
         compute=prefill_compute(llm, work, b, gpu_),
-        kv=stream(
-            llm.kv_bytes(near, work.prompt), "4sbhd", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write
-        ),
+        kv=stream(prompt, "4sbhd, sec. 2.2", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
         x=gpu_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
     )
     return Estimate(
@@ -171,7 +169,8 @@ def kernel(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Spa
 
 def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span:
     """K and V rows not yet spilled; one buffer a sequence, as a sequence's heads share a device (sec. 4.2, 7.1)."""
-    return stage_buffers(near, 1.0, mean_buffered_rows(c) * llm.kv_bytes(near, 1), dev, to_device)
+    rows = mean_buffered_rows(c) * llm.kv_bytes(near, 1)
+    return stage_buffers(near, rows, dev, to_device, "one transfer a sequence", "K and V rows again")
 
 
 def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
