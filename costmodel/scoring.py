@@ -14,7 +14,7 @@ import numpy as np
 from costmodel.eviction import cpu_scoring, scattered
 from costmodel.llm import LLM
 from costmodel.resources import drives, link
-from costmodel.span import Port, Real, Span, overlap, pipeline, serial, stream
+from costmodel.span import Port, Real, Span, overlap, pipeline, serial
 from hardware.machine import Machine
 
 PRECISIONS = ("fp16", "int8", "int4")
@@ -167,16 +167,17 @@ class Rates:
     b_s: Real
 
 
-def rates(hw: Machine, llm: LLM, precision: Real, source: Real) -> Rates:
-    """Profile the machine as the paper does at initialisation: time one byte on each part (sec. 4.3)."""
-    direct = stream(
-        1.0, flash=scattered(hw, "csd", drives(hw, "csd")), link=link(hw, "csd_link", "pcie").inward
-    )  # fmt: skip
+def rates(hw: Machine, llm: LLM, precision: Real, source: Real, hop: Real) -> Rates:
+    """Profile the machine as the paper does at initialisation: time one byte on each part (sec. 4.3).
+
+    Without a hop, B_s is that of the whole way to the GPU.
+    """
+    to_gpu = link(hw, "gpu_link", "pcie").inward.rate
     return Rates(
         f_c=1 / score_hot(hw, 1.0).seconds,
         f_s=1 / score_cold(hw, llm, 1.0, precision, source).seconds,
-        b_c=link(hw, "gpu_link", "pcie").inward.rate,
-        b_s=1 / direct.seconds,
+        b_c=to_gpu,
+        b_s=1 / fetch_cold(hw, 1.0, hop).parts["out"].seconds,
     )
 
 

@@ -97,7 +97,7 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
 
     ends = [find("hillinfer")(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits for share in (0.0, 1.0)]
     low, high = feasible_share(*ends)
-    r = rates(hw, llm, precision, source)
+    r = rates(hw, llm, precision, source, hop)
     balanced = beta_balanced(r, alpha, sigma, hop)
 
     def at(beta: Real) -> Split:

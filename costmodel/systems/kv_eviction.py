@@ -51,16 +51,19 @@ def ssd(hw: Machine) -> tuple[Drives, Link, Link]:
     return drives(hw, "ssd"), link(hw, "gpu_link", "pcie"), link(hw, "ssd_link", "pcie")
 
 
-def fetch(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, share: Real, in_sequence: Real) -> Span:
+def fetch(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, share: Real, in_sequence: Real, sigma: Real = 0.0
+) -> Span:
     """Bring a share of the K and V off the GPU to it: S/B_ssd beside (C + S)/B_c.
 
     Args:
         share: how much of them [1].
         in_sequence: 1 where the SSD reads in sequence, 0 where token by token.
+        sigma: share of the SSD's part that DRAM serves instead [1].
     """
     store, gpu_link, lanes = ssd(hw)
     kv = share * llm.kv_bytes(work.batch, work.context)
-    cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
+    cold, off_gpu = (1 - sigma) * tiers.drive * kv, (tiers.host + tiers.drive) * kv
     return overlap(
         sequence=store.read(in_sequence * cold, "S / B_ssd"),
         gather=scattered(hw, "ssd", store)((1 - in_sequence) * cold, "S / B_ssd, token by token"),
@@ -70,14 +73,15 @@ def fetch(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, share: Real, in_s
 
 
 def evict(
-    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, alpha: Real, scored: Real, in_sequence: Real
-) -> Estimate:
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, alpha: Real, scored: Real, in_sequence: Real,
+    sigma: Real = 0.0,
+) -> Estimate:  # fmt: skip
     """Score what stands for the keys, fetch the retained tokens, a layer ahead of the GPU.
 
     Args:
         alpha: share of tokens retained [1].
         scored: bytes read for scoring, over the bytes of K and V [1].
-        in_sequence: as in `fetch`.
+        in_sequence, sigma: as in `fetch`.
     """
     b, s = work.batch, work.context
     store, gpu_link, lanes = ssd(hw)
@@ -86,7 +90,7 @@ def evict(
         score_and_fetch=serial(
             read=stream(tiers.drive * proxy, "what stands for keys on the SSD", flash=store.read, link=lanes.inward),
             score=cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU"),
-            fetch=fetch(hw, llm, work, tiers, alpha, in_sequence),
+            fetch=fetch(hw, llm, work, tiers, alpha, in_sequence, sigma),
         ),
         put_away=put_away(llm.kv_bytes(b, 1), tiers, gpu_link, lanes, store.write),
     )
@@ -149,10 +153,13 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
     knobs={
         "retention": RETENTION,
         "partial": Knob("share of each key's elements that scoring reads", default=0.3),
+        "sigma": Knob("skew: HillInfer's HKM added to this system (sec. 5.4, fig. 16a)", high=0.99, default=0.0),
         "placement": PLACEMENT,
     },
 )
-def infinigen(hw: Machine, llm: LLM, work: Workload, *, retention: Real, partial: Real, placement: Real) -> Estimate:
+def infinigen(
+    hw: Machine, llm: LLM, work: Workload, *, retention: Real, partial: Real, sigma: Real, placement: Real
+) -> Estimate:
     """Partial keys scored on the CPU, retained tokens fetched one by one, a layer ahead (prefetch-based).
 
     Args:
@@ -160,13 +167,14 @@ def infinigen(hw: Machine, llm: LLM, work: Workload, *, retention: Real, partial
         llm, work: what runs.
         retention: share of tokens retained, alpha [1].
         partial: share of each key that scoring reads; InfiniGen's own default is 0.3 [1].
+        sigma: share of the SSD's retained tokens that DRAM serves; 0 without HKM [1].
         placement: 0 static 20/60/20, 1 by capacity.
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
     tiers = place(hw, llm, work, placement)
-    return evict(hw, llm, work, tiers, retention, partial / 2, 0.0)
+    return evict(hw, llm, work, tiers, retention, partial / 2, 0.0, sigma)
 
 
 @system(
