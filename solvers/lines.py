@@ -8,6 +8,7 @@ of `serial` and `overlap` is one maximum of lines, convex and piecewise linear.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -64,7 +65,7 @@ def envelope(start: Span, end: Span) -> Envelope:
     if unmoved(start, end):
         return Envelope(_NONE, [(start.seconds, start.seconds)])
     if isinstance(start, Overlap):
-        return Envelope(_NONE, _longest(start, end, set()))
+        return Envelope(_NONE, _merge(_longest(start, end, set())))
     return _sum([envelope(part, end.parts[name]) for name, part in start.parts.items()])
 
 
@@ -100,3 +101,13 @@ def _longest(start: Overlap, end: Span, queued: set[str]) -> list[Line]:
         else:
             lines += envelope(part, end.parts[name]).flat()
     return lines
+
+
+def _merge(lines: list[Line]) -> list[Line]:
+    """Lines that meet at an end are one on [0, 1]: the one that is higher at the other end."""
+    rising = [line for line in lines if not np.any(line[0])]
+    falling = [line for line in lines if np.any(line[0]) and not np.any(line[1])]
+    rest = [line for line in lines if np.any(line[0]) and np.any(line[1])]
+    merged = [(0.0, reduce(np.maximum, [end for _, end in rising]))] if rising else []
+    merged += [(reduce(np.maximum, [start for start, _ in falling]), 0.0)] if falling else []
+    return merged + rest
