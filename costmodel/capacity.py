@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from costmodel.span import Real
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Fits:
@@ -42,9 +44,14 @@ class Fits:
         return chosen
 
     def _missing(self) -> NDArray[np.float64]:
-        missing = np.broadcast_arrays(*(np.subtract(need, there) for need, there in self.tiers.values()))
-        short: NDArray[np.float64] = np.maximum(np.stack(missing), 0.0)
+        missing = np.broadcast_arrays(*(_excess(need, there) for need, there in self.tiers.values()))
+        short: NDArray[np.float64] = np.stack(missing)
         return short
+
+
+def _excess(need: Real, there: Real) -> Real:
+    """Bytes needed beyond those there; a need that meets its bound but for rounding has none [B]."""
+    return np.where(np.greater(need, np.multiply(there, 1 + _ROUNDING)), np.subtract(need, there), 0.0)
 
 
 def fits(**tiers: tuple[Real, Real]) -> Fits:

@@ -77,10 +77,8 @@ def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray
         rise, room = np.subtract(end.tiers[name][0], need), np.subtract(there, need)
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = room / rise
-        # a hair inside, so that the need at the edge does not round to more than is there
-        inside = np.clip(edge - np.sign(rise) * _ROUNDING, np.minimum(edge, 0.0), np.maximum(edge, 1.0))
-        high = np.where(rise > 0, np.minimum(high, inside), high)
-        low = np.where(rise < 0, np.maximum(low, inside), low)
+        high = np.where(rise > 0, np.minimum(high, edge), high)
+        low = np.where(rise < 0, np.maximum(low, edge), low)
     none = low > high
     return np.where(none, 0.0, low), np.where(none, 1.0, high)
 
