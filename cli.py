@@ -44,10 +44,19 @@ BRIEF = [
     "throughput_tok_s",
     "energy_j_tok",
     "tok_s_per_kusd",
+    "kv_gpu_gb",
+    "kv_host_gb",
+    "kv_drive_gb",
     "speedup",
     "total_speedup",
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
+BETA = [
+    *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
+    *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
+]
+"""Columns a terminal shows of `solve beta`."""
 
 
 def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
@@ -257,6 +266,23 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from sweeps.study import split
 
     show_answer(best_knob(replace(study, systems=split(system)), "interval"), form, "interval")
+
+
+@solve.command()
+@with_axes
+def beta(study: Study, form: Format = "table") -> None:
+    """Find the best split of the KV cache between host DRAM and SmartSSD: exact, with a lower bound.
+
+    Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
+
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
+    """
+    from sweeps.questions import best_beta, why_beta
+
+    found = best_beta(study)
+    show_columns(found, form, usual=BETA)
+    if form == "table":
+        typer.echo("\n".join(why_beta(found)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Fits:
     @property
     def ok(self) -> NDArray[np.bool_]:
         """True where every memory holds what it must."""
-        return np.logical_not(self.short_bytes > 0)
+        return np.equal(self.short_bytes, 0)
 
     @property
     def short_bytes(self) -> Real:

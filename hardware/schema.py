@@ -59,6 +59,7 @@ KINDS: dict[str, dict[str, Key]] = {
     "host": {
         "memory": Key("B", "DRAM of all sockets"),
         "bandwidth": Key("B/s", "DRAM bandwidth of all sockets"),
+        "kv_memory": Key("B", "DRAM a KV cache may take", optional=True),
         "file_read": Key("B/s", "rate of the kernel's buffered file path", optional=True),
         **_POWER,
     },
@@ -74,6 +75,9 @@ KINDS: dict[str, dict[str, Key]] = {
         "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
+        "kernel_tiled": Key("FLOP/s", "multiply-add units of a tiled attention kernel", optional=True),
+        "kernel_scores": Key("FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True),
+        "launch": Key("s", "starting the kernel and waking the host, once a layer", optional=True),
         "commit": Key("s", "one synchronous sub-page write", optional=True),
         "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),
     },

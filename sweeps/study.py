@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, find, find_knob
-from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
+from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
 
@@ -66,15 +66,15 @@ class Block:
     parts: tuple[Part, ...]
     grid: Grid
     sets: Mapping[str, str]
-    said: Mapping[str, str]
+    said: Mapping[str, Said]
 
-    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
         return self.at(self.grid.mesh(box))
 
     def at(
         self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
-    ) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+    ) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with at any values of the axes.
 
         Args:
@@ -233,6 +233,8 @@ def _knob_reader(system: System, knob: Knob) -> Reader:
     def fault(value: float) -> str:
         if knob.low <= value <= knob.high and (knob.kind == "share" or value == int(value)):
             return ""
+        if knob.choices:
+            return f"is none of {', '.join([*knob.choices, 'auto'])}"
         kind = "a number" if knob.kind == "share" else "a whole number"
         words = ", ".join(["auto", *knob.rules])
         return f"does not fit: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
