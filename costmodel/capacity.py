@@ -29,7 +29,8 @@ class Fits:
     @property
     def short_bytes(self) -> Real:
         """Bytes missing in the memory that is shortest; 0 where all fit [B]."""
-        return np.max(self._missing(), axis=0)
+        worst: Real = np.max(self._missing(), axis=0)
+        return worst
 
     @property
     def limited_by(self) -> NDArray[np.str_]:
@@ -37,11 +38,13 @@ class Fits:
         missing = self._missing()
         names = np.array(["", *self.tiers])
         worst = np.argmax(missing, axis=0) + 1
-        return names[np.where(np.max(missing, axis=0) > 0, worst, 0)]
+        chosen: NDArray[np.str_] = names[np.where(np.max(missing, axis=0) > 0, worst, 0)]
+        return chosen
 
     def _missing(self) -> NDArray[np.float64]:
         missing = np.broadcast_arrays(*(np.subtract(need, there) for need, there in self.tiers.values()))
-        return np.maximum(np.stack(missing), 0.0)
+        short: NDArray[np.float64] = np.maximum(np.stack(missing), 0.0)
+        return short
 
 
 def fits(**tiers: tuple[Real, Real]) -> Fits:

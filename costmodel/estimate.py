@@ -23,6 +23,7 @@ class Estimate:
         batch_run: sequences served together; fewer than asked where memory is short, and then
             prefill and step count every round [1].
         kernel_power: resource -> power it draws while busy, on top of its device's [W].
+        also: further columns only this family has, by name with the unit in it.
     """
 
     prefill: Span
@@ -31,6 +32,7 @@ class Estimate:
     work: Workload
     batch_run: Real
     kernel_power: Mapping[str, Real] = field(default_factory=dict)
+    also: Mapping[str, Real] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Span:

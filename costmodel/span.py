@@ -66,17 +66,21 @@ class Span(ABC):
         """Yield (path, leaf, how many times it runs) for every leaf."""
         yield from self._count("", 1.0)
 
+    def blamed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
+        """Yield (path, leaf, wall-clock seconds it is to blame for [s]); they sum to `seconds`."""
+        yield from self._blame("", 1.0)
+
     def breakdown(self) -> dict[str, Real]:
         """Wall-clock seconds each leaf is to blame for [s], by path; they sum to `seconds`.
 
         In an overlap the longest branch is to blame (the first one on a tie); where branches
         queue for one resource, the leaves on that resource are, each for its own time.
         """
-        return _add_up((path, blamed) for path, _, blamed in self._blame("", 1.0))
+        return _add_up((path, blamed) for path, _, blamed in self.blamed_leaves())
 
     def blame(self) -> dict[str, Real]:
         """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
-        return _add_up((leaf.resource, blamed) for _, leaf, blamed in self._blame("", 1.0))
+        return _add_up((leaf.resource, blamed) for _, leaf, blamed in self.blamed_leaves())
 
     def busy(self) -> dict[str, Real]:
         """Seconds each resource works [s]; never more than `seconds`."""

@@ -61,7 +61,9 @@ class Platform:
         """
         role, dot, key = address.partition(".")
         if not dot:
-            raise InputError(f"{address!r} is not PART.KEY, as in csd.count; the parts are {', '.join(sorted(self.roles))}")
+            raise InputError(
+                f"{address!r} is not PART.KEY, as in csd.count; the parts are {', '.join(sorted(self.roles))}"
+            )
         if role not in self.roles:
             raise unknown("part", role, self.roles, f"platform {self.name!r}")
         if role == "derate":
@@ -228,7 +230,7 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" not in entry:
         if role not in KINDS:
-            raise InputError(f"{where}: names no part; add part = \"...\", one of {', '.join(names('part'))}")
+            raise InputError(f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}')
         keys = KINDS[role] or dict.fromkeys(own, Key("1", "correction factor"))
         numbers = _numbers(own, keys, where)
         _complete(numbers, role, where)
@@ -250,4 +252,3 @@ def load_llm(name: str) -> Part:
 
         return load_config(Path(name))
     return load_part(name, "model")
-

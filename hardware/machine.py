@@ -57,7 +57,9 @@ class Machine:
             return self.roles[role]
         except KeyError:
             have = ", ".join(sorted(self.roles))
-            raise InputError(f"platform {self.platform!r} has no {role!r}, which this system needs; it has {have}") from None
+            raise InputError(
+                f"platform {self.platform!r} has no {role!r}, which this system needs; it has {have}"
+            ) from None
 
     def with_values(self, changes: Mapping[str, Value]) -> Machine:
         """A copy with some numbers replaced, named as `role.key`, in SI units."""

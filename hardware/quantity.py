@@ -118,7 +118,9 @@ def parse(text: str, unit: str, where: str) -> float:
     Raises:
         InputError: not a number, not finite, negative, or of another dimension.
     """
-    match = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I)
+    match = re.fullmatch(
+        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I
+    )
     wanted, _ = unit_of(unit)
     if match is None:
         raise InputError(f"{where}: {text!r} is not a number; write it like {example(unit)}")
@@ -137,5 +139,13 @@ def parse(text: str, unit: str, where: str) -> float:
 
 def example(unit: str) -> str:
     """Give a user one well-formed number of a unit's dimension."""
-    samples = {"B": "512GiB", "B/s": "3.2GB/s", "FLOP/s": "312TFLOP/s", "s": "50us", "W": "300W", "USD": "2400USD", "1": "0.7"}
+    samples = {
+        "B": "512GiB",
+        "B/s": "3.2GB/s",
+        "FLOP/s": "312TFLOP/s",
+        "s": "50us",
+        "W": "300W",
+        "USD": "2400USD",
+        "1": "0.7",
+    }
     return samples.get(unit_of(unit)[0], f"2{unit}")

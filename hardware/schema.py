@@ -12,6 +12,11 @@ class Key:
     whole: bool = False
     optional: bool = False
 
+    @property
+    def may_be_zero(self) -> bool:
+        """Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all."""
+        return self.unit in ("W", "USD", "s", "J")
+
 
 _POWER = {
     "power": Key("W", "power while working", optional=True),

@@ -9,7 +9,6 @@ Symbols: x share, f seconds, d slope.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.capacity import Fits
-from costmodel.span import Leaf, Overlap, Real, Repeat, Span
+from costmodel.span import Leaf, Overlap, Real, Repeat, Span, blend
 
 _ROUNDING = 1e-12
 _MOST_PIECES = 200
@@ -144,3 +143,36 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         hi, f_hi, d_hi = np.where(up, x, hi), np.where(up, f, f_hi), np.where(up, left, d_hi)
         open_ = open_ & ~done
     return Choice(best[()], value[()], bound[()], low, high)
+
+
+def binding(start: Span, end: Span, choice: Choice) -> NDArray[np.str_]:
+    """Which resources meet at the choice: the one that binds below it and the one that binds above.
+
+    Args:
+        start, end: the span at share 0 and at share 1.
+        choice: what `minimise` returned for them.
+
+    Returns:
+        `a = b` where two balance, one name at an end of [0, 1], with `memory` where capacity ends it.
+    """
+    names, sides = sorted(start.resources), []
+    for step in (-1e-6, 1e-6):
+        near = blend(start, end, np.clip(choice.value + step, choice.low, choice.high))
+        moving = {path for (path, a, _), (_, b, _) in zip(start.leaves(), end.leaves(), strict=True) if a is not b}
+        blamed = dict.fromkeys(names, np.zeros(()))
+        for path, leaf, seconds in near.blamed_leaves():
+            if path in moving and np.any(leaf.amount):
+                blamed[leaf.resource] = blamed[leaf.resource] + seconds
+        worst = np.argmax(np.stack(np.broadcast_arrays(*blamed.values())), axis=0)
+        sides.append(np.array(names)[worst])
+    below, above = sides
+    both = np.where(below == above, above, np.char.add(np.char.add(below, " = "), above))
+    both = np.where(
+        np.less_equal(choice.value, choice.low),
+        above,
+        np.where(np.greater_equal(choice.value, choice.high), below, both),
+    )
+    full = (np.equal(choice.value, choice.high) & np.less(choice.high, 1)) | (
+        np.equal(choice.value, choice.low) & np.greater(choice.low, 0)
+    )
+    return np.where(full, np.char.add("memory, ", both), both)

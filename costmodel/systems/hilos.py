@@ -22,18 +22,18 @@ NAIVE, DELAYED = 0, 1
 
 
 def alpha_closed_form(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
+    """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
     pci, ssd = link(hw, "uplink", "uplink").inward.rate, csd(hw, llm.group).read.rate
     return np.minimum(2 * pci / (ssd + pci), 1.0)
 
 
 def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """The closed form rounded to the nearest power of two on a logarithmic scale (sec. 4.2 leaves the scale open) [1]."""
+    """The closed form at the nearest power of two, on a logarithmic scale (sec. 4.2 leaves that open) [1]."""
     return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work))))
 
 
 def interval_of_page(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """c = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
+    """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
     return np.maximum(np.floor(hw.csd.page / (llm.head_size * llm.kv_width)), 1.0)
 
 
@@ -123,9 +123,7 @@ def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Sp
     )
 
 
-def rebuild_from_x(
-    llm: LLM, b: Real, s: Real, alpha: Real, dev: Csd, gpu_: Gpu, uplink: Link, gpu_link: Link
-) -> Span:
+def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, dev: Csd, gpu_: Gpu, uplink: Link, gpu_link: Link) -> Span:
     """Load X past the host, project it to K and V again, attend; pipelined (sec. 4.2)."""
     x = alpha * llm.x_bytes(b, s)
     return overlap(
@@ -153,11 +151,14 @@ def write_naively(llm: LLM, b: Real, alpha: Real, writeback: Real, dev: Csd) -> 
 def spill(llm: LLM, b: Real, alpha: Real, c: Real, writeback: Real, output: Real, dev: Csd) -> Span:
     """Every c steps each head writes ceil(c / rows a page) pages, in the background (fig. 6b).
 
-    Rows still buffered when a request ends are never written: c floor(n/c) of n tokens are.
+    While a request runs, that load is steady. Rows still buffered when it ends are never written:
+    c floor(n/c) of n tokens are.
     """
-    spilled = c * np.floor(output / c) / output
-    pages = writeback * spilled * entries(llm, b, alpha) * np.ceil(c / entries_per_page(llm, dev)) / c
-    return serial(commit=dev.commit(pages, "one commit a page"), program=dev.write(pages * dev.page, "whole pages"))
+    pages = writeback * entries(llm, b, alpha) * np.ceil(c / entries_per_page(llm, dev)) / c
+    kept = c * np.floor(output / c) / output
+    return serial(
+        commit=dev.commit(pages, "one commit a page"), program=dev.write(kept * pages * dev.page, "whole pages")
+    )
 
 
 def stage_buffers(llm: LLM, b: Real, alpha: Real, c: Real, writeback: Real, dev: Csd, uplink: Link) -> Span:

@@ -70,5 +70,7 @@ def communicate(hw: Machine, llm: LLM, tokens: Real, tp: Real, pp: Real) -> dict
     ring = 2 * (tp - 1) / tp * llm.hidden * tokens * llm.activation_width
     return {
         "all_reduce": (2 * llm.layers) * pcie.outward(ring, "2 (tp-1)/tp of the activations"),
-        "hand_over": fabric.outward((pp - 1) * llm.hidden * tokens * llm.activation_width, "activations to the next stage"),
+        "hand_over": fabric.outward(
+            (pp - 1) * llm.hidden * tokens * llm.activation_width, "activations to the next stage"
+        ),
     }

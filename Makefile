@@ -1,0 +1,36 @@
+# Every target sets up its own environment in .venv; only Python 3.11+, make and a package index are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output 64 --platform hilos-a100
+
+.PHONY: help setup demo test lint type bench lock
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: .venv/ready ## install into .venv, the command is .venv/bin/nearkv
+
+demo: setup ## compare HILOS with four baselines, print the table, write out/hilos.csv
+	@mkdir -p out
+	$(BIN)/nearkv compare flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos $(SIZES) --knob devices=4,8,16 -o out/hilos.csv
+
+test: setup ## run the tests
+	$(BIN)/python -m pytest -n auto
+
+lint: setup ## check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: setup ## check types, strictly
+	$(BIN)/mypy
+
+bench: setup ## measure speed, as ratios within one run
+	$(BIN)/python -m bench
+
+lock: ## pin every dependency anew
+	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 --no-header -o requirements.lock

@@ -1,0 +1,124 @@
+"""Columns of a result: each a function of an estimate, computed only when a table asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.estimate import Estimate
+from costmodel.span import Real
+from hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An estimate and the machine that gave it.
+
+    Attributes:
+        estimate: what the system answered.
+        hw: the machine, swept numbers as arrays.
+        owns: roles that are bought and powered.
+    """
+
+    estimate: Estimate
+    hw: Machine
+    owns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name carries the unit."""
+
+    name: str
+    what: str
+    compute: Callable[[Answer], Real]
+
+
+COLUMNS: dict[str, Column] = {}
+
+
+def _column(name: str, what: str) -> Callable[[Callable[[Answer], Real]], Callable[[Answer], Real]]:
+    def register(compute: Callable[[Answer], Real]) -> Callable[[Answer], Real]:
+        COLUMNS[name] = Column(name, what, compute)
+        return compute
+
+    return register
+
+
+@_column("batch_run", "sequences served together; fewer than `batch` where memory is short")
+def _batch_run(answer: Answer) -> Real:
+    return answer.estimate.batch_run
+
+
+@_column("prefill_s", "time to process all prompts of the batch [s]")
+def _prefill(answer: Answer) -> Real:
+    return answer.estimate.prefill.seconds
+
+
+@_column("step_ms", "one more token for every sequence of the batch, at the mean context [ms]")
+def _step(answer: Answer) -> Real:
+    return 1e3 * answer.estimate.step.seconds
+
+
+@_column("total_s", "prefill and n - 1 steps [s]")
+def _total(answer: Answer) -> Real:
+    return answer.estimate.total.seconds
+
+
+@_column("decode_tok_s", "tokens a second while decoding [1/s]")
+def _decode_rate(answer: Answer) -> Real:
+    return answer.estimate.work.batch / answer.estimate.step.seconds
+
+
+@_column("throughput_tok_s", "tokens generated a second from first prompt to last token [1/s]")
+def throughput(answer: Answer) -> Real:
+    """All tokens of the batch over the total time [1/s]."""
+    return answer.estimate.work.batch * answer.estimate.work.output / answer.estimate.total.seconds
+
+
+@_column("energy_j_tok", "energy of all owned devices a generated token [J]")
+def energy(answer: Answer) -> Real:
+    """Idle power all the time, the rest while a role's busiest resource works [J/token].
+
+    Energy is a sum over devices, whatever overlaps. NaN where a device states no power.
+    """
+    estimate = answer.estimate
+    seconds, busy = estimate.total.seconds, estimate.total.busy()
+    joules: Real = 0.0
+    for role in answer.owns:
+        part = answer.hw[role]
+        idle, active = part.maybe("idle_power", np.nan), part.maybe("power", np.nan)
+        working: Real = 0.0
+        for name, worked in busy.items():
+            working = np.maximum(working, worked) if name.startswith(f"{role}.") else working
+        joules = joules + part.count * (idle * seconds + (active - idle) * working)
+    for resource, watts in estimate.kernel_power.items():
+        joules = joules + watts * busy[resource]
+    return joules / (estimate.work.batch * estimate.work.output)
+
+
+@_column("cost_usd", "price of all owned devices [USD]")
+def cost(answer: Answer) -> Real:
+    """Sum over the owned roles; NaN where a device states no price [USD]."""
+    return sum((answer.hw[r].count * answer.hw[r].maybe("price", np.nan) for r in answer.owns), 0.0)
+
+
+@_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
+def _value_for_money(answer: Answer) -> Real:
+    return throughput(answer) / (cost(answer) / 1e3)
+
+
+@_column("endurance_requests", "requests until the flash that is written most wears out; inf where none is written")
+def endurance(answer: Answer) -> Real:
+    """Writable bytes of a role over the bytes one request writes to it, the least over roles [1]."""
+    least: Real = np.inf
+    for (resource, verb), carried in answer.estimate.total.traffic().items():
+        role = resource.partition(".")[0]
+        if verb == "write" and role in answer.owns:
+            part = answer.hw[role]
+            with np.errstate(divide="ignore"):
+                requests = np.divide(part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch, carried)
+            least = np.minimum(least, requests)
+    return least

@@ -1,0 +1,129 @@
+"""Write results so that nothing is lost: to a temporary name first, with the origin of every number beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from hardware.catalog import Part, Platform, sources
+from hardware.errors import InputError
+from sweeps.run import Columns
+from sweeps.study import Block
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[str]]:
+    """Open a file to write; it takes the name only when all is written.
+
+    Raises:
+        InputError: the folder is missing or full, or may not be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be written ({problem.strerror}); nothing was changed there") from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_csv(path: Path, tables: Iterable[Columns], done: Callable[[int], None] = lambda rows: None) -> int:
+    """Write tables of the same columns below one another as CSV.
+
+    Args:
+        path: the file; it appears only when complete.
+        tables: pieces, evaluated as they are written.
+        done: told the rows of every piece written.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import pandas as pd
+
+    rows = 0
+    with replacing(path) as file:
+        for piece in tables:
+            frame = pd.DataFrame(piece)
+            frame.to_csv(file, index=False, header=rows == 0, lineterminator="\n", float_format="%.12g")
+            rows += len(frame)
+            done(len(frame))
+    return rows
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text; it appears only when complete.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text)
+
+
+def numbers(name: str, part: Part) -> list[dict[str, Any]]:
+    """Every number of a part with its unit, SI value, kind and source, one row each."""
+    return [
+        {
+            "part": name,
+            "key": key,
+            "value": number.value,
+            "unit": number.unit,
+            "si": number.si,
+            "kind": number.kind,
+            "source": number.source,
+            "at": number.at,
+            "range": "" if number.low is None else f"{number.low:g} .. {number.high:g}",
+            "note": number.note,
+        }
+        for key, number in part.numbers.items()
+    ]
+
+
+def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
+    """Every number of a platform, role by role."""
+    return [row for role, part in platform.roles.items() for row in numbers(role, part)]
+
+
+def provenance(laid: Iterable[Block]) -> str:
+    """Where every number of a study comes from, as JSON: version, command, platforms, models, sources."""
+    laid = list(laid)
+    platforms = {block.platform.name: block.platform for block in laid}
+    models = {part.name: part for block in laid for part in block.parts}
+    cited = {number.source for p in platforms.values() for r in p.roles.values() for number in r.numbers.values()}
+    cited |= {number.source for part in models.values() for number in part.numbers.values()}
+    record = {
+        "nearkv": version("nearkv"),
+        "command": " ".join(["nearkv", *sys.argv[1:]]),
+        "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
+        "models": {name: numbers(name, part) for name, part in models.items()},
+        "sources": {key: source for key, source in sources().items() if key in cited},
+        "set": {
+            axis.name: axis.values.tolist() for block in laid for axis in block.grid.axes if axis.name in block.sets
+        },
+    }
+    return json.dumps(record, indent=1) + "\n"

@@ -1,0 +1,115 @@
+"""What `nearkv solve` answers: the best value of a knob, and beside it what the paper's rules would pick."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from costmodel.registry import find_knob
+from hardware.errors import InputError
+from solvers.balance import binding
+from solvers.knobs import settle
+from sweeps.run import Columns, columns, evaluate, stack
+from sweeps.study import Block, Study, blocks
+
+
+def best_knob(study: Study, knob: str) -> Columns:
+    """Solve one knob of a system for the fastest decode step, at every design point.
+
+    Args:
+        study: what to evaluate; every system in it must have the knob.
+        knob: its name.
+
+    Returns:
+        The solved value, `step_ms`, and for every rule of the paper its value, its `step_ms` and
+        its `loss` (how much longer its step takes). A share also comes with `bound_ms`, a proven
+        lower bound, and `bound_by`, the resources that meet at the optimum.
+
+    Raises:
+        InputError: a system has no such knob, or the study cannot be evaluated.
+    """
+    rules: dict[str, None] = {}
+    laid = blocks(replace(study, knobs={**study.knobs, knob: "auto"}))
+    for block in laid:
+        rules |= dict.fromkeys(find_knob(block.system, knob).rules)
+    found = stack([_certified(block, knob) for block in laid])
+    for rule in rules:
+        ruled = stack(evaluate(blocks(replace(study, knobs={**study.knobs, knob: rule}))))
+        if len(ruled["system"]) != len(found["system"]):
+            raise InputError(f"rule {rule!r} of {knob} is not known to every system asked; ask one at a time")
+        name = rule.replace("-", "_")
+        found[f"{name}_{knob}"] = ruled[knob]
+        found[f"{name}_step_ms"] = ruled["step_ms"]
+        found[f"{name}_loss"] = ruled["step_ms"].astype(float) / found["step_ms"].astype(float) - 1
+    return found
+
+
+def _certified(block: Block, knob: str) -> Columns:
+    (found,) = evaluate([block])
+    if block.system.knobs[knob].kind == "share":
+        hw, llm, work, said = block.inputs(block.grid.whole)
+        settled = settle(block.system, hw, llm, work, said)
+        values = {name: value for name, value in settled.knobs.items() if name != knob}
+        ends = [block.system(hw, llm, work, {**values, knob: share}).step for share in (0.0, 1.0)]
+        assert settled.choice is not None
+        shape = block.grid.shape
+        found["bound_ms"] = np.broadcast_to(1e3 * settled.choice.bound, shape).ravel()
+        found["bound_by"] = np.broadcast_to(binding(ends[0], ends[1], settled.choice), shape).ravel()
+        found["x_over_kv"] = np.broadcast_to(llm.x_bytes(1, 1) / llm.kv_bytes(1, 1), shape).ravel()
+    return found
+
+
+def why_alpha(found: Columns) -> list[str]:
+    """Say in words why each optimum of alpha is where it is, one sentence a row."""
+    sentences = []
+    for system, model, alpha, ratio, bound_by in zip(
+        *(found[name] for name in ("system", "model", "alpha", "x_over_kv", "bound_by")), strict=True
+    ):
+        if ratio >= 1:
+            reason = (
+                f"X has {ratio:g} times the bytes of K and V (KV/X = 2/g), so keeping X only adds to what flash reads"
+            )
+        else:
+            reason = f"X has {ratio:g} of the bytes of K and V, so alpha grows until {bound_by} binds"
+        sentences.append(f"{system}, {model}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}.")
+    return list(dict.fromkeys(sentences))
+
+
+def explain(study: Study) -> tuple[Columns, list[dict[str, object]]]:
+    """Evaluate one design point and lay its time tree out, a row a span.
+
+    Returns:
+        The point's columns, and rows of `span, seconds, share, amount, unit, resource, equation`,
+        a leaf's seconds being what it takes by itself and its share the time it is to blame for.
+
+    Raises:
+        InputError: the study is not one design point.
+    """
+    laid = blocks(study)
+    if len(laid) != 1 or laid[0].grid.size != 1:
+        raise InputError("estimate takes one design point; use compare or sweep for lists")
+    block = laid[0]
+    hw, llm, work, said = block.inputs(block.grid.whole)
+    total = settle(block.system, hw, llm, work, said).estimate.total
+    blame = dict(total.breakdown())
+    rows: list[dict[str, object]] = []
+    for path, leaf, times in total.leaves():
+        if not np.any(leaf.amount):
+            continue
+        rows.append(
+            {
+                "span": path,
+                "seconds": _one(times * leaf.seconds),
+                "share": _one(np.divide(blame.get(path, 0.0), total.seconds)),
+                "amount": _one(times * leaf.amount),
+                "unit": leaf.unit,
+                "resource": leaf.resource,
+                "equation": leaf.eq,
+            }
+        )
+    return columns(block, block.grid.whole), rows
+
+
+def _one(value: object) -> float:
+    return float(np.asarray(value).ravel()[0])

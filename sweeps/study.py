@@ -1,0 +1,220 @@
+"""What to evaluate: systems, models, workloads, hardware numbers and knobs; checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.llm import LLM, llm_of
+from costmodel.registry import Knob, System, find, find_knob
+from costmodel.span import Real
+from costmodel.workload import Workload
+from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
+from hardware.errors import InputError, unknown
+from hardware.machine import Machine
+from hardware.quantity import parse
+from sweeps.grid import Axis, Box, Grid
+from sweeps.sizes import number, size, values
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything a user asked for, as written.
+
+    Attributes:
+        systems, models: names.
+        batch, context, output: lists of sizes.
+        platforms: names; empty for the test bed of each system's paper.
+        sets: hardware number (`role.key`) -> list of values.
+        knobs: knob -> list of values, rules or `auto`.
+    """
+
+    systems: tuple[str, ...]
+    models: tuple[str, ...]
+    batch: str = "16"
+    context: str = "32k"
+    output: str = "64"
+    platforms: tuple[str, ...] = ()
+    sets: Mapping[str, str] = field(default_factory=dict)
+    knobs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a study that one system evaluates on one platform, all of its points in one grid.
+
+    Attributes:
+        system, platform: what runs where.
+        parts: the models along the `model` axis.
+        grid: axes of the workload, of set numbers and of swept knobs.
+        sets: axes that replace a hardware number: axis name -> `role.key`.
+        said: knobs that are solved or ruled, by name.
+    """
+
+    system: System
+    platform: Platform
+    parts: tuple[Part, ...]
+    grid: Grid
+    sets: Mapping[str, str]
+    said: Mapping[str, str]
+
+    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+        """What the system is called with for a box of design points."""
+        mesh = self.grid.mesh(box)
+        machine = self.platform.machine().with_values({key: mesh[axis] for axis, key in self.sets.items()})
+        index = mesh["model"].astype(int)
+        shape = {
+            name: np.array([part.numbers[name].si for part in self.parts])[index]
+            for name in self.parts[0].numbers
+            if all(name in part.numbers for part in self.parts)
+        }
+        llm = llm_of(shape, machine["precision"])
+        work = Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
+        swept = {n: mesh[n] for n, k in self.system.knobs.items() if not k.sets and n in mesh}
+        return machine, llm, work, {**swept, **self.said}
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Read a list of names apart by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def pairs(items: Iterable[str], option: str) -> dict[str, str]:
+    """Read `NAME=VALUE` options.
+
+    Raises:
+        InputError: one has no name or no value, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not name or not value:
+            raise InputError(f"{option} {item!r}: write it as NAME=VALUE")
+        if name in found:
+            raise InputError(
+                f"{option} {name}: given twice; give all values at once, as in {name}={found[name]},{value}"
+            )
+        found[name] = value
+    return found
+
+
+_KEYS = {"title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob"}
+
+
+def load_study(path: str) -> Study:
+    """Read a study from a TOML file.
+
+    Raises:
+        InputError: unreadable, an unknown key, or no systems or models.
+    """
+    table = read_toml(Path(path), "study")
+    for key in table:
+        if key not in _KEYS:
+            raise unknown("key", key, _KEYS, path)
+    if not table.get("systems") or not table.get("model"):
+        raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
+    lists = {key: _text(table[key]) for key in ("batch", "context", "output") if key in table}
+    return Study(
+        systems=split(_text(table["systems"])),
+        models=split(_text(table["model"])),
+        platforms=split(_text(table.get("platform", ""))),
+        sets={key: _text(value) for key, value in table.get("set", {}).items()},
+        knobs={key: _text(value) for key, value in table.get("knob", {}).items()},
+        **lists,
+    )
+
+
+def _text(value: Any) -> str:
+    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def blocks(study: Study) -> list[Block]:
+    """Check a study and lay out its blocks, system by system.
+
+    Raises:
+        InputError: any name, number or combination that cannot be evaluated.
+    """
+    chosen = [find(name) for name in study.systems]
+    parts = tuple(load_llm(name) for name in study.models)
+    if not chosen or not parts:
+        raise InputError("nothing to evaluate; name at least one system and one --model")
+    for name in study.knobs:
+        if not any(name in system.knobs for system in chosen):
+            find_knob(chosen[0], name)
+    work = (
+        Axis("model", np.arange(float(len(parts))), study.models),
+        Axis("batch", np.array(values(study.batch, size, "--batch"))),
+        Axis("context_tok", np.array(values(study.context, size, "--context"))),
+        Axis("output_tok", np.array(values(study.output, size, "--output"))),
+    )
+    laid: list[Block] = []
+    for system in chosen:
+        for platform in study.platforms or (system.platform,):
+            laid += _lay(system, load_platform(platform), parts, work, study)
+    return laid
+
+
+def _lay(
+    system: System, platform: Platform, parts: tuple[Part, ...], work: tuple[Axis, ...], study: Study
+) -> list[Block]:
+    sets = {address: address for address in study.sets}
+    axes = [_set_axis(address, address, text, platform) for address, text in study.sets.items()]
+    options: list[list[Axis | tuple[str, str]]] = []
+    for name, knob in system.knobs.items():
+        text = study.knobs.get(name, "")
+        if knob.sets and text:
+            if knob.sets in study.sets:
+                raise InputError(f"--knob {name} and --set {knob.sets} say the same thing; give one of them")
+            axes.append(_set_axis(name, knob.sets, text, platform))
+            sets[name] = knob.sets
+        elif not knob.sets:
+            options.append(_knob_options(system, name, knob, text or str(knob.default)))
+    laid = []
+    for combination in product(*options):
+        swept = [item for item in combination if isinstance(item, Axis)]
+        said = dict(item for item in combination if not isinstance(item, Axis))
+        laid.append(Block(system, platform, parts, Grid((*work, *axes, *swept)), sets, said))
+    return laid
+
+
+def _set_axis(name: str, address: str, text: str, platform: Platform) -> Axis:
+    key = platform.key(address)
+    return Axis(name, np.array(values(text, number(key), f"--set {address}")))
+
+
+def _knob_options(system: System, name: str, knob: Knob, text: str) -> list[Axis | tuple[str, str]]:
+    """A knob's plain numbers as one axis, each rule or `auto` as a case of its own."""
+    where = f"--knob {name}"
+    if knob.kind == "choice":
+        text = ",".join(_choice(name, knob, item) for item in split(text))
+    words = [item for item in split(text) if item == "auto" or item in knob.rules]
+    plain = ",".join(item for item in split(text) if item not in words)
+    found: list[Axis | tuple[str, str]] = []
+    if plain:
+        numbers = values(plain, lambda item, _: _knob_value(system, name, knob, item), where)
+        found.append(Axis(name, np.array(numbers), knob.choices))
+    return found + [(name, word) for word in words]
+
+
+def _choice(name: str, knob: Knob, item: str) -> str:
+    if item == "auto" or item.isdigit():
+        return item
+    if item not in knob.choices:
+        raise unknown(f"value of {name}", item, [*knob.choices, "auto"])
+    return str(knob.choices.index(item))
+
+
+def _knob_value(system: System, name: str, knob: Knob, item: str) -> float:
+    value = parse(item, "1", f"--knob {name}")
+    if not knob.low <= value <= knob.high or (knob.kind != "share" and value != int(value)):
+        kind = "a whole number" if knob.kind == "count" else "a number"
+        words = ", ".join(["auto", *knob.rules])
+        raise InputError(
+            f"--knob {name}={item}: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
+        )
+    return value
