@@ -73,7 +73,16 @@ BRIEF = (
         "limited_by",
         "short_gb",
     ),
-    *("batch_run", "prefill_s", "step_ms", "decode_tok_s", "throughput_tok_s", "energy_j_tok", "tok_s_per_kusd"),
+    *(
+        "batch_run",
+        "prefill_s",
+        "step_ms",
+        "decode_tok_s",
+        "throughput_tok_s",
+        "energy_j_tok",
+        "memory_energy_j_tok",
+        "tok_s_per_kusd",
+    ),
     *("speedup", "total_speedup"),
 )
 """Columns a terminal shows; CSV and JSON hold all."""
@@ -309,6 +318,50 @@ def spill(
 
     found = best_knob(study_of(split(system), model, batch, context, output, platform, set_, knob), "interval")
     show(records(found), form, answer_columns("interval", found))
+
+
+@solve.command()
+def mapping(
+    model: Model, batch: Batch = "32", context: Annotated[str, typer.Option(help="Tokens attended to.")] = "1k",
+    platform: Platform = "gh-asymmetric", set_: Set = [],
+    method: Annotated[str, typer.Option(help="exact, greedy (Algorithm 1), milp or brute.")] = "exact",
+    form: Format = "table",
+) -> None:  # fmt: skip
+    """Find the heads of each sub-layer to put on HBM, beside the paper's greedy and majors (H2M2 sec. 3.3, 4.3).
+
+    Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
+    """
+    from sweeps.mapping import BRIEF as ANSWER
+    from sweeps.mapping import best_mapping
+    from sweeps.table import records
+
+    study = study_of(["asymmetric"], model, batch, context, "1", platform, set_, [])
+    show(records(best_mapping(study, method)), form, ANSWER)
+
+
+@solve.command("mapping-trace")
+def mapping_trace(
+    model: Annotated[str, typer.Option(help="One model; see `nearkv models`.")],
+    requests: Annotated[int, typer.Option(help="Sequences served together.")] = 32,
+    iterations: Annotated[int, typer.Option(help="Decode steps.")] = 128,
+    finish: Annotated[float, typer.Option(help="Chance that a request finishes in a step and is replaced.")] = 0.02,
+    shortest: Annotated[int, typer.Option(help="Tokens of the shortest new request.")] = 1,
+    longest: Annotated[int, typer.Option(help="Tokens of the longest request.")] = 2048,
+    seed: Annotated[int, typer.Option(help="Of the random lengths.")] = 0,
+    platform: Annotated[str, typer.Option(help="One test bed.")] = "gh-asymmetric", set_: Set = [],
+    form: Format = "table",
+) -> None:  # fmt: skip
+    """Map anew in every step while requests finish at random and are replaced (H2M2 sec. 5.3).
+
+    Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
+    """
+    from sweeps.dynamic import SYSTEMS, random_trace, replay
+    from sweeps.study import one_point
+    from sweeps.table import records
+
+    trace = random_trace(requests, iterations, finish, shortest, longest, seed)
+    hw, llm = one_point(study_of(["asymmetric"], model, "1", "1", "1", platform, set_, []))
+    show(records(replay(hw, llm, trace, SYSTEMS)), form)
 
 
 if __name__ == "__main__":

@@ -82,9 +82,9 @@ def gemm(on: Side, llm: LLM, m: Real, k: Real, w: Real, paged: Real = 0.0, matri
         paged: 1 where page-table walks are paid, else 0 [1].
         matrices: how many such products, as of several experts [1].
     """
-    used = matrices * np.greater(w, 0)
-    tiles = matrices * np.ceil(k / on.rows) * np.ceil(w / on.columns)
-    moved = matrices * k * w * llm.weight_width + used * m * (k + w) * llm.activation_width
+    used = matrices * np.greater(w * m, 0)
+    tiles = used * np.ceil(k / on.rows) * np.ceil(w / on.columns)
+    moved = used * (k * w * llm.weight_width + m * (k + w) * llm.activation_width)
     return serial(
         skew=on.skew(used * (2 * on.rows + on.columns), "first weights in, last results out"),
         work=overlap(
@@ -157,3 +157,17 @@ def kv_head_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
 def powered(span: Span, name: str) -> Span:
     """Book the memory of a side as powered for as long as the side works (H2M2 sec. 5.5, energy model)."""
     return overlap(work=span, on=Leaf(f"{name}.on", "wait", span.seconds, 1.0, "s", "memory is powered"))
+
+
+def memory_energy(hw: Machine, step: Span, batch: Real, *roles: str) -> Real:
+    """Energy of memories alone, each drawing power while its side works (H2M2 sec. 5.5) [J/token].
+
+    Bytes x energy a byte cannot give the paper's two figures at once; power x time does.
+
+    Args:
+        hw: roles with `power`.
+        step: one decode step, whose sides are `powered`.
+        batch: tokens the step makes [1].
+        roles: memories to count.
+    """
+    return sum((hw[r].count * hw[r].maybe("power", np.nan) * step.busy_of(f"{r}.on") for r in roles), 0.0) / batch

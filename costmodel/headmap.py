@@ -51,25 +51,33 @@ def asymmetric_memory(hw: Machine) -> Asymmetric:
     return Asymmetric(side(hw, "hbm", "hbm_chip"), side(hw, "lpddr", "lpddr_chip"), barrier, link)
 
 
-def check_heads(llm: LLM, **mapped: Real) -> None:
-    """Refuse a mapping that names heads a model does not have.
-
-    Args:
-        llm: the model.
-        mapped: knob -> heads on HBM [1].
+def check_heads(llm: LLM) -> None:
+    """Refuse a model whose queries do not divide into KV groups.
 
     Raises:
-        InputError: heads outside 0..N or not whole, or queries that do not divide into KV groups.
+        InputError: they do not.
     """
-    if np.any(np.mod(llm.heads, llm.kv_heads) != 0):
-        raise InputError(
-            f"model: {llm.heads} heads do not divide into groups of {llm.kv_heads} KV heads; correct heads or kv_heads"
-        )
+    uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
+    if uneven.any():
+        heads, kv_heads = (np.broadcast_to(n, uneven.shape)[uneven][0] for n in (llm.heads, llm.kv_heads))
+        raise InputError(f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; correct heads or kv_heads")
+
+
+def check_units(most: Real, **mapped: Real) -> None:
+    """Refuse a mapping that names heads, or layers, a model does not have.
+
+    Args:
+        most: heads or layers of the model [1].
+        mapped: knob -> how many on HBM [1].
+
+    Raises:
+        InputError: outside 0..most or not whole.
+    """
     for name, n in mapped.items():
-        if np.any((np.asarray(n) < 0) | (n > llm.heads) | (np.floor(n) != n)):
-            raise InputError(
-                f"knob {name}: {n} must be a whole number of heads from 0 to {np.max(llm.heads):g}; choose one of these"
-            )
+        wrong = np.asarray((n < np.zeros(())) | (n > np.asarray(most)) | (np.floor(n) != n))
+        if wrong.any():
+            first, there = (np.broadcast_to(value, wrong.shape)[wrong][0] for value in (n, most))
+            raise InputError(f"knob {name}: {first:g} must be a whole number from 0 to {there:g}; choose one of these")
 
 
 # --- time of one sub-layer, n heads on HBM ---------------------------------------------------------
@@ -89,7 +97,7 @@ def split(two: Asymmetric, kernel: Callable[[Side, Real], Span], n: Real, all_he
             hbm=powered(kernel(two.hbm, n), two.hbm.name),
             lpddr=powered(kernel(two.lpddr, all_heads - n), two.lpddr.name),
         ),
-        barrier=two.barrier(1.0, "one a kernel"),
+        barrier=two.barrier(1.0 * np.greater(output, 0), "one a kernel"),
         exchange=two.link(output, "outputs copied to both sides"),
     )
 

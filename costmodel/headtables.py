@@ -22,7 +22,7 @@ from costmodel.headmap import (
     qkv_bytes,
 )
 from costmodel.llm import LLM
-from costmodel.span import Real, Span
+from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -120,9 +120,9 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
 
 def _units_first(most: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
     """0..N along a new first axis, in front of all axes that design points have."""
-    probe = attention(two, llm, work.batch, work.context, llm.heads).seconds + fc(two, llm, work.batch, llm.heads).seconds
+    whole = serial(a=attention(two, llm, work.batch, work.context, llm.heads), f=fc(two, llm, work.batch, llm.heads))
     n = np.arange(float(most) + 1)
-    return n.reshape(n.shape + (1,) * np.ndim(probe + two.hbm.capacity + two.lpddr.capacity))
+    return n.reshape(n.shape + (1,) * np.ndim(whole.seconds + two.hbm.capacity + two.lpddr.capacity))
 
 
 def _three(attention: Real, qkv: Real, fc: Real) -> Three:

@@ -202,7 +202,8 @@ def _range_minimum(f: NDArray[Any], low: NDArray[Any], top: NDArray[Any]) -> NDA
     point = np.arange(len(f))[:, None, None] if len(f) > 1 else 0
     first = np.where(empty, 0, low)
     last = np.where(empty, 0, top - 2**level + 1)
-    return np.where(empty, np.inf, np.minimum(table[point, level, first], table[point, level, last]))
+    least: NDArray[Any] = np.minimum(table[point, level, first], table[point, level, last])
+    return np.where(empty, np.inf, least)
 
 
 def brute(tables: HeadTables) -> Mapping:

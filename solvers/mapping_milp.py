@@ -40,9 +40,7 @@ def _required(found: Mapping | None) -> Mapping:
 
 
 def _solve(tables: HeadTables, both: bool) -> Mapping | None:
-    seconds, hbm, lpddr = (
-        [np.ravel(table) for table in three] for three in (tables.seconds, tables.hbm, tables.lpddr)
-    )
+    seconds, hbm, lpddr = ([np.ravel(table) for table in three] for three in (tables.seconds, tables.hbm, tables.lpddr))
     scale = sum(float(table[np.isfinite(table)].max()) for table in seconds) or 1.0
     problem = pulp.LpProblem("head_mapping", pulp.LpMinimize)
     x = [
@@ -62,6 +60,6 @@ def _solve(tables: HeadTables, both: bool) -> Mapping | None:
     problem.solve(pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=0.0))
     if pulp.LpStatus[problem.status] != "Optimal":
         return None
-    units = [float(np.argmax([v.value() for v in row])) for row in x]
-    took = sum(table[int(n)] for table, n in zip(seconds, units, strict=True))
-    return Mapping(*units, float(took), ok=both)
+    a, q, f = (int(np.argmax([v.value() for v in row])) for row in x)
+    took = seconds[0][a] + seconds[1][q] + seconds[2][f]
+    return Mapping(float(a), float(q), float(f), float(took), ok=both)

@@ -16,7 +16,6 @@ from costmodel.headtables import HeadTables, head_tables, layer_tables
 from costmodel.llm import LLM
 from costmodel.span import Real
 from costmodel.workload import Workload
-from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers import mapping
 
@@ -71,16 +70,11 @@ def settle_mapping(
         policy: a key of POLICIES.
         hw, llm, work: broadcast over design points.
         said: knob -> number or `auto`, in the order attention, qkv, fc.
-
-    Raises:
-        InputError: a stated number of heads outside 0..N.
     """
     tabulate, choose = POLICIES[policy]
     tables = tabulate(hw, llm, work)
-    for which, (name, units) in enumerate(said.items()):
-        if not isinstance(units, str):
-            most = tables.units
-            if np.any((np.asarray(units) < 0) | (units > most) | (np.floor(units) != units)):
-                raise InputError(f"knob {name}: {units} must be a whole number from 0 to {np.max(most):g}; choose one")
-            tables = pin(tables, which, units)
-    return dict(zip(said, choose(tables).units, strict=True))
+    stated = {name: units for name, units in said.items() if not isinstance(units, str)}
+    for which, name in enumerate(said):
+        if name in stated:
+            tables = pin(tables, which, stated[name])
+    return {**dict(zip(said, choose(tables).units, strict=True)), **stated}

@@ -7,15 +7,18 @@ Symbols: n heads (or layers) on HBM, N heads, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
+from costmodel.accelerator import memory_energy
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.headmap import (
-    Asymmetric,
     asymmetric_memory,
     attention,
     check_heads,
+    check_units,
     decoder_bytes,
     fc,
     footprint,
@@ -28,6 +31,7 @@ from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
+Kernel = Callable[[Real], Span]
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
 MOST_UNITS = 1024
 
@@ -57,7 +61,8 @@ def mapped(
     Raises:
         InputError: heads outside 0..N.
     """
-    check_heads(llm, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
+    check_heads(llm)
+    check_units(llm.heads, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
     two, b, all_ = asymmetric_memory(hw), work.batch, llm.heads
     step = serial(
         qkv=qkv(two, llm, b, n_qkv, paged),
@@ -71,25 +76,39 @@ def mapped(
     )
     there = footprint(llm, work, n_attention, n_qkv, n_fc)
     rest = footprint(llm, work, all_ - n_attention, all_ - n_qkv, all_ - n_fc)
-    return answer(hw, llm, work, two, prefill, step, sum(there.values()), sum(rest.values()))
+    return answer(hw, llm, work, prefill, step, there, sum(rest.values()))
 
 
 def answer(
-    hw: Machine, llm: LLM, work: Workload, two: Asymmetric, prefill: Span, step: Span, on_hbm: Real, on_lpddr: Real
+    hw: Machine, llm: LLM, work: Workload, prefill: Span, step: Span, on_hbm: Mapping[str, Real], on_lpddr: Real
 ) -> Estimate:
-    """Repeat a layer, and hold the mapping of this step and the cache of the last one against the memories."""
-    room = two.hbm.capacity + two.lpddr.capacity
+    """Repeat a layer; hold this step's mapping, and the cache of the last one, against the memories.
+
+    Args:
+        hw, llm, work: as in `mapped`.
+        prefill, step: of one layer.
+        on_hbm: bytes of each sub-layer on HBM [B].
+        on_lpddr: bytes on LPDDR [B].
+    """
+    hbm, lpddr = hw.hbm.count * hw.hbm.memory, hw.lpddr.count * hw.lpddr.memory
+    every_layer = llm.layers * step
+    held: Real = sum(on_hbm.values())
     return Estimate(
         prefill=llm.layers * prefill,
-        step=llm.layers * step,
+        step=every_layer,
         fits=fits(
-            hbm=(on_hbm, two.hbm.capacity),
-            lpddr=(on_lpddr, two.lpddr.capacity),
-            both=(decoder_bytes(llm, work.batch, np.maximum(work.final, work.context)), room),
+            hbm=(held, hbm),
+            lpddr=(on_lpddr, lpddr),
+            both=(decoder_bytes(llm, work.batch, np.maximum(work.final, work.context)), hbm + lpddr),
         ),
         work=work,
         batch_run=work.batch,
-        kernel_power={"hbm.on": hw.hbm.count * hw.hbm.power, "lpddr.on": hw.lpddr.count * hw.lpddr.power},
+        also={
+            "memory_energy_j_tok": memory_energy(hw, every_layer, work.batch, "hbm", "lpddr"),
+            "hbm_used_gb": held / 1e9,
+            "lpddr_used_gb": on_lpddr / 1e9,
+            **{f"hbm_{name}_gb": amount / 1e9 for name, amount in on_hbm.items()},
+        },
     )
 
 
@@ -177,28 +196,27 @@ def naive_granularity(
         Prefill, one decode step and what fits. Source: H2M2 sec. 3.1.
     """
     check_heads(llm)
+    check_units(llm.layers, layers_attention=layers_attention, layers_qkv=layers_qkv, layers_fc=layers_fc)
     two, b, s = asymmetric_memory(hw), work.batch, work.context
-    on = {"attention": layers_attention / llm.layers, "qkv": layers_qkv / llm.layers, "fc": layers_fc / llm.layers}
-    all_, none = llm.heads, 0.0 * llm.heads
+    on = {"qkv": layers_qkv / llm.layers, "attention": layers_attention / llm.layers, "fc": layers_fc / llm.layers}
 
-    def either(share: Real, hbm: Span, lpddr: Span) -> Span:
-        return serial(hbm=share * hbm, lpddr=(1 - share) * lpddr)
+    def one_side_at_a_time(attend: Kernel, tokens: Real) -> Span:
+        kernels: dict[str, Kernel] = {
+            "qkv": lambda n: qkv(two, llm, tokens, n),
+            "attention": attend,
+            "fc": lambda n: fc(two, llm, tokens, n),
+        }
+        return serial(**{
+            name: serial(hbm=on[name] * kernel(llm.heads), lpddr=(1 - on[name]) * kernel(0 * llm.heads))
+            for name, kernel in kernels.items()
+        })  # fmt: skip
 
-    step = serial(
-        qkv=either(on["qkv"], qkv(two, llm, b, all_), qkv(two, llm, b, none)),
-        attention=either(on["attention"], attention(two, llm, b, s, all_), attention(two, llm, b, s, none)),
-        fc=either(on["fc"], fc(two, llm, b, all_), fc(two, llm, b, none)),
-    )
-    m = b * work.prompt
-    prefill = serial(
-        qkv=either(on["qkv"], qkv(two, llm, m, all_), qkv(two, llm, m, none)),
-        attention=either(
-            on["attention"],
-            prompt_attention(two, llm, b, work.prompt, all_),
-            prompt_attention(two, llm, b, work.prompt, none),
-        ),
-        fc=either(on["fc"], fc(two, llm, m, all_), fc(two, llm, m, none)),
-    )
     whole = footprint(llm, work, llm.heads, llm.heads, llm.heads)
-    on_hbm = sum(on[name] * held for name, held in whole.items())
-    return answer(hw, llm, work, two, prefill, step, on_hbm, sum(whole.values()) - on_hbm)
+    there = {name: on[name] * held for name, held in whole.items()}
+    return answer(
+        hw, llm, work,
+        prefill=one_side_at_a_time(lambda n: prompt_attention(two, llm, b, work.prompt, n), b * work.prompt),
+        step=one_side_at_a_time(lambda n: attention(two, llm, b, s, n), b),
+        on_hbm=there,
+        on_lpddr=sum(whole.values()) - sum(there.values()),
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.accelerator import Side, attend, attend_prompt, gemm, powered, side
+from costmodel.accelerator import Side, attend, attend_prompt, gemm, memory_energy, powered, side
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.headmap import asymmetric_memory, check_heads, decoder_bytes, fc_shapes, qkv_columns
@@ -40,9 +40,7 @@ def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of all prompts, all of it on one side."""
     tokens = work.batch * work.prompt
     return powered(
-        serial(
-            attention=attend_prompt(on, llm, work.batch, work.prompt, llm.heads), **linear_kernels(on, llm, tokens)
-        ),
+        serial(attention=attend_prompt(on, llm, work.batch, work.prompt, llm.heads), **linear_kernels(on, llm, tokens)),
         on.name,
     )
 
@@ -65,13 +63,14 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     check_heads(llm)
     on = side(hw, "lpddr", *CHIPS)
+    step = llm.layers * decode_layer(on, llm, work)
     return Estimate(
         prefill=llm.layers * prefill_layer(on, llm, work),
-        step=llm.layers * decode_layer(on, llm, work),
+        step=step,
         fits=fits(lpddr=(last_footprint(llm, work), on.capacity)),
         work=work,
         batch_run=work.batch,
-        kernel_power={"lpddr.on": hw.lpddr.count * hw.lpddr.power},
+        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "lpddr")},
     )
 
 
@@ -91,16 +90,17 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     reduce = Port("collective.link", "wait", 1 / hw.collective.all_reduce, "op")
 
     def layer(work_of_layer: Span) -> Span:
-        reduced = reduce(1.0, "all-reduces of a layer")
+        reduced = reduce(1.0 * np.greater(work.batch, 0), "all-reduces of a layer")
         return serial(work=work_of_layer, all_reduce=powered(reduced, on.name))
 
+    step = llm.layers * layer(decode_layer(on, llm, work))
     return Estimate(
         prefill=llm.layers * layer(prefill_layer(on, llm, work)),
-        step=llm.layers * layer(decode_layer(on, llm, work)),
+        step=step,
         fits=fits(hbm8=(last_footprint(llm, work), on.capacity)),
         work=work,
         batch_run=work.batch,
-        kernel_power={"hbm8.on": hw.hbm8.count * hw.hbm8.power},
+        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm8")},
     )
 
 
@@ -131,11 +131,12 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess(tokens)))
         return serial(beside=beside, before=migrate((1 - hidden) * excess(tokens)))
 
+    step = with_migration(llm.layers * decode_layer(on, llm, work), work.context)
     return Estimate(
         prefill=with_migration(llm.layers * prefill_layer(on, llm, work), work.prompt),
-        step=with_migration(llm.layers * decode_layer(on, llm, work), work.context),
+        step=step,
         fits=fits(both=(last_footprint(llm, work), on.capacity + slow.capacity)),
         work=work,
         batch_run=work.batch,
-        kernel_power={"hbm.on": hw.hbm.count * hw.hbm.power, "lpddr.on": hw.lpddr.count * hw.lpddr.power},
+        also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},
     )
