@@ -149,20 +149,28 @@ def _rows(flat: HeadTables, some: slice, many: int) -> HeadTables:
 def _exact_flat(tables: HeadTables) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Units for tables of one axis of design points."""
     a, q, f = tables.seconds
-    top = _most_fc(tables)
-    low = _least_fc(tables)
-    best = _prefix_minimum(f, top) if low is None else _range_minimum(f, low, top)
-    if low is not None:  # where nothing fits, HBM's capacity alone counts
-        nothing = ~np.isfinite(best).any((1, 2))[:, None, None]
-        best = np.where(nothing, _prefix_minimum(f, top), best)
+    top, low = _most_fc(tables), _least_fc(tables)
+    pairs = a[:, :, None] + q[:, None, :]
+    if low is None:
+        total = pairs + _prefix_minimum(f, top)
+    else:
+        total = pairs + _range_minimum(f, low, top)
+        nothing = ~np.isfinite(total).any((1, 2))[:, None, None]  # then HBM's capacity alone counts
+        total = np.where(nothing, pairs + _prefix_minimum(f, top), total)
         low = np.where(nothing, 0, low)
-    total = a[:, :, None] + (q[:, None, :] + best)
+    point = np.arange(len(total))
     n_a, n_q = np.divmod(total.reshape(len(total), -1).argmin(1), total.shape[2])
-    last = np.broadcast_to(top, total.shape)[np.arange(len(total)), n_a, n_q]
-    first = 0 if low is None else np.broadcast_to(low, total.shape)[np.arange(len(total)), n_a, n_q]
+    last = _pair(top, point, n_a, n_q)
+    first = 0 if low is None else _pair(low, point, n_a, n_q)
     n = np.arange(f.shape[1])
-    inside = (n <= last[:, None]) & (n >= np.reshape(first, (-1, 1)))
+    inside = (n <= last) & (n >= first)
     return n_a, n_q, np.where(inside, f, np.inf).argmin(1)
+
+
+def _pair(table: NDArray[Any], point: NDArray[Any], n_a: NDArray[Any], n_q: NDArray[Any]) -> NDArray[Any]:
+    """One value a point, as a column; one row of the table serves all points."""
+    found: NDArray[Any] = table[point if len(table) > 1 else 0, n_a, n_q]
+    return found[:, None]
 
 
 def _most_fc(tables: HeadTables) -> NDArray[np.int64]:
@@ -218,7 +226,8 @@ def brute(tables: HeadTables) -> Mapping:
 
     def mesh(three: tuple[NDArray[Any], ...]) -> NDArray[Any]:
         a, q, f = (table[0] for table in three)
-        return a[:, None, None] + (q[:, None] + f)
+        cube: NDArray[Any] = (a[:, None, None] + q[:, None]) + f  # the order of every other sum
+        return cube
 
     seconds = mesh(flat.seconds)
     on_hbm = mesh(flat.hbm) <= flat.hbm_room

@@ -44,7 +44,7 @@ def _solve(tables: HeadTables, both: bool) -> Mapping | None:
     scale = sum(float(table[np.isfinite(table)].max()) for table in seconds) or 1.0
     problem = pulp.LpProblem("head_mapping", pulp.LpMinimize)
     x = [
-        [pulp.LpVariable(f"x_{i}_{n}", cat="Binary") for n in range(len(table)) if np.isfinite(table[n])]
+        [problem.add_variable(f"x_{i}_{n}", cat="Binary") for n in range(len(table)) if np.isfinite(table[n])]
         for i, table in enumerate(seconds)
     ]
 
@@ -57,7 +57,7 @@ def _solve(tables: HeadTables, both: bool) -> Mapping | None:
     for held, room in ((hbm, tables.hbm_room), (lpddr, tables.lpddr_room))[: 1 + both]:
         size = max(float(np.ravel(room)[0]), 1.0)
         problem += total(held, size) <= float(np.ravel(room)[0]) / size
-    problem.solve(pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=0.0))
+    problem.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
     if pulp.LpStatus[problem.status] != "Optimal":
         return None
     a, q, f = (int(np.argmax([v.value() for v in row])) for row in x)

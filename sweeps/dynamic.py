@@ -121,4 +121,5 @@ def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[n
     now = [np.broadcast_to(n, shape) for n in units]
     before = [np.concatenate([n[:1], n[:-1]]) for n in now]
     there, here = footprint(llm, work, *before), footprint(llm, work, *now)
-    return np.sum([np.abs(here[name] - there[name]) for name in here], axis=0)
+    moved: NDArray[np.float64] = np.sum([np.abs(here[name] - there[name]) for name in here], axis=0)
+    return moved

@@ -112,15 +112,10 @@ def answer(
     )
 
 
-@system("asymmetric", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs={
-    **mapping_knobs("mapping-exact"),
-    "paged": Knob("pay for address translation", default=1, kind="choice", choices=("no", "yes")),
-})  # fmt: skip
-def asymmetric(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real, paged: Real
-) -> Estimate:
-    """Asymmetric memory with any mapping; the best one unless stated (H2M2 sec. 3.1)."""
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged)
+@system("asymmetric", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
+def asymmetric(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+    """Any mapping; heads not stated are mapped at their best beside those that are (H2M2 sec. 3.1)."""
+    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
 @system("h2m2", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-greedy"))
