@@ -170,4 +170,5 @@ def memory_energy(hw: Machine, step: Span, batch: Real, *roles: str) -> Real:
         batch: tokens the step makes [1].
         roles: memories to count.
     """
-    return sum((hw[r].count * hw[r].maybe("power", np.nan) * step.busy_of(f"{r}.on") for r in roles), 0.0) / batch
+    joules: Real = sum((hw[r].count * hw[r].maybe("power", np.nan) * step.busy_of(f"{r}.on") for r in roles), 0.0)
+    return joules / np.maximum(batch, 1.0)

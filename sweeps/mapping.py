@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ def best_mapping(study: Study, method: str) -> Columns:
     """Map the heads of one decode step at every design point; the context is the step's.
 
     Args:
-        study: what to evaluate; its systems are left aside.
+        study: models, workloads and hardware numbers; it names no systems.
         method: a key of METHODS.
 
     Returns:
@@ -44,7 +45,7 @@ def best_mapping(study: Study, method: str) -> Columns:
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
-    (*laid,) = blocks(study)
+    laid = blocks(replace(study, systems=("asymmetric",)))
     found = stack(
         [_mapped(b, box, method) for b in laid for box in b.grid.boxes(1 if method in ONE_AT_A_TIME else 1 << 16)]
     )

@@ -13,7 +13,7 @@ from solvers.policies import major, pin
 
 def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
     """Random times without any shape, random monotone bytes, capacities that bind in one of five ways."""
-    seconds = tuple(rng.random(units + 1) * rng.uniform(0.1, 3.0) for _ in range(3))
+    a, q, f = (rng.random(units + 1) * rng.uniform(0.1, 3.0) for _ in range(3))
     hbm, lpddr = [], []
     for sublayer in range(3):
         # fc's units are alike; a KV group cut in two is held on both sides, so bytes may add to more than the whole
@@ -24,10 +24,9 @@ def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
         lpddr.append(np.minimum.accumulate(down).astype(float))
     total = sum(float(table[-1]) for table in hbm)
     shares = {0: (1.1, 1.1), 1: (0.4, 1.2), 2: (1.2, 0.4), 3: (0.55, 0.5), 4: (0.3, 0.4)}[case]
-    room = [np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares]
-    return HeadTables(
-        seconds, (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2]), *room, np.asarray(float(units))
-    )
+    hbm_room, lpddr_room = (np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares)
+    on_hbm, on_lpddr = (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2])
+    return HeadTables((a, q, f), on_hbm, on_lpddr, hbm_room, lpddr_room, np.asarray(float(units)))
 
 
 def stacked(tables: list[HeadTables]) -> HeadTables:

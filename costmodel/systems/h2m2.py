@@ -114,37 +114,55 @@ def answer(
 
 @system("asymmetric", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
 def asymmetric(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """Any mapping; heads not stated are mapped at their best beside those that are (H2M2 sec. 3.1)."""
+    """Any mapping; heads not stated are mapped at their best beside those that are.
+
+    Source: H2M2 sec. 3.1.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
 @system("h2m2", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-greedy"))
 def h2m2(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """Greedy mapping (Algorithm 1) on paged memory (H2M2 sec. 4)."""
+    """Greedy mapping on paged memory.
+
+    Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
 
 
 @system("oracle", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
 def oracle(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """The best mapping and translation that costs nothing (H2M2 sec. 5.2.1)."""
+    """The best mapping, and address translation that costs nothing.
+
+    Source: H2M2 sec. 5.2.1.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
 @system("q-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-q-major"))
 def q_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """As much qkv-linear on HBM as fits, the rest at its best (H2M2 sec. 3.3)."""
+    """As much qkv-linear on HBM as fits, the rest at its best.
+
+    Source: H2M2 sec. 3.3.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
 @system("a-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-a-major"))
 def a_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """As much attention on HBM as fits, the rest at its best (H2M2 sec. 3.3)."""
+    """As much attention on HBM as fits, the rest at its best.
+
+    Source: H2M2 sec. 3.3.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
 @system("f-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-f-major"))
 def f_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
-    """As much fc on HBM as fits, the rest at its best (H2M2 sec. 3.3)."""
+    """As much fc on HBM as fits, the rest at its best.
+
+    Source: H2M2 sec. 3.3.
+    """
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
@@ -154,20 +172,23 @@ def f_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: 
     ),
 })  # fmt: skip
 def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> Estimate:
-    """One static split of weights and cache, made for the longest context (H2M2 sec. 3.2).
+    """One static split of weights and cache, made for the longest context.
 
-    The paper does not print how it changed FlexGen's linear program. With one compute rate on both
-    sides and bytes for time, every split that fills HBM is optimal; this one treats weights and cache alike.
+    The paper does not print how it changed FlexGen's linear program. With time as bytes over bandwidth,
+    every split of weights against cache that fills HBM is optimal up to the sides' balance; this one
+    treats them alike.
 
     Args:
         hw, llm, work: as in `mapped`.
         longest: context it is made for; a longer one in `work` counts instead [tokens].
 
     Returns:
-        Prefill, one decode step and what fits. Source: H2M2 eq. 1, sec. 3.2.
+        Prefill, one decode step and what fits. Source: H2M2 Eq. 1, sec. 3.2.
     """
-    held = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
-    share = np.minimum(asymmetric_memory(hw).hbm.capacity / held, 1.0)
+    two, held = asymmetric_memory(hw), decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
+    with np.errstate(invalid="ignore"):
+        ratio = np.nan_to_num(np.divide(two.lpddr.memory.rate, two.hbm.memory.rate), nan=1.0)  # nan: both infinite
+    share = np.minimum(two.hbm.capacity / held, 1 / (1 + ratio))
     n = np.floor(share * llm.heads / llm.group) * llm.group  # whole KV groups, so that none is held twice
     return mapped(hw, llm, work, n, n, n)
 

@@ -120,16 +120,14 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     on, slow, lane = side(hw, "hbm", *CHIPS), side(hw, "lpddr", "lpddr_chip"), asymmetric_memory(hw).link
     hidden = hw.derate.migration_overlap
 
-    def excess(tokens: Real) -> Real:
-        return np.maximum(decoder_bytes(llm, work.batch, tokens) - on.capacity, 0.0)
-
     def migrate(amount: Real) -> Span:
         read = powered(slow.memory(amount, "footprint - HBM capacity"), slow.name)
         return overlap(read=read, link=lane(amount, "footprint - HBM capacity"))
 
     def with_migration(kernels: Span, tokens: Real) -> Span:
-        beside = overlap(kernels=kernels, migrate=migrate(hidden * excess(tokens)))
-        return serial(beside=beside, before=migrate((1 - hidden) * excess(tokens)))
+        excess = np.maximum(decoder_bytes(llm, work.batch, tokens) - on.capacity, 0.0) * np.greater(work.batch, 0)
+        beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
+        return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
     step = with_migration(llm.layers * decode_layer(on, llm, work), work.context)
     return Estimate(
