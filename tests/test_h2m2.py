@@ -99,6 +99,9 @@ def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
     assert found.as_printed == 96 * 2 * 2**20
     assert found.wasted == 96 * 2 * 2**20
     assert found.wasted < 0.005 * 96e9  # sec. 4.2.1: "only 0.16 %"
+    also = run("h2m2", GPT3, 32.0, LENGTHS).estimate.also
+    assert np.all(np.asarray(also["fragmentation_mb"]) < 0.01 * 96e3)
+    assert also["page_table_mb"] == pytest.approx(608e9 / 2**21 * 8 / 1e6, rel=1e-4)
 
 
 # --- averages over sequence lengths, sec. 3 and 5 --------------------------------------------------

@@ -8,6 +8,7 @@ Symbols: n heads (or layers) on HBM, N heads, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from costmodel.headmap import (
     qkv,
 )
 from costmodel.llm import LLM
+from costmodel.paging import fragmentation, page_table_bytes
 from costmodel.registry import Knob, system
 from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
@@ -125,9 +127,14 @@ def asymmetric(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qk
 def h2m2(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
     """Greedy mapping on paged memory.
 
-    Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
+    Returns:
+        As `mapped`, with what paging costs in memory: unused parts of last pages on both sides, and the
+        flat page table of one chip over both memories. Source: H2M2 sec. 4.2, 4.3, Algorithm 1.
     """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
+    estimate = mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
+    wasted = fragmentation(hw, llm, work, n_attention, n_qkv, n_fc).wasted
+    table = page_table_bytes(hw, hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory)
+    return replace(estimate, also={**estimate.also, "fragmentation_mb": wasted / 1e6, "page_table_mb": table / 1e6})
 
 
 @system("oracle", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
