@@ -256,6 +256,7 @@ def mapping(
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
     method: Annotated[str, typer.Option(help="exact, greedy (Algorithm 1), milp or brute.")] = "exact",
+    columns: Only = "",
     form: Format = "table",
 ) -> None:
     """Find the heads of each sub-layer to put on HBM, for one decode step.
@@ -267,7 +268,8 @@ def mapping(
     from sweeps.mapping import BRIEF as ANSWER
     from sweeps.mapping import best_mapping
 
-    show_columns(best_mapping(axes(model, batch, context, "1", platform, sets), method), form, usual=ANSWER)
+    found = best_mapping(axes(model, batch, context, "1", platform, sets), method)
+    show_columns(found, form, columns, ANSWER)
 
 
 @solve.command("mapping-trace")

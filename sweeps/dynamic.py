@@ -20,6 +20,8 @@ from sweeps.run import Columns
 
 SYSTEMS = ("lpddr-only", "flexgen-mapping", "h2m2", "oracle")
 """Of fig. 16, the baseline first."""
+MOST_DRAWN = 10_000_000
+"""Longer traces than this are a mistake."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,16 @@ def random_trace(requests: int, iterations: int, finish: float, shortest: int, l
         seed: of the random numbers.
 
     Raises:
-        InputError: no requests, no iterations, or bounds that leave no choice.
+        InputError: no requests, no iterations, too many, or bounds that leave no choice.
     """
     if requests < 1 or iterations < 1:
         raise InputError(f"trace: {requests} requests over {iterations} iterations is empty; use at least one of each")
+    if requests * iterations > MOST_DRAWN:
+        raise InputError(
+            f"trace: {requests} requests over {iterations} iterations are more than {MOST_DRAWN:,}; use fewer"
+        )
+    if seed < 0:
+        raise InputError(f"trace: seed {seed} must be a whole number, 0 or more")
     if not 1 <= shortest <= longest:
         raise InputError(f"trace: lengths from {shortest} to {longest} tokens; use 1 <= shortest <= longest")
     if not 0 <= finish <= 1:
