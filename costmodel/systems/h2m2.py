@@ -36,10 +36,11 @@ from hardware.machine import Machine
 Kernel = Callable[[Real], Span]
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
 MOST_UNITS = 1024
+"""More heads or layers than any model has; `check_units` knows how many the model at hand has."""
 
 
 def mapping_knobs(policy: str) -> dict[str, Knob]:
-    """Heads on HBM for each sub-layer, picked together by a policy of `solvers.mapping` unless stated."""
+    """Heads on HBM for each sub-layer, picked together by a policy of `solvers.policies` unless stated."""
     return {
         f"n_{name}": Knob(f"heads of {what} on HBM", high=MOST_UNITS, kind="count", solver=policy)
         for name, what in {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}.items()
