@@ -35,11 +35,11 @@ def model(name: str, hw: Machine = HW) -> LLM:
     return llm_of({key: number.si for key, number in load_llm(name).numbers.items()}, hw["precision"])
 
 
-def step_work(batch: float, context: Real) -> Workload:
+def step_work(batch: Real, context: Real) -> Workload:
     return Workload(batch, context, 1.0, fixed_context=context)
 
 
-def run(name: str, llm: LLM, batch: float, context: Real, hw: Machine = HW, said: Mapping[str, float] = {}) -> Solved:
+def run(name: str, llm: LLM, batch: Real, context: Real, hw: Machine = HW, said: Mapping[str, float] = {}) -> Solved:
     system = find(name)
     knobs = {n: said.get(n, k.default) for n, k in system.knobs.items()}
     return settle(system, hw, llm, step_work(batch, context), knobs)
@@ -311,6 +311,21 @@ def test_an_empty_batch_costs_nothing() -> None:
     two = asymmetric_memory(HW)
     for span in (attention(two, GPT3, 0.0, 512.0, 48.0), qkv(two, GPT3, 0.0, 48.0), fc(two, GPT3, 0.0, 48.0)):
         assert span.seconds == 0
+
+
+@pytest.mark.parametrize("llm", [GPT3, CHINCHILLA, LLAMA2])
+def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -> None:
+    batches, contexts = np.array([1.0, 7.0, 24.0, 55.0])[:, None], np.linspace(256.0, 4096.0, 16).round()
+    for name in ("oracle", "naive-granularity"):
+        base = run(name, llm, batches, contexts).estimate
+        took = np.where(base.fits.ok, base.step.seconds, np.inf)
+        for axis in (0, 1):
+            first, then = np.moveaxis(took, axis, 0)[:-1], np.moveaxis(took, axis, 0)[1:]
+            assert np.all(first <= then)
+        for address in ("hbm.memory", "hbm.bandwidth", "lpddr.memory", "lpddr.bandwidth", "hbm_chip.count"):
+            role, _, key = address.partition(".")
+            more = run(name, llm, batches, contexts, HW.with_values({address: 2 * HW[role].values[key]})).estimate
+            assert np.all(np.where(more.fits.ok, more.step.seconds, np.inf) <= took * (1 + 1e-12)), address
 
 
 # --- bad input and what does not fit ---------------------------------------------------------------
