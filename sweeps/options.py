@@ -55,6 +55,8 @@ System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
 Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what the others are compared with.")]
 Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="PART.KEY=VALUE", help="Replace a number: csd.count=4,8,16.")]
+Llm = Annotated[str, typer.Option("--model", help="Models apart by commas; see `nearkv models`. Or path/config.json.")]
+Bed = Annotated[str, typer.Option("--platform", help="Test beds apart by commas; see `nearkv hardware`.")]
 Format = Annotated[str, typer.Option("--format", help="table, csv, json, markdown or latex.")]
 Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by commas: system,model,speedup.")]
 Out = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -175,6 +175,21 @@ def blocks(study: Study) -> list[Block]:
         for platform in study.platforms or (system.platform,):
             laid += _lay(system, load_platform(platform), parts, work, study)
     return laid
+
+
+def one_point(study: Study) -> tuple[Machine, LLM]:
+    """The machine and the model of a study of one design point, as scalars.
+
+    Raises:
+        InputError: the study cannot be evaluated or holds more than one point.
+    """
+    laid = blocks(study)
+    if len(laid) != 1 or laid[0].grid.size != 1:
+        raise InputError("this takes one model, one platform and one value of each --set, not a list")
+    hw, llm, _, _ = laid[0].inputs(laid[0].grid.whole)
+    roles = {name: {key: np.ravel(value)[0] for key, value in role.values.items()} for name, role in hw.roles.items()}
+    scalars = {field.name: np.ravel(getattr(llm, field.name))[0] for field in fields(LLM)}
+    return Machine(hw.platform, roles), LLM(**scalars)
 
 
 def _lay(
