@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps import commands
+from sweeps import browse, commands
 from sweeps.options import Bed, Format, Llm, Named, Only, Out, Set, System, Systems, axes, group, show, with_axes
 
 if TYPE_CHECKING:
@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 
 app = group("Predict how long-context LLM inference behaves on heterogeneous memory, and pick what is best.")
 solve = group("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
-systems = group("List the systems; `systems show NAME` prints one with its knobs.")
-models = group("List the models; `models show NAME` prints every number.")
-hardware = group("List platforms and parts; `hardware show NAME` prints every number.")
 app.add_typer(solve, name="solve", no_args_is_help=True)
-app.add_typer(systems, name="systems", invoke_without_command=True)
-app.add_typer(models, name="models", invoke_without_command=True)
-app.add_typer(hardware, name="hardware", invoke_without_command=True)
+browse.add_to(app)
 commands.add_to(app, solve)
 
 BRIEF = [
@@ -71,82 +66,6 @@ def save(study: Study, tables: Iterable[Columns], file: str) -> None:
     typer.echo(f"{rows:,} rows in {path}; where its numbers come from in {origin}", err=True)
 
 
-@systems.callback()
-def list_systems(ctx: typer.Context, form: Format = "table") -> None:
-    """List the systems, each with the paper it comes from and its knobs.
-
-    Example: nearkv systems
-    """
-    from sweeps.catalogue import system_rows
-
-    if ctx.invoked_subcommand is None:
-        show(system_rows(), form)
-
-
-@systems.command("show")
-def show_system(name: System, form: Format = "table") -> None:
-    """Print a system's knobs: range, default, the paper's rules.
-
-    Example: nearkv systems show hilos
-    """
-    from sweeps.catalogue import knob_rows, summary_of
-
-    show(knob_rows(name), form, title=summary_of(name))
-
-
-@models.callback()
-def list_models(ctx: typer.Context, form: Format = "table") -> None:
-    """List the models with their shapes.
-
-    Example: nearkv models --format markdown
-    """
-    from sweeps.catalogue import model_rows
-
-    if ctx.invoked_subcommand is None:
-        show(model_rows(), form)
-
-
-@models.command("show")
-def show_model(
-    name: Annotated[str, typer.Argument(help="A model, or path/config.json.")], form: Format = "table"
-) -> None:
-    """Print every number of a model with unit, kind and source.
-
-    Example: nearkv models show mixtral-8x7b
-    """
-    from sweeps.catalogue import part_numbers
-
-    show(part_numbers(name, "model"), form)
-
-
-@hardware.callback()
-def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
-    """List the platforms and the parts they are made of.
-
-    Example: nearkv hardware
-    """
-    from sweeps.catalogue import hardware_rows
-
-    if ctx.invoked_subcommand is None:
-        show(hardware_rows(), form)
-
-
-@hardware.command("show")
-def show_hardware(
-    name: Annotated[str, typer.Argument(help="A platform or a part, or path/file.toml.")],
-    sets: Set = [],
-    form: Format = "table",
-) -> None:
-    """Print every number of a platform or part with unit, kind and source.
-
-    Example: nearkv hardware show hilos-a100 --set csd.count=16
-    """
-    from sweeps.catalogue import hardware_numbers
-    from sweeps.study import pairs
-
-    show(hardware_numbers(name, pairs(sets, "--set")), form)
-
-
 @app.command()
 @with_axes
 def estimate(
@@ -163,7 +82,10 @@ def estimate(
     from sweeps.table import indented, records
 
     found, tree = explain_point(replace(study, systems=(system,)))
-    if explain:
+    if explain and not found["ok"][0]:
+        short = f"{found['limited_by'][0]} is short of {found['short_gb'][0]:.4g} GB"
+        typer.echo(f"{system} does not fit: {short}, so there is no time to explain")
+    elif explain:
         show(
             indented(tree, "span") if form == "table" else tree,
             form,
@@ -207,10 +129,14 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
     """
+    from hardware.errors import InputError
     from sweeps.run import chunks, table
-    from sweeps.study import blocks, load_study, split
+    from sweeps.study import Study, blocks, load_study, split
 
-    chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
+    chosen = replace(study, systems=split(system))
+    if file_of_study and chosen != Study((), ()):
+        raise InputError(f"{file_of_study} holds the axes; give them there or on the command line, not both")
+    chosen = load_study(file_of_study) if file_of_study else chosen
     if file:
         save(chosen, chunks(blocks(chosen)), file)
     else:

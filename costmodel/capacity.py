@@ -60,7 +60,10 @@ def fits(**tiers: tuple[Real, Real]) -> Fits:
 
 
 def reduced_batch(batch: Real, per_sequence: Real, there: Real) -> Real:
-    """Largest batch that fits: all of it, else the largest power of two (HILOS sec. 6.3).
+    """Batch that runs at once: all of it where it fits, else equal rounds, none above the largest power of two.
+
+    HILOS sec. 6.3 reduces the batch to what fits; INF² and FlexGen take powers of two. 24 sequences
+    of which 16 fit run as two rounds of 12.
 
     Args:
         batch: sequences asked for [1].
@@ -72,5 +75,6 @@ def reduced_batch(batch: Real, per_sequence: Real, there: Real) -> Real:
     """
     room = np.floor(np.divide(there, per_sequence))
     _, exponent = np.frexp(np.maximum(room, 1.0))
-    power = np.exp2(exponent - 1.0)
-    return np.where(room >= batch, np.maximum(batch, 1.0), np.minimum(power, np.maximum(batch, 1.0)))[()]
+    asked = np.maximum(batch, 1.0)
+    most = np.where(room >= asked, asked, np.minimum(np.exp2(exponent - 1.0), asked))
+    return (asked / np.ceil(asked / most))[()]

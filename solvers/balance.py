@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from costmodel.blend import blend
 from costmodel.capacity import Fits
 from costmodel.span import Real, Span
-from solvers.lines import Envelope, envelope
+from solvers.lines import Envelope, envelope, unmoved
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
@@ -134,7 +134,9 @@ def binding(start: Span, end: Span, choice: Choice) -> NDArray[np.str_]:
     names, sides = sorted(start.resources), []
     for step in (-1e-6, 1e-6):
         near = blend(start, end, np.clip(choice.value + step, choice.low, choice.high))
-        moving = {path for (path, a, _), (_, b, _) in zip(start.leaves(), end.leaves(), strict=True) if a is not b}
+        moving = {
+            path for (path, a, _), (_, b, _) in zip(start.leaves(), end.leaves(), strict=True) if not unmoved(a, b)
+        }
         blamed = dict.fromkeys(names, np.zeros(()))
         for path, leaf, seconds in near.blamed_leaves():
             if path in moving and np.any(leaf.amount):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -19,6 +21,25 @@ if TYPE_CHECKING:
 class Commands(TyperGroup):
     """A group of commands that turns every failure a user can cause into one sentence."""
 
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run the command line; a standard output that takes no more is told like any other failure."""
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            try:
+                return super().main(*arguments, **settings)
+            finally:
+                if sys.stdout:
+                    sys.stdout.flush()
+        except BrokenPipeError:
+            _silence()
+            sys.exit(0)
+        except OSError as problem:
+            _silence()
+            sys.stderr.write(f"nearkv: standard output cannot be written ({problem.strerror}); send it elsewhere\n")
+            sys.exit(2)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; bad input exits with 2, Ctrl-C with 130."""
         from hardware.errors import InputError
@@ -31,12 +52,11 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("nearkv: stopped; no file was changed", err=True)
             raise typer.Exit(130) from None
-        except BrokenPipeError:
-            import os
-            import sys
 
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
+
+def _silence() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush has nothing to complain of."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def group(about: str) -> typer.Typer:
