@@ -63,6 +63,7 @@ class Serving:
         iteration: one token more for every sequence of a load, and its prompts.
         prefill: prompts alone: (how many, a load of their tokens).
         room: tokens of KV cache all replicas hold together [1].
+        longest_room: tokens one request may hold, all replicas together, where that is more [1].
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
@@ -76,6 +77,7 @@ class Serving:
     chunked: Real = 0.0
     reserve: Real = 0.0
     skew: Callable[[Real], Real] = lambda sequences: 1.0
+    longest_room: Real = 0.0
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
@@ -153,8 +155,14 @@ def size_held(work: Workload, reserve: Real) -> Real:
 
 
 def resident(work: Workload, serving: Serving) -> Real:
-    """Requests that decode together, N: all of them, or as many of mean size as the memory holds [1]."""
-    return np.maximum(np.minimum(work.batch, serving.room / size_held(work, serving.reserve)), 1.0)
+    """Requests that decode together, N: all, or as many of mean size as the memory holds [1].
+
+    A queue fills memory with whole requests, which leaves room for half of one idle in each replica
+    on average; at least one runs.
+    """
+    most = serving.room / size_held(work, serving.reserve)
+    filled = np.maximum(most - serving.replicas / 2, np.minimum(serving.replicas, work.batch))
+    return np.where(np.less_equal(work.batch, most), work.batch, np.minimum(filled, work.batch))[()]
 
 
 def memory_needed(work: Workload, serving: Serving) -> Real:
@@ -174,7 +182,7 @@ def steady(
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns beside the time between tokens.
+        also: columns beside the time between tokens, which counts the pauses for prompts that come later.
         kernel_power: as in `Estimate`.
 
     Returns:
@@ -189,14 +197,15 @@ def steady(
     tokens = n * work.context
     load = Load(n, tokens, tokens * serving.skew(n), each * work.prompt, each * squares)
     prompts = Load(0.0, 0.0, 0.0, alone * work.prompt, alone * squares)
-    iteration = serving.iteration(load)
+    iteration, prefill = serving.iteration(load), serving.prefill(alone, prompts)
+    paused = (1 - serving.chunked) * (1 - 1 / rounds) * prefill.seconds / (rounds * np.maximum(work.output - 1, 1.0))
     return Estimate(
-        prefill=serving.prefill(alone, prompts),
+        prefill=prefill,
         step=rounds * iteration,
         fits=fits,
         work=work,
         batch_run=n,
         kernel_power=kernel_power,
-        also={"tbt_ms": 1e3 * iteration.seconds, **also},
+        also={"tbt_ms": 1e3 * (iteration.seconds + paused), **also},
         serving=serving,
     )

@@ -144,6 +144,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
         room=room,
         replicas=data_parallel(hw, llm),
+        longest_room=host_room,
     )
     kappa, dp, held = kv_token_bytes(llm), serving.replicas, resident(work, serving) * work.context
     # a request too long for the GPUs of a replica lives in host memory
