@@ -61,9 +61,9 @@ def reduced_batch(batch: Real, per_sequence: Real, there: Real) -> Real:
         there: bytes free for sequences [B]; may be negative.
 
     Returns:
-        Sequences served together [1]; 1 where not even one fits (`Fits` then says what is short).
+        Sequences served together, at least one; where not even one fits, `Fits` says what is short [1].
     """
     room = np.floor(np.divide(there, per_sequence))
     _, exponent = np.frexp(np.maximum(room, 1.0))
     power = np.exp2(exponent - 1.0)
-    return np.where(room >= batch, batch, np.minimum(power, batch))[()]
+    return np.where(room >= batch, np.maximum(batch, 1.0), np.minimum(power, np.maximum(batch, 1.0)))[()]

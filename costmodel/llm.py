@@ -112,8 +112,8 @@ class LLM:
         return self.parameters * self.weight_width
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
-        """Weights of one layer that a step over so many tokens uses [B]."""
-        return self.layer_parameters(self.distinct_experts(tokens)) * self.weight_width
+        """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
+        return np.minimum(tokens, 1.0) * self.layer_parameters(self.distinct_experts(tokens)) * self.weight_width
 
     def weight_buffer_bytes(self) -> Real:
         """Weights of one layer on the GPU while it streams: attention and two experts [B]."""

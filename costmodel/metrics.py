@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.estimate import Estimate
 from costmodel.span import Real
-from hardware.machine import Machine
+from hardware.machine import Machine, Role
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,17 @@ class Answer:
     Attributes:
         estimate: what the system answered.
         hw: the machine, swept numbers as arrays.
-        owns: roles that are bought and powered.
+        owns: roles that are bought and powered, where the platform has them.
     """
 
     estimate: Estimate
     hw: Machine
     owns: tuple[str, ...]
+
+    @property
+    def devices(self) -> dict[str, Role]:
+        """The owned roles this platform has."""
+        return {role: self.hw[role] for role in self.owns if role in self.hw.roles}
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,7 @@ def energy(answer: Answer) -> Real:
     estimate = answer.estimate
     seconds, busy = estimate.total.seconds, estimate.total.busy()
     joules: Real = 0.0
-    for role in answer.owns:
-        part = answer.hw[role]
+    for role, part in answer.devices.items():
         idle, active = part.maybe("idle_power", np.nan), part.maybe("power", np.nan)
         working: Real = 0.0
         for name, worked in busy.items():
@@ -102,7 +106,7 @@ def energy(answer: Answer) -> Real:
 @_column("cost_usd", "price of all owned devices [USD]")
 def cost(answer: Answer) -> Real:
     """Sum over the owned roles; NaN where a device states no price [USD]."""
-    return sum((answer.hw[r].count * answer.hw[r].maybe("price", np.nan) for r in answer.owns), 0.0)
+    return sum((part.count * part.maybe("price", np.nan) for part in answer.devices.values()), 0.0)
 
 
 @_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
@@ -116,8 +120,8 @@ def endurance(answer: Answer) -> Real:
     least: Real = np.inf
     for (resource, verb), carried in answer.estimate.total.traffic().items():
         role = resource.partition(".")[0]
-        if verb == "write" and role in answer.owns:
-            part = answer.hw[role]
+        if verb == "write" and role in answer.devices:
+            part = answer.devices[role]
             with np.errstate(divide="ignore"):
                 requests = np.divide(part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch, carried)
             least = np.minimum(least, requests)

@@ -15,7 +15,7 @@ from hardware.machine import Machine
 
 
 def weights_on_storage(hw: Machine, llm: LLM) -> Real:
-    """1 where weights live on storage, 0 where in host DRAM (HILOS sec. 6.1: above 100B parameters)."""
+    """1 where weights live on storage, 0 where in host DRAM (HILOS sec. 6.1: above 100B parameters) [1]."""
     return np.where(np.asarray(llm.parameters) > hw.policy.weights_in_dram_up_to, 1.0, 0.0)[()]
 
 

@@ -63,7 +63,7 @@ class Span(ABC):
     __rmul__ = __mul__
 
     def leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
-        """Yield (path, leaf, how many times it runs) for every leaf."""
+        """Yield (path, leaf, how many times it runs [1]) for every leaf."""
         yield from self._count("", 1.0)
 
     def blamed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
@@ -149,7 +149,7 @@ class Port:
         return Leaf(self.resource, self.verb, amount, self.rate, self.unit, eq)
 
 
-class _Group(Span):
+class Group(Span):
     """Several named spans."""
 
     def __init__(self, parts: Mapping[str, Span]) -> None:
@@ -174,7 +174,7 @@ class _Group(Span):
             yield from part._count(_join(path, name), times)
 
 
-class Serial(_Group):
+class Serial(Group):
     """One after the other."""
 
     @cached_property
@@ -187,7 +187,7 @@ class Serial(_Group):
             yield from part._blame(_join(path, name), share)
 
 
-class Overlap(_Group):
+class Overlap(Group):
     """At the same time, one resource serving one part at a time."""
 
     @cached_property
@@ -302,34 +302,3 @@ def pipeline(items: Real, **stages: Span) -> Span:
         seconds = sum of the stages + (items - 1) x overlap of the stages [s].
     """
     return Serial({"first": Serial(stages), "steady": Repeat(items - 1, Overlap(stages))})
-
-
-def blend(start: Span, end: Span, share: Real) -> Span:
-    """Interpolate every amount between two trees of one shape.
-
-    Systems whose amounts are affine in a knob need two evaluations for any value of it.
-
-    Args:
-        start, end: the tree at share 0 and at share 1; same parts, same rates.
-        share: where between them [1].
-
-    Raises:
-        ValueError: the trees differ in more than their amounts.
-    """
-    if type(start) is not type(end):
-        raise ValueError(f"cannot blend {type(start).__name__} with {type(end).__name__}")
-    if isinstance(start, Leaf) and isinstance(end, Leaf):
-        if start is end or start.amount is end.amount:
-            return start
-        if start.resource != end.resource or not np.array_equal(start.rate, end.rate):
-            raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-        amount = start.amount + share * (end.amount - start.amount)
-        return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)
-    if isinstance(start, Repeat) and isinstance(end, Repeat):
-        if not np.array_equal(start.times, end.times):
-            raise ValueError("the number of repetitions changes with the knob")
-        return Repeat(start.times, blend(start.span, end.span, share))
-    if start.parts.keys() != end.parts.keys():
-        raise ValueError(f"parts differ: {sorted(start.parts)} and {sorted(end.parts)}")
-    parts = {name: blend(part, end.parts[name], share) for name, part in start.parts.items()}
-    return type(start)(parts) if isinstance(start, _Group) else start

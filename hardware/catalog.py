@@ -14,7 +14,7 @@ from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import KINDS as ORIGINS
 from hardware.quantity import Quantity, unit_of
-from hardware.schema import KINDS, Key
+from hardware.schema import KINDS, PARTLESS, Key
 
 HERE = Path(__file__).parent
 FOLDERS = {
@@ -26,6 +26,7 @@ FOLDERS = {
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range"}
+_PLATFORM_KEYS = {"title", "cite", "base", "without"}
 
 
 @dataclass(frozen=True)
@@ -215,18 +216,30 @@ def load_part(name: str, what: str = "part") -> Part:
     return Part(path.stem, kind, str(table.get("title", name)), numbers)
 
 
-def load_platform(name: str) -> Platform:
+def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     """Read a platform by name or from a user's .toml file.
 
     Every table is a role. It names the part that fills it and its `count`, and may replace any of
-    the part's numbers; roles without a part (precision, policy, derate) hold all their own.
+    the part's numbers; roles without a part (precision, policy, derate) hold all their own. A file
+    may start from another platform (`base`), replace whole roles and leave some out (`without`).
+
+    Args:
+        name: catalogue name or path.
+        heirs: platforms that build on this one, to refuse circles.
 
     Raises:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of("platform", name)
     table = read_toml(path, "platform")
-    roles = {role: _role(role, entry, str(path)) for role, entry in table.items() if isinstance(entry, dict)}
+    for key, entry in table.items():
+        if not isinstance(entry, dict) and key not in _PLATFORM_KEYS:
+            raise unknown("key", key, _PLATFORM_KEYS, str(path))
+    own = {role: _role(role, entry, str(path)) for role, entry in table.items() if isinstance(entry, dict)}
+    if name in heirs:
+        raise InputError(f"{path}: is its own base, by way of {' and '.join(heirs)}; name another platform")
+    inherited = load_platform(str(table["base"]), (*heirs, name)).roles if "base" in table else {}
+    roles = {role: part for role, part in {**inherited, **own}.items() if role not in table.get("without", [])}
     return Platform(name, str(table.get("title", name)), str(table.get("cite", "")), roles)
 
 
@@ -234,7 +247,7 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     where = f"{where}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" not in entry:
-        if role not in KINDS:
+        if role not in PARTLESS:
             raise InputError(f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}')
         keys = KINDS[role] or dict.fromkeys(own, Key("1", "correction factor"))
         numbers = _numbers(own, keys, where)

@@ -84,9 +84,9 @@ def unit_of(text: str) -> tuple[str, float]:
     Raises:
         InputError: the text is no unit this project knows.
     """
-    top, _, below = text.strip().partition("/")
+    top, slash, below = text.strip().partition("/")
     dimension, size = _atom(top, text)
-    if below:
+    if slash:
         lower, lower_size = _atom(below, text)
         dimension = "1/s" if (dimension, lower) == ("1", "s") else f"{dimension}/{lower}"
         size /= lower_size

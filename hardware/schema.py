@@ -33,6 +33,9 @@ _DRIVE = {
     **_POWER,
 }
 
+PARTLESS = ("precision", "policy", "derate")
+"""Roles of a platform that no part fills: they hold all their own numbers."""
+
 KINDS: dict[str, dict[str, Key]] = {
     "gpu": {
         "flops": Key("FLOP/s", "dense 16-bit matrix rate"),

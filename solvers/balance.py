@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.blend import blend
 from costmodel.capacity import Fits
-from costmodel.span import Leaf, Overlap, Real, Repeat, Span, blend
+from costmodel.span import Leaf, Overlap, Real, Repeat, Span
 
 _ROUNDING = 1e-12
 _MOST_PIECES = 200
@@ -42,7 +43,7 @@ class Choice:
     @property
     def gap(self) -> Real:
         """Relative distance of the choice from its bound; rounding apart it is 0 [1]."""
-        return np.divide(np.subtract(self.seconds, self.bound), self.seconds)
+        return np.subtract(self.seconds, self.bound) / np.where(np.greater(self.seconds, 0), self.seconds, 1.0)
 
 
 def line(start: Span, end: Span, x: Real, side: int) -> tuple[Real, Real]:

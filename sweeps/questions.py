@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from costmodel.registry import find_knob
+from costmodel.span import Leaf, Repeat, Span
 from hardware.errors import InputError
 from solvers.balance import binding
 from solvers.knobs import settle
@@ -77,11 +79,12 @@ def why_alpha(found: Columns) -> list[str]:
 
 
 def explain(study: Study) -> tuple[Columns, list[dict[str, object]]]:
-    """Evaluate one design point and lay its time tree out, a row a span.
+    """Evaluate one design point and lay its time tree out, a row a span, parents before their parts.
 
     Returns:
-        The point's columns, and rows of `span, seconds, share, amount, unit, resource, equation`,
-        a leaf's seconds being what it takes by itself and its share the time it is to blame for.
+        The point's columns, and rows of `span` (a path), `word` (how its parts are composed),
+        `seconds` it takes by itself, `share` of the wall-clock time it is to blame for, and of a leaf
+        its `amount`, `unit`, `resource` and `equation`. Spans that do nothing are left out.
 
     Raises:
         InputError: the study is not one design point.
@@ -92,23 +95,31 @@ def explain(study: Study) -> tuple[Columns, list[dict[str, object]]]:
     block = laid[0]
     hw, llm, work, said = block.inputs(block.grid.whole)
     total = settle(block.system, hw, llm, work, said).estimate.total
-    blame = dict(total.breakdown())
-    rows: list[dict[str, object]] = []
-    for path, leaf, times in total.leaves():
-        if not np.any(leaf.amount):
-            continue
-        rows.append(
-            {
-                "span": path,
-                "seconds": _one(times * leaf.seconds),
-                "share": _one(np.divide(blame.get(path, 0.0), total.seconds)),
-                "amount": _one(times * leaf.amount),
-                "unit": leaf.unit,
-                "resource": leaf.resource,
-                "equation": leaf.eq,
-            }
-        )
-    return columns(block, block.grid.whole), rows
+    blame = {path: _one(seconds) / _one(total.seconds) for path, seconds in total.breakdown().items()}
+    return columns(block, block.grid.whole), list(_rows("", total, 1.0, blame))
+
+
+def _rows(path: str, span: Span, times: float, blame: Mapping[str, float]) -> Iterator[dict[str, object]]:
+    inner = span
+    while isinstance(inner, Repeat):
+        times *= _one(inner.times)
+        inner = inner.span
+    seconds = times * _one(inner.seconds)
+    if not seconds:
+        return
+    leaf = inner if isinstance(inner, Leaf) else None
+    yield {
+        "span": path or "total",
+        "word": type(inner).__name__.lower(),
+        "seconds": seconds,
+        "share": sum(share for at, share in blame.items() if at == path or not path or at.startswith(f"{path}/")),
+        "amount": times * _one(leaf.amount) if leaf else None,
+        "unit": leaf.unit if leaf else "",
+        "resource": leaf.resource if leaf else "",
+        "equation": leaf.eq if leaf else "",
+    }
+    for name, part in inner.parts.items():
+        yield from _rows(f"{path}/{name}" if path else name, part, times, blame)
 
 
 def _one(value: object) -> float:

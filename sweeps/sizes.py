@@ -11,7 +11,7 @@ from hardware.quantity import parse
 from hardware.schema import Key
 
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
-MOST_VALUES = 1_000_000
+MOST_VALUES = 1 << 21
 """More values than this on one axis are a mistake."""
 
 

@@ -29,6 +29,19 @@ def check_format(name: str) -> str:
     return name
 
 
+def select(columns: Columns, only: str) -> Columns:
+    """Keep the columns named, apart by commas, in that order; all where none is named.
+
+    Raises:
+        InputError: a name that is no column.
+    """
+    chosen = [name.strip() for name in only.split(",") if name.strip()]
+    for name in chosen:
+        if name not in columns:
+            raise unknown("column", name, columns, "--columns")
+    return {name: columns[name] for name in chosen} if chosen else columns
+
+
 def plain(value: Any) -> Any:
     """A cell as Python and JSON know it: whole numbers without a point, no NaN and no infinity."""
     value = value.item() if isinstance(value, np.generic) else value
@@ -86,8 +99,9 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) or (isinstance(value, int) and abs(value) >= 1e7):
-        return f"{value:.4g}"
+    if isinstance(value, float):
+        rounded = float(f"{value:.4g}")
+        return f"{rounded:,.0f}" if 1e4 <= abs(rounded) < 1e9 else f"{rounded:.4g}"
     return str(value)
 
 
@@ -116,3 +130,8 @@ def _width() -> int:
     import sys
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 220
+
+
+def indented(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Rows whose path is shown as a tree: its last name, further in the deeper it lies."""
+    return [{**row, key: "  " * (depth := row[key].count("/")) + row[key].split("/")[depth]} for row in rows]

@@ -1,0 +1,96 @@
+"""The options every command shares, and how a failure is told: one sentence, no traceback."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from sweeps.study import Study
+
+
+class Commands(TyperGroup):
+    """A group of commands that turns every failure a user can cause into one sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; bad input exits with 2, Ctrl-C with 130."""
+        from hardware.errors import InputError
+
+        try:
+            return super().invoke(ctx)
+        except InputError as problem:
+            typer.echo(f"nearkv: {problem}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo("nearkv: stopped; no file was changed", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            import os
+            import sys
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+
+def group(about: str) -> typer.Typer:
+    """A group of commands; plain help text starts at once and pipes."""
+    return typer.Typer(cls=Commands, help=about, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
+Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what the others are compared with.")]
+Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
+Set = Annotated[list[str], typer.Option("--set", metavar="PART.KEY=VALUE", help="Replace a number: csd.count=4,8,16.")]
+Format = Annotated[str, typer.Option("--format", help="table, csv, json, markdown or latex.")]
+Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by commas: system,model,speedup.")]
+Out = Annotated[
+    str,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE.csv", help="Write CSV, and beside it where its numbers come from."
+    ),
+]
+
+
+def axes(
+    model: Annotated[str, typer.Option(help="Models apart by commas; see `nearkv models`. Or path/config.json.")] = "",
+    batch: Annotated[str, typer.Option(help="Sequences served together: 16 or 1:64:x2.")] = "16",
+    context: Annotated[str, typer.Option(help="Prompt tokens a sequence: 64k or 8k:128k:x2.")] = "32k",
+    output: Annotated[str, typer.Option(help="Tokens each sequence generates.")] = "64",
+    platform: Annotated[str, typer.Option(help="Test beds apart by commas; default: the paper's own.")] = "",
+    sets: Set = [],
+    knobs: Annotated[
+        list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
+    ] = [],
+) -> Study:
+    """Collect the axes of a study that has no systems yet.
+
+    Raises:
+        InputError: an option that is not NAME=VALUE, or given twice.
+    """
+    from sweeps.study import Study, pairs, split
+
+    chosen = split(platform)
+    return Study((), split(model), batch, context, output, chosen, pairs(sets, "--set"), pairs(knobs, "--knob"))
+
+
+def with_axes(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command whose first argument is a study the options that describe one."""
+    shared = inspect.signature(axes, eval_str=False).parameters
+    own = list(inspect.signature(command).parameters.values())[1:]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        study = axes(**{name: given.pop(name) for name in shared})
+        command(study, **given)
+
+    hints = get_type_hints(axes, {**globals(), "Study": Any}, include_extras=True)
+    hints |= get_type_hints(command, {**command.__globals__, "Study": Any}, include_extras=True)
+    keyword = [p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name]) for p in (*shared.values(), *own)]
+    wrapped.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in keyword}
+    return wrapped

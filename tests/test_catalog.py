@@ -1,0 +1,240 @@
+"""Specifications: every number sourced, every source used, every fault one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names, sources
+from hardware.errors import InputError
+from hardware.quantity import parse, unit_of
+
+GOOD = '{ value = 1, unit = "W", kind = "paper", source = "hilos", at = "Table 1" }'
+CHASSIS = f'kind = "chassis"\ntitle = "Test"\nprice = {GOOD.replace("W", "USD")}\n'
+
+
+def everything() -> list[Part]:
+    parts = [load_part(name) for name in names("part")] + [load_llm(name) for name in names("model")]
+    return parts + [part for name in names("platform") for part in load_platform(name).roles.values()]
+
+
+def test_every_number_has_a_source_and_an_address() -> None:
+    for part in everything():
+        for key, number in part.numbers.items():
+            assert number.source in sources(), (part.name, key)
+            assert number.at, (part.name, key)
+            assert number.kind not in ("assumed", "fitted") or (number.note and number.range_si), (part.name, key)
+
+
+def test_every_source_is_used() -> None:
+    used = {number.source for part in everything() for number in part.numbers.values()}
+    cited = {load_platform(name).cite for name in names("platform")}
+    papers = {"hilos", "inf2", "hillinfer", "l3", "h2m2", "flexgen"}
+    assert set(sources()) - used - cited - papers == set()
+
+
+def test_every_part_is_on_some_platform_or_is_a_spare() -> None:
+    spare = {
+        "a100-80gb",
+        "rtx-4090",
+        "t4",
+        "xeon-6342-2s",
+        "nvlink3",
+        "pcie-3.0-x4",
+        "pcie-3.0-x8",
+        "pcie-4.0-x8",
+        "pcie-5.0-x16",
+    }
+    used = {p for n in names("platform") for p in (role.name for role in load_platform(n).roles.values())}
+    assert set(names("part")) - used - spare == set()
+
+
+def test_a_paper_fits_at_most_six_numbers() -> None:
+    for name in names("platform"):
+        fitted = [n for part in load_platform(name).roles.values() for n in part.numbers.values() if n.kind == "fitted"]
+        assert len(fitted) <= 6, name
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "size"),
+    [("GB/s", "B/s", 1e9), ("GiB", "B", 2.0**30), ("TFLOP/s", "FLOP/s", 1e12), ("us", "s", 1e-6), ("Gb/s", "B/s", 1.25e8),
+     ("bit", "B", 0.125), ("mm2", "m2", 1e-6), ("USD/GB", "USD/B", 1e-9), ("MHz", "1/s", 1e6), ("1", "1", 1.0), ("PB", "B", 1e15),
+     ("ms", "s", 1e-3), ("GMAC/s", "FLOP/s", 2e9), ("%", "1", 0.01)],
+)  # fmt: skip
+def test_units(text: str, dimension: str, size: float) -> None:
+    found, scale = unit_of(text)
+    assert found == dimension
+    assert scale == pytest.approx(size)
+
+
+@pytest.mark.parametrize("text", ["parsecs", "", "GB/", "kGB", "m%", "B/s/s"])
+def test_what_is_no_unit_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="unknown unit"):
+        unit_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "problem"),
+    [("3 GB", "FLOP/s", "does not measure"), ("3", "B/s", "no unit"), ("nan", "1", "finite"), ("-1", "1", "zero or more"),
+     ("1e400", "1", "finite"), ("inf", "1", "finite"), ("three", "1", "not a number"), ("3 elephants", "B", "unknown unit")],
+)  # fmt: skip
+def test_what_a_user_writes_wrong_is_one_sentence(text: str, unit: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        parse(text, unit, "--set gpu.flops")
+    assert "\n" not in str(caught.value)
+    assert "--set gpu.flops" in str(caught.value) or "unknown unit" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (CHASSIS.replace(', source = "hilos"', ""), "has no source"),
+        (CHASSIS.replace('"hilos"', '"nobody"'), "unknown source 'nobody'"),
+        (CHASSIS + f"price = {GOOD}\n", "not a valid TOML file"),
+        (CHASSIS.replace('"USD"', '"W"'), "needs 'USD'"),
+        (CHASSIS.replace('"paper"', '"guess"'), "unknown kind 'guess'"),
+        (CHASSIS.replace('"paper"', '"assumed"'), "needs a note and a range"),
+        (CHASSIS.replace("value = 1", "value = nan"), "finite"),
+        (CHASSIS.replace("value = 1", "value = -1"), "zero or more"),
+        (CHASSIS.replace("value = 1", "value = true"), "finite number"),
+        (CHASSIS.replace("price", "prize"), "did you mean 'price'"),
+        (CHASSIS.replace('at = "Table 1"', 'at = "Table 1", colour = 3'), "unknown field 'colour'"),
+        (CHASSIS.replace('"chassis"', '"casis"'), "did you mean 'chassis'"),
+        ('kind = "link"\n', "needs bandwidth"),
+        ("a" * (2 << 20), "larger than 1 MiB"),
+        ("a = [" * 5000, "not a valid TOML file"),
+    ],
+)
+def test_a_broken_part_is_one_sentence_that_names_the_file(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "part.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=problem) as caught:
+        load_part(str(file))
+    assert str(file) in str(caught.value)
+
+
+def test_a_part_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "part.toml"
+    file.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InputError, match="not a valid TOML"):
+        load_part(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[gpu]\npart = "a100-40gb"\n', "needs a count"),
+        (f"[gpu]\ncount = {GOOD.replace('W', '1')}\n", "names no part"),
+        (f'[gpu]\npart = "a100"\ncount = {GOOD.replace("W", "1")}\n', "unknown part 'a100'"),
+        ('colour = "red"\n', "unknown key 'colour'"),
+        (
+            f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("value = 1", "value = 1.5")}\n',
+            "whole number",
+        ),
+        (f"[precision]\nkv = {GOOD.replace('W', 'bit')}\n", "needs weight, activation"),
+    ],
+)
+def test_a_broken_platform_is_one_sentence(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "bed.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=problem):
+        load_platform(str(file))
+
+
+def test_a_platform_may_not_be_its_own_base(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text(f'base = "{two}"\n')
+    two.write_text(f'base = "{one}"\n')
+    with pytest.raises(InputError, match="its own base"):
+        load_platform(str(one))
+
+
+def test_a_platform_builds_on_its_base() -> None:
+    a100, h100 = load_platform("hilos-a100"), load_platform("hilos-h100")
+    assert h100.roles["csd"] == a100.roles["csd"]
+    assert h100.roles["gpu"].name == "h100-80gb"
+    assert "chassis" not in load_platform("hilos-isp").roles
+
+
+def test_an_override_replaces_one_number_and_says_so() -> None:
+    changed = load_platform("hilos-a100").override("csd.count", 16.0)
+    assert changed.machine()["csd"].count == 16.0
+    assert changed.roles["csd"].numbers["count"].source == "user"
+    assert changed.machine()["csd"].p2p_read == load_platform("hilos-a100").machine()["csd"].p2p_read
+
+
+def test_catalogue_names_are_kebab_case() -> None:
+    for what in FOLDERS:
+        for name in names(what):
+            assert name == name.lower()
+            assert "_" not in name
+
+
+# --- Hugging Face configurations --------------------------------------------------------------------
+
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000, "tie_word_embeddings": False,
+}  # fmt: skip
+OPT = {
+    "model_type": "opt", "num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864, "num_attention_heads": 72,
+    "vocab_size": 50272, "max_position_embeddings": 2048,
+}  # fmt: skip
+MIXTRAL = {
+    **LLAMA, "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
+}  # fmt: skip
+GPT2 = {"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "vocab_size": 50257, "n_positions": 1024}
+
+
+def written(folder: Path, config: object) -> str:
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    return str(file)
+
+
+@pytest.mark.parametrize(("config", "name"), [(LLAMA, "llama2-70b"), (OPT, "opt-66b"), (MIXTRAL, "mixtral-8x7b")])
+def test_a_hugging_face_config_has_the_shape_of_the_catalogue(
+    tmp_path: Path, config: dict[str, object], name: str
+) -> None:
+    ours, theirs = load_llm(name).numbers, load_llm(written(tmp_path, config)).numbers
+    same = set(theirs) - {"positions", "published"}
+    assert {key: theirs[key].si for key in same} == {key: ours[key].si for key in same}
+
+
+def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
+    from conftest import NATIVE
+
+    from costmodel.llm import llm_of
+
+    shape = {key: number.si for key, number in load_llm(written(tmp_path, GPT2)).numbers.items()}
+    assert llm_of(shape, NATIVE).parameters == pytest.approx(1.5576e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({k: v for k, v in LLAMA.items() if k != "num_hidden_layers"}, "lacks 'num_hidden_layers'"),
+        ({k: v for k, v in MIXTRAL.items() if k != "num_local_experts"}, "lacks 'num_local_experts'"),
+        ({**LLAMA, "model_type": "lama"}, "did you mean 'llama'"),
+        ({**LLAMA, "hidden_size": "big"}, "must be a whole number"),
+        ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
+        ({**LLAMA, "num_attention_heads": 0}, "must be at least 1"),
+        ({**LLAMA, "num_key_value_heads": 7}, "no multiple"),
+        ({**MIXTRAL, "num_experts_per_tok": 9}, "only 8"),
+        ([1, 2], "JSON object"),
+    ],
+)
+def test_a_broken_config_says_what_it_lacks(tmp_path: Path, config: object, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        load_llm(written(tmp_path, config))
+
+
+def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_llm(str(tmp_path / "config.json"))
+    (tmp_path / "config.json").write_text("{" * 3000)
+    with pytest.raises(InputError, match="not a valid JSON"):
+        load_llm(str(tmp_path / "config.json"))

@@ -1,0 +1,211 @@
+"""The command as a user runs it: a real process, its exit code, what it prints and what it leaves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("nearkv")
+POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=60)
+
+
+def refused(*arguments: str, cwd: Path | None = None) -> str:
+    """Run what must fail: exit 2, one sentence on standard error, nothing on standard output."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert not done.stdout
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    commands = [["estimate"], ["compare"], ["sweep"], ["systems", "show"], ["models", "show"], ["hardware", "show"]]
+    commands += [
+        ["solve", line.split()[0]]
+        for line in run("solve", "--help").stdout.split("Commands:")[1].splitlines()
+        if line.strip()
+    ]
+    for command in commands:
+        done = run(*command, "--help")
+        assert done.returncode == 0
+        assert "Example: nearkv" in done.stdout, command
+
+
+def test_catalogues_list_and_show() -> None:
+    assert "hilos" in run("systems").stdout
+    assert "alpha" in run("systems", "show", "hilos").stdout
+    assert json.loads(run("models", "--format", "json").stdout)[0]["layers"] > 0
+    numbers = json.loads(run("hardware", "show", "hilos-a100", "--format", "json").stdout)
+    assert {"part", "key", "value", "unit", "si", "kind", "source", "at"} <= numbers[0].keys()
+    changed = json.loads(run("hardware", "show", "hilos-a100", "--set", "csd.count=16", "--format", "json").stdout)
+    assert next(row["si"] for row in changed if (row["part"], row["key"]) == ("csd", "count")) == 16
+
+
+def test_solve_alpha_answers_in_json() -> None:
+    done = run("solve", "alpha", *POINT, "--format", "json")
+    (row,) = json.loads(done.stdout)
+    assert {"alpha", "step_ms", "paper_alpha", "paper_step_ms", "bound_by", "bound_ms"} <= row.keys()
+    assert row["step_ms"] <= row["paper_step_ms"]
+    assert row["step_ms"] == pytest.approx(row["bound_ms"])
+
+
+def test_solve_alpha_explains_gqa() -> None:
+    assert "X has 2 times the bytes of K and V" in run("solve", "alpha", "--model", "mixtral-8x7b").stdout
+
+
+def test_solve_spill_answers() -> None:
+    (row,) = json.loads(run("solve", "spill", *POINT, "--format", "json").stdout)
+    assert row["interval"] == row["paper_interval"] == 16
+
+
+def test_rows_carry_the_promised_columns() -> None:
+    (row,) = json.loads(run("estimate", "hilos", *POINT, "--format", "json").stdout)
+    promised = (
+        "system model platform batch context_tok output_tok ok limited_by prefill_s step_ms total_s decode_tok_s "
+        "throughput_tok_s energy_j_tok cost_usd tok_s_per_kusd alpha interval writeback devices"
+    )
+    assert set(promised.split()) <= row.keys()
+    rows = json.loads(run("compare", "flexgen-ssd", "hilos", *POINT, "--format", "json").stdout)
+    assert rows[0]["speedup"] == 1
+    assert rows[1]["speedup"] == pytest.approx(rows[1]["decode_tok_s"] / rows[0]["decode_tok_s"])
+
+
+def test_explain_shares_sum_to_one() -> None:
+    rows = json.loads(run("estimate", "hilos", *POINT, "--explain", "--format", "json").stdout)
+    leaves = [row for row in rows if row["resource"]]
+    assert sum(row["share"] for row in leaves) == pytest.approx(1.0)
+    assert all(row["equation"] for row in leaves)
+
+
+def test_infeasible_says_which_memory_and_how_much() -> None:
+    done = run("compare", "flexgen-ssd", "flexgen-dram", "--model", "opt-175b", "--context", "128k")
+    assert done.returncode == 0
+    assert "host" in done.stdout
+    assert "69.02" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown", "latex"])
+def test_every_format_prints(form: str) -> None:
+    done = run("compare", "flexgen-ssd", "hilos", *POINT, "--format", form)
+    assert done.returncode == 0
+    assert "hilos" in done.stdout
+
+
+def test_sweep_writes_csv_and_where_its_numbers_come_from(tmp_path: Path) -> None:
+    axes = ["--system", "hilos", "--model", "opt-66b", "--context", "8k:32k:x2", "--set", "csd.count=4,8"]
+    assert run("sweep", *axes, "-o", "out.csv", cwd=tmp_path).returncode == 0
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+    assert [(row["context_tok"], row["csd.count"]) for row in rows[:3]] == [
+        ("8192", "4"),
+        ("8192", "8"),
+        ("16384", "4"),
+    ]
+    origin = json.loads((tmp_path / "out.csv.provenance.json").read_text())
+    assert origin["command"].startswith("nearkv sweep --system hilos")
+    assert {row["source"] for row in origin["platforms"]["hilos-a100"]} <= origin["sources"].keys()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.csv", "out.csv.provenance.json"]
+
+
+def test_sweep_of_a_study_equals_its_axes(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\ncontext = "8k:32k:x2"\n')
+    study = run("sweep", "s.toml", cwd=tmp_path)
+    axes = run("sweep", "--system", "hilos", "--model", "opt-66b", "--context", "8k:32k:x2")
+    assert study.stdout == axes.stdout
+    assert study.stdout.startswith("system,model,platform")
+
+
+def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
+    config = {
+        "model_type": "gpt2",
+        "n_layer": 48,
+        "n_embd": 1600,
+        "n_head": 25,
+        "vocab_size": 50257,
+        "n_positions": 1024,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert run("estimate", "hilos", "--model", str(tmp_path / "config.json")).returncode == 0
+    del config["n_layer"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "lacks 'n_layer'" in refused("estimate", "hilos", "--model", str(tmp_path / "config.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["estimate", "hilos", "--model", "opt-67b"], "unknown model 'opt-67b'"),
+        (["estimate", "hylos", "--model", "opt-66b"], "did you mean 'hilos'"),
+        (["estimate", "hilos", "--model", "opt-66b", "--platform", "hilos-b100"], "unknown platform"),
+        (["estimate", "hilos", "--model", "opt-66b", "--knob", "beta=1"], "unknown knob"),
+        (["estimate", "hilos", "--model", "opt-66b", "--set", "csd.cont=4"], "did you mean 'csd.count'"),
+        (["estimate", "hilos", "--model", "opt-66b", "--batch", "-1"], "--batch"),
+        (["estimate", "hilos", "--model", "opt-66b", "--batch", "0"], "--batch"),
+        (["estimate", "hilos", "--model", "opt-66b", "--batch", "nan"], "--batch"),
+        (["estimate", "hilos", "--model", "opt-66b", "--batch", "1e400"], "--batch"),
+        (["estimate", "hilos", "--model", "opt-66b", "--batch", "1,2"], "one design point"),
+        (["estimate", "hilos", "--model", "opt-66b", "--set", "csd.count=2.5"], "whole number"),
+        (["estimate", "hilos", "--model", "opt-66b", "--set", "gpu.flops=3 GB"], "FLOP/s"),
+        (["estimate", "hilos", "--model", "opt-66b", "--format", "yaml"], "unknown format"),
+        (["estimate", "hilos", "--model", "nowhere/config.json"], "cannot be read"),
+        (["systems", "show", "hilo"], "did you mean 'hilos'"),
+        (["models", "show", "opt"], "unknown model"),
+        (["hardware", "show", "a100"], "unknown platform or part"),
+        (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),
+        (["solve", "alpha", "--model", "opt-66b", "--system", "flexgen-ssd"], "has no knobs"),
+        (["sweep", "nowhere.toml"], "cannot be read"),
+        (["sweep"], "nothing to evaluate"),
+        (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),
+        (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "no/such/folder/out.csv"], "cannot be written"),
+        (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "/proc/out.csv"], "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], said: str) -> None:
+    assert said in refused(*arguments)
+
+
+def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "bed.toml").write_text(
+        '[gpu]\npart = "a100-40gb"\ncount = { value = 1, unit = "1", kind = "paper", at = "x" }\n'
+    )
+    said = refused("estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path)
+    assert "bed.toml: gpu: count: has no source" in said
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """/dev/full takes no byte; the file that was there stays as it was."""
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+    limit = f"ulimit -f 1; exec {COMMAND} sweep --system hilos --model opt-66b --batch 1:64:+1 -o {out}"
+    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; {limit}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert out.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_output_pipes_into_a_reader_that_stops() -> None:
+    line = f"{COMMAND} sweep --system hilos --model opt-66b --batch 1:512:+1 --context 1k:256k:x2 | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("system,")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+
+
+def test_help_needs_no_numpy() -> None:
+    names = "numpy pandas scipy pulp rich"
+    script = f"import sys, cli; print([name for name in '{names}'.split() if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,165 @@
+"""What every registered system keeps: conservation, no double booking, grid = points, monotone, limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS, machine_of, middle, model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.registry import System
+from costmodel.span import Real, Repeat, Span, Stream
+from costmodel.workload import Workload
+from hardware.machine import Machine
+from hardware.schema import KINDS
+from solvers.balance import minimise
+from solvers.knobs import settle
+
+MODELS = ["opt-30b", "opt-66b", "qwen2.5-32b", "mixtral-8x7b", "glam-143b"]
+# Nodes split a fixed number of GPUs between them; more nodes are not more hardware.
+NOT_CAPACITY = {("cluster_host", "count"), ("gpu_link", "count")}
+
+
+def solved_shares(system: System) -> list[str]:
+    return [name for name, knob in system.knobs.items() if knob.kind == "share" and knob.default == "auto"]
+
+
+def evaluate(system: System, hw: Machine, llm: LLM, work: Workload) -> Estimate:
+    return system(hw, llm, work, middle(system))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_breakdown_sums_to_the_seconds(system: System, work: Workload, name: str) -> None:
+    estimate = evaluate(system, machine_of(system), model(name), work)
+    for span in (estimate.prefill, estimate.step, estimate.total):
+        assert sum(span.breakdown().values()) == pytest.approx(span.seconds)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_resource_is_booked_twice(system: System, work: Workload, name: str) -> None:
+    total = evaluate(system, machine_of(system), model(name), work).total
+    for resource, busy in total.busy().items():
+        assert busy <= total.seconds * (1 + 1e-9), resource
+
+
+def streams(span: Span) -> list[Span]:
+    inner = span.span if isinstance(span, Repeat) else span
+    found = [inner] if isinstance(inner, Stream) else []
+    return found + [stream for part in inner.parts.values() for stream in streams(part)]
+
+
+def test_what_leaves_a_tier_arrives(system: System, work: Workload) -> None:
+    estimate = evaluate(system, machine_of(system), model("opt-66b"), work)
+    for stream in streams(estimate.prefill) + streams(estimate.step):
+        carried = list(stream.traffic().values())
+        assert carried == pytest.approx([carried[0]] * len(carried))
+
+
+def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) -> None:
+    step = evaluate(system, machine_of(system), model("opt-66b"), work).step
+    by_leaf: dict[str, Real] = {}
+    for _, leaf, times in step.leaves():
+        by_leaf[leaf.resource] = by_leaf.get(leaf.resource, 0.0) + times * leaf.amount / leaf.rate
+    assert by_leaf == pytest.approx(step.busy())
+
+
+def test_a_grid_equals_its_points(system: System) -> None:
+    hw = machine_of(system)
+    batches, prompts = np.array([1.0, 3.0, 16.0, 40.0]), np.array([2048.0, 20000.0, 131072.0])
+    llm, knobs = model("mixtral-8x7b"), middle(system)
+    mesh = system(hw, llm, Workload(batches[:, None], prompts[None, :], 64.0), knobs)
+    for i, batch in enumerate(batches):
+        for j, prompt in enumerate(prompts):
+            point = system(hw, llm, Workload(float(batch), float(prompt), 64.0), knobs)
+            for span, one in ((mesh.prefill, point.prefill), (mesh.step, point.step), (mesh.total, point.total)):
+                assert np.broadcast_to(span.seconds, (4, 3))[i, j] == one.seconds
+            assert np.broadcast_to(mesh.fits.ok, (4, 3))[i, j] == point.fits.ok
+
+
+def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
+    estimate = evaluate(system, machine_of(system), model("opt-66b"), work)
+    assert np.ndim(estimate.total.seconds) == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(batch=st.integers(1, 64), prompt=st.integers(256, 131072), more=st.integers(1, 64), name=st.sampled_from(MODELS))
+def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str) -> None:
+    for system in SYSTEMS.values():
+        hw, llm = machine_of(system), model(name)
+        base = evaluate(system, hw, llm, Workload(float(batch), float(prompt), 64.0))
+        wider = evaluate(system, hw, llm, Workload(float(batch + more), float(prompt), 64.0))
+        longer = evaluate(system, hw, llm, Workload(float(batch), float(prompt * (1 + more)), 64.0))
+        for other in (wider, longer):
+            assert other.step.seconds >= base.step.seconds * (1 - 1e-9), system.name
+            assert other.prefill.seconds >= base.prefill.seconds * (1 - 1e-9), system.name
+
+
+def resources(hw: Machine) -> list[tuple[str, str]]:
+    """Every rate, capacity and count of a machine."""
+    found = []
+    for role, part in hw.roles.items():
+        for key in part.values:
+            units = {keys[key].unit for keys in KINDS.values() if key in keys}
+            more = key == "count" or units & {"B/s", "FLOP/s"} or key in ("memory", "capacity")
+            if more and (role, key) not in NOT_CAPACITY:
+                found.append((role, key))
+    return found
+
+
+@pytest.mark.parametrize("factor", [2.0, 16.0])
+def test_no_slower_with_more_hardware(system: System, work: Workload, factor: float) -> None:
+    hw, llm = machine_of(system), model("opt-66b")
+    base = evaluate(system, hw, llm, work)
+    for role, key in resources(hw):
+        more = hw.with_values({f"{role}.{key}": hw[role].values[key] * factor})
+        better = evaluate(system, more, llm, work)
+        assert better.step.seconds <= base.step.seconds * (1 + 1e-9), f"{role}.{key}"
+        assert better.prefill.seconds <= base.prefill.seconds * (1 + 1e-9), f"{role}.{key}"
+
+
+def test_infinite_rates_leave_nothing_but_delays(system: System, work: Workload) -> None:
+    hw = machine_of(system)
+    rates = {f"{r}.{k}": np.inf for r, k in resources(hw) if k not in ("count", "memory", "capacity")}
+    step = evaluate(system, hw.with_values(rates), model("opt-66b"), work).step
+    waits = sum((t * leaf.seconds for _, leaf, t in step.leaves() if leaf.verb == "wait"), 0.0)
+    assert step.seconds <= waits * (1 + 1e-9)
+
+
+def test_an_empty_batch_costs_nothing(system: System) -> None:
+    step = evaluate(system, machine_of(system), model("opt-66b"), Workload(0.0, 4096.0, 64.0)).step
+    assert step.seconds == 0.0
+
+
+def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) -> None:
+    output, prompt = 65, 8192.0
+    hw, llm, work = machine_of(system), model("opt-66b"), Workload(4.0, prompt, float(output))
+    every = evaluate(system, hw, llm, work.at(prompt + np.arange(1.0, output)))
+    mean = evaluate(system, hw, llm, work)
+    assert np.sum(every.step.seconds) == pytest.approx((output - 1) * mean.step.seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if solved_shares(system)))
+def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload) -> None:
+    system = SYSTEMS[name]
+    hw, llm, fine = machine_of(system), model("opt-66b"), np.linspace(0.0, 1.0, 1001)
+    for share in solved_shares(system):
+        said: dict[str, Real | str] = {**middle(system), share: "auto"}
+        solved = settle(system, hw, llm, work, said)
+        for tried in [fine, *(rule(hw, llm, work) for rule in system.knobs[share].rules.values())]:
+            other = system(hw, llm, work, {**middle(system), share: tried})
+            feasible = np.where(other.fits.ok, other.step.seconds, np.inf)
+            assert np.all(solved.estimate.step.seconds <= feasible * (1 + 1e-9))
+
+
+def test_amounts_are_affine_in_every_solved_share(system: System, work: Workload) -> None:
+    for name in solved_shares(system):
+        at = {
+            x: system(machine_of(system), model("opt-66b"), work, {**middle(system), name: x}) for x in (0.0, 0.37, 1.0)
+        }
+        for (path, low, _), (_, between, _), (_, high, _) in zip(*(e.step.leaves() for e in at.values()), strict=True):
+            assert between.amount == pytest.approx(low.amount + 0.37 * (high.amount - low.amount)), path
+        choice = minimise(at[0.0].step, at[1.0].step)
+        assert choice.gap <= 1e-9

@@ -1,0 +1,171 @@
+"""Grids, sizes and studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.errors import InputError
+from sweeps import run
+from sweeps.grid import Axis, Grid
+from sweeps.run import chunks, compare, stack, table
+from sweeps.sizes import size, values
+from sweeps.study import Study, blocks, load_study, pairs
+
+STUDY = Study(
+    ("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), batch="1,8", context="8k:32k:x2", knobs={"devices": "4,8"}
+)
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(1, 40))
+def test_boxes_cover_the_grid_once_in_order(shape: list[int], most: int) -> None:
+    grid = Grid(tuple(Axis(f"a{i}", np.arange(float(n))) for i, n in enumerate(shape)))
+    whole, numbers = np.arange(grid.size).reshape(shape), []
+    for box in grid.boxes(most):
+        piece = whole[box]
+        assert piece.size <= most
+        numbers += piece.ravel().tolist()
+    assert numbers == list(range(grid.size))
+
+
+def test_mesh_is_sparse() -> None:
+    grid = Grid((Axis("a", np.arange(3.0)), Axis("b", np.arange(4.0))))
+    mesh = grid.mesh(grid.whole)
+    assert mesh["a"].shape == (3, 1)
+    assert mesh["b"].shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("64k", [65536]), ("1M", [1048576]), ("4,8,16", [4, 8, 16]), ("8k:64k:x2", [8192, 16384, 32768, 65536]), ("1:7:+2", [1, 3, 5, 7]),
+     ("1:8:+2", [1, 3, 5, 7]), ("1:1:+1", [1]), ("2,8:16:x2", [2, 8, 16])],
+)  # fmt: skip
+def test_sizes_and_ranges(text: str, expected: list[float]) -> None:
+    assert values(text, size, "--context") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "0", "nan", "1e400", "1.5", "", "4,,8", "k", "64q", "8:64", "8:64:2", "8:64:x1", "8:64:+0", "64:8:x2", "1:1M:+1e-9", "1:8M:+1", "8:64:x-2",
+     "1:1e15:+1"],
+)  # fmt: skip
+def test_bad_sizes_are_one_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="--batch") as caught:
+        values(text, size, "--batch")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_has_a_row_a_point_in_order() -> None:
+    found = table(STUDY)
+    assert len(found["system"]) == 2 * 2 * 3 + 2 * 2 * 3 * 2
+    assert found["system"].tolist() == ["flexgen-ssd"] * 12 + ["hilos"] * 24
+    assert found["devices"][12:16].tolist() == [4, 8, 4, 8]
+    assert np.isnan(found["devices"][:12]).all()
+
+
+def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = table(STUDY)
+    monkeypatch.setattr(run, "CHUNK", 3)
+    pieces = stack(list(chunks(blocks(STUDY))))
+    assert pieces.keys() == whole.keys()
+    for name, column in whole.items():
+        np.testing.assert_array_equal(pieces[name], column, err_msg=name)
+
+
+def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
+    found = compare(STUDY)
+    rows = list(
+        zip(
+            found["system"],
+            found["model"],
+            found["batch"],
+            found["context_tok"],
+            found["decode_tok_s"],
+            found["speedup"],
+            strict=True,
+        )
+    )
+    base = {row[1:4]: row[4] for row in rows if row[0] == "flexgen-ssd"}
+    assert len(base) == 12
+    for row in rows:
+        assert row[5] == pytest.approx(row[4] / base[row[1:4]])
+
+
+def test_the_first_system_must_be_one_case() -> None:
+    with pytest.raises(InputError, match="one value each"):
+        compare(Study(("hilos", "flexgen-ssd"), ("opt-66b",), knobs={"devices": "4,8"}))
+
+
+def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
+    found = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
+    assert not found["ok"][0]
+    assert found["limited_by"][0] == "host"
+    assert found["short_gb"][0] == pytest.approx(69.0, abs=0.1)
+    assert np.isnan(found["step_ms"][0])
+    assert np.isnan(found["energy_j_tok"][0])
+
+
+def test_knob_cases_stand_side_by_side() -> None:
+    found = table(Study(("hilos",), ("opt-66b",), knobs={"alpha": "0,0.5,paper,auto", "writeback": "naive,delayed"}))
+    assert len(found["alpha"]) == 8
+    assert set(found["writeback"]) == {"naive", "delayed"}
+    auto = found["step_ms"][found["writeback"] == "delayed"]
+    assert auto[-1] == auto.min()
+
+
+@pytest.mark.parametrize(
+    ("study", "problem"),
+    [
+        (Study(("hilo",), ("opt-66b",)), "did you mean 'hilos'"),
+        (Study(("hilos",), ("opt-65b",)), "did you mean 'opt-6"),
+        (Study(("hilos",), ("opt-66b",), platforms=("hilos",)), "unknown platform"),
+        (Study(("hilos",), ("opt-66b",), knobs={"alfa": "1"}), "did you mean 'alpha'"),
+        (Study(("flexgen-ssd",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
+        (Study(("hilos",), ("opt-66b",), knobs={"alpha": "1.5"}), "from 0 to 1"),
+        (Study(("hilos",), ("opt-66b",), knobs={"interval": "2.5"}), "whole number"),
+        (Study(("hilos",), ("opt-66b",), knobs={"interval": "0"}), "from 1 to 256"),
+        (Study(("hilos",), ("opt-66b",), knobs={"writeback": "eager"}), "unknown value of writeback"),
+        (Study(("hilos",), ("opt-66b",), knobs={"writeback": "7"}), "writeback"),
+        (Study(("hilos",), ("opt-66b",), sets={"csd.cuont": "4"}), "did you mean 'csd.count'"),
+        (Study(("hilos",), ("opt-66b",), sets={"cds.count": "4"}), "did you mean 'csd'"),
+        (Study(("hilos",), ("opt-66b",), sets={"count": "4"}), "PART.KEY"),
+        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "2.5"}), "whole number"),
+        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "0"}), "more than zero"),
+        (Study(("hilos",), ("opt-66b",), sets={"gpu.flops": "3 GB"}), "needs 'FLOP/s'"),
+        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "4"}, knobs={"devices": "4"}), "say the same thing"),
+        (Study((), ("opt-66b",)), "nothing to evaluate"),
+        (Study(("hilos",), ()), "nothing to evaluate"),
+        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "has no 'cluster_host'"),
+        (Study(("hilos",), ("opt-66b",), batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
+    ],
+)  # fmt: skip
+def test_a_study_that_cannot_be_evaluated_says_why(study: Study, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        table(study)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_are_name_and_value() -> None:
+    assert pairs(["csd.count=4,8"], "--set") == {"csd.count": "4,8"}
+    for wrong in (["csd.count"], ["=4"], ["csd.count="], ["a=1", "a=2"]):
+        with pytest.raises(InputError, match="--set"):
+            pairs(wrong, "--set")
+
+
+def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'title = "t"\nsystems = ["flexgen-ssd", "hilos"]\nmodel = ["opt-30b", "opt-66b"]\nbatch = [1, 8]\n'
+        'context = "8k:32k:x2"\n[knob]\ndevices = [4, 8]\n'
+    )
+    assert load_study(str(file)) == STUDY
+    file.write_text('systems = ["hilos"]\n')
+    with pytest.raises(InputError, match="needs systems"):
+        load_study(str(file))
+    file.write_text('system = ["hilos"]\n')
+    with pytest.raises(InputError, match="did you mean 'systems'"):
+        load_study(str(file))

@@ -1,0 +1,102 @@
+"""The time algebra: seconds, blame, queues, traffic."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel.blend import blend
+from costmodel.span import Leaf, Port, Span, overlap, pipeline, serial, stream
+
+SOME = st.floats(0.01, 100)
+
+
+def leaf(resource: str, seconds: float) -> Leaf:
+    return Leaf(resource, "run", seconds, 1.0, "op")
+
+
+@st.composite
+def trees(draw: st.DrawFn, depth: int = 3) -> Span:
+    if depth == 0 or draw(st.booleans()):
+        return leaf(draw(st.sampled_from("abcd")), draw(SOME))
+    parts = {f"p{i}": draw(trees(depth=depth - 1)) for i in range(draw(st.integers(1, 3)))}
+    grown = (overlap if draw(st.booleans()) else serial)(**parts)
+    return draw(st.sampled_from([1.0, 3.0])) * grown
+
+
+def test_serial_adds_and_overlap_takes_the_longest() -> None:
+    a, b = leaf("a", 2.0), leaf("b", 3.0)
+    assert serial(a=a, b=b).seconds == 5.0
+    assert overlap(a=a, b=b).seconds == 3.0
+
+
+def test_overlap_queues_for_a_shared_resource() -> None:
+    both = overlap(x=leaf("a", 2.0), y=serial(first=leaf("b", 1.0), then=leaf("a", 1.5)))
+    assert both.seconds == 3.5
+    assert both.breakdown() == {"x": 2.0, "y/first": 0.0, "y/then": 1.5}
+
+
+def test_pipeline_fills_then_follows_the_slowest_stage() -> None:
+    line = pipeline(10, a=leaf("a", 1.0), b=leaf("b", 4.0), c=leaf("c", 2.0))
+    assert line.seconds == 7 + 9 * 4
+    assert pipeline(1, a=leaf("a", 1.0), b=leaf("b", 4.0)).seconds == 5
+
+
+def test_pipeline_stages_on_one_resource_do_not_overlap() -> None:
+    assert pipeline(3, a=leaf("a", 1.0), b=leaf("a", 4.0)).seconds == 15
+
+
+@given(trees())
+def test_breakdown_sums_to_the_seconds(tree: Span) -> None:
+    assert sum(tree.breakdown().values()) == pytest.approx(tree.seconds)
+    assert sum(tree.blame().values()) == pytest.approx(tree.seconds)
+
+
+@given(trees())
+def test_no_resource_is_booked_twice(tree: Span) -> None:
+    for busy in tree.busy().values():
+        assert busy <= tree.seconds * (1 + 1e-12)
+
+
+@given(trees(), st.floats(0.0, 1.0))
+def test_blend_meets_both_ends_and_interpolates_amounts(tree: Span, share: float) -> None:
+    doubled = blend(tree, blend(tree, tree, 1.0), share)
+    assert doubled.seconds == pytest.approx(tree.seconds)
+
+
+def test_blend_is_affine_in_every_amount() -> None:
+    start = serial(a=leaf("a", 1.0), b=overlap(c=leaf("c", 4.0), d=leaf("d", 0.0)))
+    end = serial(a=leaf("a", 3.0), b=overlap(c=leaf("c", 0.0), d=leaf("d", 4.0)))
+    assert blend(start, end, 0.0).seconds == start.seconds == 5.0
+    assert blend(start, end, 1.0).seconds == end.seconds == 7.0
+    assert blend(start, end, 0.5).seconds == 2.0 + 2.0
+
+
+def test_blend_refuses_trees_that_differ_in_more_than_amounts() -> None:
+    with pytest.raises(ValueError, match="changes more than its amount"):
+        blend(Leaf("a", "run", 1.0, 1.0, "op"), Leaf("a", "run", 2.0, 2.0, "op"), 0.5)
+    with pytest.raises(ValueError, match="parts differ"):
+        blend(serial(a=leaf("a", 1.0)), serial(b=leaf("a", 1.0)), 0.5)
+
+
+def test_times_multiply_seconds_and_traffic() -> None:
+    layers = np.array([2.0, 4.0]) * serial(read=Port("m", "read", 10.0)(5.0))
+    assert list(layers.seconds) == [1.0, 2.0]
+    assert list(layers.traffic()["m", "read"]) == [10.0, 20.0]
+
+
+def test_stream_carries_the_same_bytes_everywhere() -> None:
+    sent = stream(6.0, a=Port("a", "read", 2.0), b=Port("b", "move", 3.0))
+    assert sent.seconds == 3.0
+    assert set(sent.traffic().values()) == {6.0}
+
+
+def test_infinite_rate_takes_no_time() -> None:
+    assert Port("a", "read", np.inf)(5.0).seconds == 0.0
+
+
+def test_scalars_stay_scalar_and_arrays_broadcast() -> None:
+    assert np.ndim(overlap(a=leaf("a", 1.0), b=leaf("b", 2.0)).seconds) == 0
+    rows, columns = np.ones((3, 1)), np.ones((1, 4))
+    mesh = overlap(a=Port("a", "read", 1.0)(rows), b=Port("b", "read", 1.0)(columns))
+    assert np.shape(mesh.seconds) == (3, 4)
