@@ -81,8 +81,8 @@ class Serving:
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
-    """Fewest GPUs, a power of two, that hold the weights: 2, 4 and 8 in L3 Table 3 [1]."""
-    needed = np.ceil(np.log2(np.maximum(llm.weight_bytes / hw.gpu.memory, 1.0)))
+    """Fewest GPUs, a power of two, with no more weights each than the platform's policy: L3 Table 3 [1]."""
+    needed = np.ceil(np.log2(np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)))
     return np.minimum(np.exp2(needed), hw.gpu.count)
 
 
@@ -113,6 +113,7 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
         passes: times a replica reads the weights [1].
     """
     tp, dp = tensor_parallel(hw, llm), data_parallel(hw, llm)
+    visits = passes * np.minimum(tokens / dp, 1.0)
     gpus, nvlink = gpu(hw), link(hw, "nvlink", "link")
     launch = Port("gpu.launch", "wait", 1 / hw.gpu.launch, "op")
     settle = Port("nvlink.latency", "wait", 1 / hw.nvlink.latency, "op")
@@ -122,8 +123,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
             weights=gpus.read(passes * dp * llm.layer_weight_bytes(tokens / dp), "W / tp on every GPU"),
             compute=gpus.run(llm.linear_flops(tokens), "2 P n"),
         ),
-        launch=launch(passes, "kernels of a layer"),
-        settle=settle(2 * passes * np.minimum(tp - 1, 1.0), "two all-reduces a layer"),
+        launch=launch(visits, "kernels of a layer"),
+        settle=settle(2 * visits * np.minimum(tp - 1, 1.0), "two all-reduces a layer"),
         all_reduce=nvlink.outward(2 * ring, "2 (tp-1)/tp of the activations, twice"),
     )
 
@@ -154,13 +155,18 @@ def size_held(work: Workload, reserve: Real) -> Real:
     return work.context + reserve * (work.final_seen - work.context)
 
 
+def room_for(work: Workload, serving: Serving) -> Real:
+    """Requests of mean size that would fill the memory [1]."""
+    return serving.room / size_held(work, serving.reserve)
+
+
 def resident(work: Workload, serving: Serving) -> Real:
     """Requests that decode together, N: all, or as many of mean size as the memory holds [1].
 
     A queue fills memory with whole requests, which leaves room for half of one idle in each replica
     on average; at least one runs.
     """
-    most = serving.room / size_held(work, serving.reserve)
+    most = room_for(work, serving)
     filled = np.maximum(most - serving.replicas / 2, np.minimum(serving.replicas, work.batch))
     return np.where(np.less_equal(work.batch, most), work.batch, np.minimum(filled, work.batch))[()]
 
@@ -175,8 +181,8 @@ def steady(
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, N at a time, in the steady state of a queue.
 
-    The N prompts that fill an empty machine have no decode step to share. Where prompts ride in
-    decode iterations, all later ones do, B - N over R (n - 1) iterations; elsewhere all come first.
+    The prompts that fill an empty memory have no decode step to share. Where prompts ride in decode
+    iterations, all later ones do, spread over R (n - 1) iterations; elsewhere all come first.
 
     Args:
         work: mean lengths and moments of the requests.
@@ -189,16 +195,17 @@ def steady(
         Prefill, and one decode step over all R rounds.
     """
     n = resident(work, serving)
-    rounds = work.batch / n
-    riding = np.where(work.output > 1, serving.chunked * (1 - 1 / rounds), 0.0)
+    rounds = work.batch / np.maximum(n, 1e-9)
+    later = np.maximum(1 - room_for(work, serving) / np.maximum(work.batch, 1e-9), 0.0)
+    riding = np.where(work.output > 1, serving.chunked * later, 0.0)
     squares = work.prompt**2 * work.spread.prompt_square
-    each = riding * n / np.maximum(work.output - 1, 1.0)
-    alone = (1 - riding) * work.batch
+    iterations = np.maximum(rounds * (work.output - 1), 1.0)
+    each, alone = riding * work.batch / iterations, (1 - riding) * work.batch
     tokens = n * work.context
     load = Load(n, tokens, tokens * serving.skew(n), each * work.prompt, each * squares)
     prompts = Load(0.0, 0.0, 0.0, alone * work.prompt, alone * squares)
     iteration, prefill = serving.iteration(load), serving.prefill(alone, prompts)
-    paused = (1 - serving.chunked) * (1 - 1 / rounds) * prefill.seconds / (rounds * np.maximum(work.output - 1, 1.0))
+    paused = (1 - serving.chunked) * later * prefill.seconds / iterations
     return Estimate(
         prefill=prefill,
         step=rounds * iteration,

@@ -105,7 +105,10 @@ KINDS: dict[str, dict[str, Key]] = {
         "kv": Key("bit", "width of one KV element"),
         "activation": Key("bit", "width of one activation"),
     },
-    "policy": {"weights_in_dram_up_to": Key("1", "parameters above which weights live on storage")},
+    "policy": {
+        "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True),
+        "weights_per_gpu": Key("B", "weights a GPU may hold before a model is split over more", optional=True),
+    },
     "derate": {},
     "trace": {
         "prompt_mean": Key("1", "mean tokens of a prompt"),

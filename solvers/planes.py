@@ -17,6 +17,9 @@ from hardware.errors import InputError
 Planes = NDArray[np.float64]
 """One row a plane: its constant, then its slope along each variable [s]; seconds = max(planes @ [1, x])."""
 
+_BASE = 4096.0  # far enough from nothing, where no weights are read
+_ROUNDING = 1e-11
+
 
 def planes(make: Callable[..., Span], variables: int) -> Planes:
     """Write a span as the largest of planes over non-negative variables.
@@ -31,8 +34,9 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
     Raises:
         InputError: an amount is not affine, as in a mixture of experts.
     """
-    probe = np.linspace(3.0, 17.0, variables)
-    points = np.vstack([np.zeros(variables), np.eye(variables), probe])
+    base = np.full(variables, _BASE)
+    probe = base * np.linspace(1.5, 3.0, variables)
+    points = np.vstack([base, base + _BASE * np.eye(variables), probe])
     return _planes(make(*points.T), probe)
 
 
@@ -53,9 +57,11 @@ def _planes(span: Span, probe: NDArray[np.float64]) -> Planes:
 
 def _plane(seconds: Real, probe: NDArray[np.float64]) -> NDArray[np.float64]:
     at = np.broadcast_to(np.asarray(seconds, float).ravel(), len(probe) + 2)
-    row = np.concatenate([at[:1], at[1:-1] - at[0]])
-    if not np.isclose(row[0] + row[1:] @ probe, at[-1], rtol=1e-6, atol=1e-15):
-        raise InputError("this model's iterations are not affine in its load (a mixture of experts?); use the fluid model")
+    slopes = (at[1:-1] - at[0]) / _BASE
+    row = np.concatenate([[at[0] - _BASE * slopes.sum()], slopes])
+    row[np.abs(row) * np.append(1.0, probe) < _ROUNDING * at[-1]] = 0.0
+    if not np.isclose(row[0] + row[1:] @ probe, at[-1], rtol=1e-9, atol=0.0):
+        raise InputError("this model's iterations are not affine in its load (a mixture of experts?); use --method fluid")
     return row
 
 

@@ -12,6 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import mul
 
 import numpy as np
 
@@ -63,6 +64,7 @@ class _Queue:
 
     Attributes:
         rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
+        single: the same where one sequence decodes and no prompt rides, so that no second sub-batch runs.
         alone: prompt tokens -> seconds to compute them alone.
         skew: sequences -> load of the fullest rankset over the mean.
         room: tokens a replica holds.
@@ -74,6 +76,7 @@ class _Queue:
     """
 
     rows: list[list[float]]
+    single: list[list[float]]
     alone: Callable[[float], float]
     skew: list[float]
     room: float
@@ -128,6 +131,10 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> Played:
     requests = deque(_Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True))
     queue = _Queue(
         rows=planes(lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5).tolist(),
+        single=[
+            [const, 0.0, per_token, per_hottest]
+            for const, per_token, per_hottest in planes(lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2)
+        ],
         alone=_prefill(serving, dp),
         skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1))],
         room=room,
@@ -164,13 +171,14 @@ def _play(queue: _Queue) -> list[_Replica]:
         _, i = heapq.heappop(clock)
         it = replicas[i]
         _admit(it)
-        if not it.loading and not it.running:
+        if not it.loading and not it.order:
             continue
         chunk = _chunk(it)
         _advance(it, _until_event(it, chunk), chunk)
         _finish(it)
-        while not queue.reserve and it.held > queue.room and len(it.running) + len(it.loading) > 1:
+        while not queue.reserve and it.held > queue.room and len(it.order) + len(it.loading) > 1:
             _preempt(it)
+        _finish(it)
         heapq.heappush(clock, (it.now, i))
     return replicas
 
@@ -182,7 +190,7 @@ def _admit(it: _Replica) -> None:
     """
     queue = it.queue
     while queue.waiting:
-        head, busy = queue.waiting[0], len(it.running) + len(it.loading)
+        head, busy = queue.waiting[0], len(it.order) + len(it.loading)
         need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
         used = it.promised if queue.reserve else it.held
         if busy and (used + need > queue.room or busy * queue.replicas >= queue.unfinished):
@@ -195,7 +203,7 @@ def _admit(it: _Replica) -> None:
         else:
             seconds = queue.alone(head.prompt)
             it.now += seconds
-            it.decoding += len(it.running) * seconds
+            it.decoding += len(it.order) * seconds
             _start(it, head)
 
 
@@ -210,12 +218,13 @@ def _start(it: _Replica, request: _Request) -> None:
 
 
 def _finish(it: _Replica) -> None:
-    while it.running and it.running[0][0] <= it.k:
+    while it.running and (it.running[0][0] <= it.k or it.running[0][1] not in it.order):
         _, key = heapq.heappop(it.running)
-        request = it.order.pop(key)
-        it.held -= request.prompt + request.left
-        it.promised -= request.prompt + request.left
-        it.queue.unfinished -= 1
+        request = it.order.pop(key, None)  # a preempted one left its place in the heap
+        if request:
+            it.held -= request.prompt + request.left
+            it.promised -= request.prompt + request.left
+            it.queue.unfinished -= 1
 
 
 def _preempt(it: _Replica) -> None:
@@ -224,9 +233,7 @@ def _preempt(it: _Replica) -> None:
         request = it.loading.pop()
         held, request.done = request.prompt, 0.0
     else:
-        key, request = it.order.popitem()
-        it.running.remove((request.ends, key))
-        heapq.heapify(it.running)
+        _, request = it.order.popitem()
         generated = it.k - request.since + 1
         held = request.prompt + generated
         request.prompt, request.left = held, request.left - generated
@@ -240,13 +247,13 @@ def _chunk(it: _Replica) -> float:
     """Prompt tokens an iteration carries: as many as decoding hides, at least the minimum (sec. 5.3, step 3 and 4)."""
     if not it.loading:
         return 0.0
-    if not it.running:
+    if not it.order:
         return it.loading[0].prompt - it.loading[0].done
-    n = len(it.running)
+    n = len(it.order)
     context = it.held - sum(request.prompt for request in it.loading)
     length = it.loading[0].prompt
     at = (1.0, float(n), context, context * it.queue.skew[min(n, len(it.queue.skew) - 1)])
-    base = [sum(a * x for a, x in zip(row, at, strict=False)) for row in it.queue.rows]
+    base = [sum(map(mul, row, at)) for row in it.queue.rows]
     most = max(base)
     slopes = [row[4] + row[5] * length for row in it.queue.rows]
     hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
@@ -255,16 +262,16 @@ def _chunk(it: _Replica) -> float:
 
 def _until_event(it: _Replica, chunk: float) -> float:
     """Iterations until a request ends, the first prompt is done, or memory is full."""
-    steps = it.running[0][0] - it.k if it.running else 1.0
+    steps = it.running[0][0] - it.k if it.order else 1.0
     if chunk:
         steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
-    if it.running and not it.queue.reserve and it.held <= it.queue.room:
-        steps = min(steps, (it.queue.room - it.held) // len(it.running) + 1)
+    if it.order and not it.queue.reserve and it.held <= it.queue.room:
+        steps = min(steps, (it.queue.room - it.held) // len(it.order) + 1)
     return max(steps, 1.0)
 
 
 def _advance(it: _Replica, steps: float, chunk: float) -> None:
-    n = float(len(it.running))
+    n = float(len(it.order))
     prompt = squares = 0.0
     budget, done = chunk * steps, []
     while it.loading and budget > 0:
@@ -277,12 +284,13 @@ def _advance(it: _Replica, steps: float, chunk: float) -> None:
         if head.done < head.prompt:
             break
         done.append(it.loading.popleft())
-    if it.running or prompt:
+    if it.order or prompt:
         loading = sum(request.prompt for request in it.loading) + sum(request.prompt for request in done)
         context = it.held - loading + n * steps / 2 if n else 0.0
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
         at = (1.0, n, context, skewed, prompt, squares)
-        seconds = steps * max(sum(a * x for a, x in zip(row, at, strict=True)) for row in it.queue.rows)
+        rows = it.queue.single if n == 1 and not prompt else it.queue.rows
+        seconds = steps * max(sum(map(mul, row, at)) for row in rows)
         it.now += seconds
         it.decoding += n * seconds
     it.k += steps

@@ -78,12 +78,12 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     most_cpu = hw.host.memory / kv
     cpu = cpu_attention(hw)(kv).seconds
     gpu_kv = gpu_attention(hw)(kv).seconds
-    idle, busy = (llm.layers * linear(hw, llm, tokens) for tokens in (0.0, 1.0))
-    products, next_products = idle.parts["products"], busy.parts["products"]
-    weights = llm.layers * products.parts["weights"].seconds
-    flops = llm.layers * next_products.parts["compute"].seconds
-    each = llm.layers * busy.parts["all_reduce"].seconds
-    fixed = idle.seconds - weights
+    dp = data_parallel(hw, llm)
+    one_each = linear(hw, llm, dp).parts
+    products = one_each["products"].parts
+    weights, flops = llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
+    each = llm.layers * one_each["all_reduce"].seconds / dp
+    fixed = llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
 
     def crossing(floor: Real, slope: Real) -> Real:
         """Nc where the CPU takes floor + slope Nc; never where each request costs the GPU more."""
@@ -107,7 +107,9 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     knobs={
         "cpu_share": Knob(
             "share of the resident requests whose KV and attention stay with the CPU (1: FastDecode)",
-            rules={"auto": balanced_share},
+            default="balanced",
+            # the rule is exact, and the amounts are not affine in the share: auto means the rule
+            rules={"balanced": balanced_share, "auto": balanced_share},
         )
     },
 )
