@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
 
 from costmodel.span import Port, Real
 from hardware.machine import Machine
@@ -88,9 +87,18 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
     Returns:
         At least 1, where placement is even, and at most R, where all lies on one rankset.
     """
-    deviations = ndtri((ranksets - 0.375) / (ranksets + 0.25))
-    factor: Real = 1 + deviations * np.sqrt(size_square * ranksets / np.maximum(requests, 1e-9))
+    factor: Real = 1 + normal_quantile_above(0.625 / (ranksets + 0.25)) * np.sqrt(
+        size_square * ranksets / np.maximum(requests, 1e-9)
+    )
     return np.minimum(factor, ranksets)
+
+
+def normal_quantile_above(tail: Real) -> Real:
+    """Standard deviations that a normal variable exceeds with a small probability (Abramowitz, Stegun 26.2.23) [1]."""
+    t = np.sqrt(-2 * np.log(tail))
+    top = 2.515517 + 0.802853 * t + 0.010328 * t**2
+    quantile: Real = t - top / (1 + 1.432788 * t + 0.189269 * t**2 + 0.001308 * t**3)
+    return quantile
 
 
 def rank_unit_area(hw: Machine) -> Real:

@@ -120,7 +120,9 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width * (hw.gpu.count / (tp * dp))
     return serial(
         products=overlap(
-            weights=gpus.read(passes * dp * llm.layer_weight_bytes(tokens / dp), "W / tp on every GPU"),
+            weights=gpus.read(
+                visits * dp * llm.layer_weight_bytes(np.maximum(tokens / dp, 1.0)), "W / tp on every GPU"
+            ),
             compute=gpus.run(llm.linear_flops(tokens), "2 P n"),
         ),
         launch=launch(visits, "kernels of a layer"),
@@ -177,7 +179,11 @@ def memory_needed(work: Workload, serving: Serving) -> Real:
 
 
 def steady(
-    work: Workload, serving: Serving, fits: Fits, also: Mapping[str, Real] = NONE, kernel_power: Mapping[str, Real] = NONE
+    work: Workload,
+    serving: Serving,
+    fits: Fits,
+    also: Mapping[str, Real] = NONE,
+    kernel_power: Mapping[str, Real] = NONE,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, N at a time, in the steady state of a queue.
 

@@ -68,7 +68,9 @@ class Problem:
         """Tokens each request puts on each rankset, as if all held as much: (requests, ranksets) [1]."""
         if np.all(self.homes < 0):
             return self.contexts[:, np.newaxis]
-        return self.ranksets * self.contexts[:, np.newaxis] * (self.homes[:, np.newaxis] == np.arange(self.ranksets))
+        lives = self.homes[:, np.newaxis] == np.arange(self.ranksets)
+        load: NDArray[np.float64] = self.ranksets * self.contexts[:, np.newaxis] * lives
+        return load
 
     def __post_init__(self) -> None:
         if len(self.contexts) == 0:
@@ -125,8 +127,10 @@ def costs_of(hw: Machine, llm: LLM) -> Costs:
 
     gpu = planes(lambda n, p, q: llm.layers * gpu_side(hw, llm, load(n, 0.0, p, q)), 3)
     pim = planes(
-        lambda n, h, p: llm.layers
-        * overlap(pim=pim_side(hw, llm, load(n, h, p), 1.0), cache=prompt_cache(hw, llm, load(0.0, 0.0, p), 1.0)),
+        lambda n, h, p: (
+            llm.layers
+            * overlap(pim=pim_side(hw, llm, load(n, h, p), 1.0), cache=prompt_cache(hw, llm, load(0.0, 0.0, p), 1.0))
+        ),
         3,
     )
     return Costs(gpu, pim)
@@ -134,10 +138,10 @@ def costs_of(hw: Machine, llm: LLM) -> Costs:
 
 def gpu_seconds(costs: Costs, sequences: float, chunks: Chunks) -> float:
     """T_GPU of a sub-batch; nothing to compute takes no time [s]."""
-    tokens = sum(l for _, l in chunks)
+    tokens = sum(size for _, size in chunks)
     if not sequences and not tokens:
         return 0.0
-    return float(np.max(costs.gpu @ [1.0, sequences, tokens, sum(l**2 for _, l in chunks)]))
+    return float(np.max(costs.gpu @ [1.0, sequences, tokens, sum(size**2 for _, size in chunks)]))
 
 
 def pim_seconds(problem: Problem, mine: NDArray[np.bool_], prompt_tokens: float) -> float:
@@ -146,10 +150,12 @@ def pim_seconds(problem: Problem, mine: NDArray[np.bool_], prompt_tokens: float)
     return float(np.max(problem.costs.pim @ [1.0, float(mine.sum()), hottest, prompt_tokens]))
 
 
-def phases(problem: Problem, in_one: NDArray[np.bool_], chunks: tuple[Chunks, Chunks] = ((), ())) -> tuple[float, float]:
+def phases(
+    problem: Problem, in_one: NDArray[np.bool_], chunks: tuple[Chunks, Chunks] = ((), ())
+) -> tuple[float, float]:
     """D_0 and D_1 of a split [s]."""
     of = (~in_one, in_one)
-    tokens = [sum(l for _, l in part) for part in chunks]
+    tokens = [sum(size for _, size in part) for part in chunks]
     first, second = (
         max(
             gpu_seconds(problem.costs, float(of[s].sum()), chunks[s]),
@@ -202,7 +208,7 @@ def greedy(problem: Problem) -> Plan:
 
 def _longest_chunk(costs: Costs, n: float, chunks: Chunks, j: int, length: float, limit: float) -> float:
     sizes = CHUNK * np.arange(1, int(length) // CHUNK + 1)
-    fit = [l for l in sizes.tolist() if gpu_seconds(costs, n, (*chunks, (j, float(l)))) <= limit]
+    fit = [size for size in sizes.tolist() if gpu_seconds(costs, n, (*chunks, (j, float(size)))) <= limit]
     return float(fit[-1]) if fit else 0.0
 
 

@@ -61,7 +61,9 @@ def _plane(seconds: Real, probe: NDArray[np.float64]) -> NDArray[np.float64]:
     row = np.concatenate([[at[0] - _BASE * slopes.sum()], slopes])
     row[np.abs(row) * np.append(1.0, probe) < _ROUNDING * at[-1]] = 0.0
     if not np.isclose(row[0] + row[1:] @ probe, at[-1], rtol=1e-9, atol=0.0):
-        raise InputError("this model's iterations are not affine in its load (a mixture of experts?); use --method fluid")
+        raise InputError(
+            "this model's iterations are not affine in its load (a mixture of experts?); use --method fluid"
+        )
     return row
 
 
@@ -69,4 +71,5 @@ def _leading(rows: Planes) -> Planes:
     """Leave out every plane that another one exceeds everywhere."""
     rows = np.unique(rows, axis=0)
     above = np.all(rows[np.newaxis] >= rows[:, np.newaxis], axis=2)
-    return rows[above.sum(axis=1) == 1]
+    kept: Planes = rows[above.sum(axis=1) == 1]
+    return kept

@@ -112,7 +112,7 @@ def _shorten(
 ) -> tuple[Chunks, Chunks]:
     """Take steps off the parts until the plan keeps its time."""
     while sum(phases(problem, split, chunks)) > limit * (1 + _ROUNDING) and any(chunks):
-        s = int(sum(l for _, l in chunks[1]) > sum(l for _, l in chunks[0]))
+        s = int(sum(size for _, size in chunks[1]) > sum(size for _, size in chunks[0]))
         j, tokens = chunks[s][-1]
         kept = CHUNK * np.ceil(tokens / CHUNK - 1)
         part = (*chunks[s][:-1], (j, float(kept))) if kept > 0 else chunks[s][:-1]
@@ -134,19 +134,21 @@ class _Model:
     square: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def decode(self) -> None:
-        """min D_0 + D_1, no prompts."""
+        """Min D_0 + D_1, no prompts."""
         self.lp = pulp.LpProblem("decode", pulp.LpMinimize)
         first, second = self._phases((0.0, 0.0), (0.0, 0.0))
         self.lp += first + second
 
     def carry_prompts(self, limit: float) -> None:
-        """max prompt tokens, D_0 + D_1 <= limit [s]."""
+        """Max prompt tokens, D_0 + D_1 <= limit [s]."""
         self.lp = pulp.LpProblem("prompts", pulp.LpMinimize)
         lengths = self.problem.prompts.tolist()
         for j, length in enumerate(lengths):
             for s in (0, 1):
                 at = (j, s)
-                self.whole[at], self.part[at] = (pulp.LpVariable(f"{k}{j}_{s}", cat="Binary") for k in ("whole", "part"))
+                self.whole[at], self.part[at] = (
+                    pulp.LpVariable(f"{k}{j}_{s}", cat="Binary") for k in ("whole", "part")
+                )
                 self.steps[at] = pulp.LpVariable(f"k{j}_{s}", 0, int(length) // CHUNK, cat="Integer")
                 self.square[at] = pulp.LpVariable(f"q{j}_{s}", 0)
                 self.lp += self.steps[at] <= int(length) // CHUNK * self.part[at]
@@ -189,13 +191,13 @@ class _Model:
         return d[0], d[1]
 
     def _chord(self, at: tuple[int, int], k: int) -> None:
-        """q >= the line through (16 k)^2 and (16 (k + 1))^2, below every other step."""
+        """Q >= the line through (16 k)^2 and (16 (k + 1))^2, below every other step."""
         self.lp += self.square[at] >= CHUNK**2 * ((2 * k + 1) * self.steps[at] - k * (k + 1) * self.part[at])
 
     def refine(self) -> None:
         """Hold the squares exactly at the parts just found, for every prompt that is as long."""
         found = {round(steps.value() or 0) for steps in self.steps.values()} - {0}
-        for (j, s), _ in self.steps.items():
+        for j, s in self.steps:
             for k in found:
                 if CHUNK * k <= self.problem.prompts[j]:
                     self._chord((j, s), k - 1)

@@ -18,6 +18,7 @@ import numpy as np
 
 from costmodel.serving import Load, Serving
 from hardware.errors import InputError
+from solvers.batching import CHUNK
 from solvers.planes import planes
 from sweeps.trace import Trace
 
@@ -257,7 +258,7 @@ def _chunk(it: _Replica) -> float:
     most = max(base)
     slopes = [row[4] + row[5] * length for row in it.queue.rows]
     hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
-    return max(16.0 * (hidden // 16.0), MINIMUM_CHUNK)
+    return float(max(CHUNK * (hidden // CHUNK), MINIMUM_CHUNK))
 
 
 def _until_event(it: _Replica, chunk: float) -> float:

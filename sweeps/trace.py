@@ -111,7 +111,9 @@ def _read(path: Path) -> Trace:
         if column not in header:
             found = ", ".join(str(name) for name in header)
             raise InputError(f"{path}: has no column {column!r}; it has {found}")
-    lengths = [[_tokens(row[column], f"{path}, row {i}, {column}") for column in COLUMNS] for i, row in enumerate(rows, 2)]
+    lengths = [
+        [_tokens(row[column], f"{path}, row {i}, {column}") for column in COLUMNS] for i, row in enumerate(rows, 2)
+    ]
     table = np.array(lengths)
     return Trace(str(path), table[:, 0], table[:, 1])
 

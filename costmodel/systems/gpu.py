@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.capacity import fits
+from costmodel.cpu_share import balanced_share, host_attention
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.registry import Knob, system
@@ -26,9 +27,10 @@ from costmodel.serving import (
     resident,
     steady,
 )
-from costmodel.span import Port, Real, Span, overlap, serial
+from costmodel.span import Real, Span, overlap, serial
 from costmodel.workload import Workload
 from hardware.machine import Machine
+
 
 @system("gpu-only", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY})
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -59,44 +61,6 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     )
     need = serving.replicas * llm.weight_bytes + kv_token_bytes(llm) * memory_needed(work, serving)
     return steady(work, serving, fits(gpu=(need, gpu(hw).memory)))
-
-
-def cpu_attention(hw: Machine) -> Port:
-    """Decode attention of the CPU, in KV bytes [B]."""
-    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
-
-
-def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """Share of the residents whose KV stays with the CPU so that neither side waits (NEO's rule, min-max) [1].
-
-    Nc grows until T_CPU(Nc) = T_GPU(Ng, Nc), with Ng all that the GPUs hold, or all the others
-    where the batch is small. T_GPU is the larger of two lines (weights, FLOPs), so the crossing is
-    the larger of two; only a full host memory stops earlier.
-    """
-    kv = kv_token_bytes(llm) * work.context
-    most_gpu = np.minimum(gpu_room(hw, llm) / work.context, work.batch)
-    most_cpu = hw.host.memory / kv
-    cpu = cpu_attention(hw)(kv).seconds
-    gpu_kv = gpu_attention(hw)(kv).seconds
-    dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp).parts
-    products = one_each["products"].parts
-    weights, flops = llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
-    each = llm.layers * one_each["all_reduce"].seconds / dp
-    fixed = llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
-
-    def crossing(floor: Real, slope: Real) -> Real:
-        """Nc where the CPU takes floor + slope Nc; never where each request costs the GPU more."""
-        return np.where(cpu > slope, floor / np.maximum(cpu - slope, 1e-30), np.inf)
-
-    full = fixed + (gpu_kv + each) * most_gpu
-    beside_full = np.maximum(crossing(weights + full, each), crossing(full + flops * most_gpu, flops + each))
-    linear_all = np.maximum(weights, flops * work.batch) + each * work.batch
-    all_served = (fixed + linear_all + gpu_kv * work.batch) / (cpu + gpu_kv)
-    on_cpu = np.where(beside_full <= work.batch - most_gpu, beside_full, all_served)
-    on_cpu = np.minimum(np.minimum(on_cpu, most_cpu), work.batch)
-    on_gpu = np.minimum(most_gpu, work.batch - on_cpu)
-    return on_cpu / np.maximum(on_cpu + on_gpu, 1e-30)
 
 
 @system(
@@ -130,7 +94,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     host_room = hw.host.memory / kv_token_bytes(llm)
 
     def iteration(load: Load) -> Span:
-        on_gpu, on_cpu = gpu_attention(hw), cpu_attention(hw)
+        on_gpu, on_cpu = gpu_attention(hw), host_attention(hw)
         return llm.layers * overlap(
             gpu=serial(
                 linear=linear(hw, llm, load.sequences),

@@ -71,22 +71,10 @@ def l3(
 
     def iteration(load: Load) -> Span:
         half = load.share(0.5)
-        in_turn = overlap(
-            gpu=gpu_side(hw, llm, half),
-            pim=pim_side(hw, llm, half, overlap_comm),
-            cache=prompt_cache(hw, llm, half, overlap_comm),
-        )
-        one_batch = serial(
-            linear=overlap(
-                gpu=linear(hw, llm, load.sequences + load.prompt), cache=prompt_cache(hw, llm, load, overlap_comm)
-            ),
-            attention=overlap(
-                gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)
-            ),
-        )
         # a choice weighs the two trees: one of them runs no time
         return llm.layers * serial(
-            interleaved=(2 * interleave) * in_turn, one_batch=(1 - interleave) * one_batch
+            interleaved=(2 * interleave) * phase(hw, llm, half, overlap_comm),
+            one_batch=(1 - interleave) * one_batch(hw, llm, load, overlap_comm),
         )
 
     def prefill(prompts: Real, load: Load) -> Span:
@@ -96,8 +84,9 @@ def l3(
         )
 
     def skew(sequences: Real) -> Real:
-        together = sequences / replicas / (1 + interleave)
-        return placement + (1 - placement) * imbalance(together, hw.dimm.ranksets, work.spread.context_square)
+        """Fullest rankset over the mean, in one sub-batch [1]."""
+        random = imbalance(sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square)
+        return placement + (1 - placement) * random
 
     serving = Serving(iteration, prefill, memory.capacity / kappa, replicas, 1.0, policy, skew)
     memories = fits(
@@ -105,6 +94,25 @@ def l3(
         dimm=(kappa * memory_needed(work, serving), memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
+
+
+def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """One layer while the GPU computes a sub-batch and the banks attend for the other, as large (fig. 7)."""
+    return overlap(
+        gpu=gpu_side(hw, llm, load),
+        pim=pim_side(hw, llm, load, overlap_comm),
+        cache=prompt_cache(hw, llm, load, overlap_comm),
+    )
+
+
+def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """One layer without interleaving: only attention of prompts and of decoding overlap (sec. 2.5, fig. 3b)."""
+    return serial(
+        linear=overlap(
+            gpu=linear(hw, llm, load.sequences + load.prompt), cache=prompt_cache(hw, llm, load, overlap_comm)
+        ),
+        attention=overlap(gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)),
+    )
 
 
 def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:

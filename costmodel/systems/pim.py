@@ -91,9 +91,7 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         )
 
     kappa = kv_token_bytes(llm)
-    serving = Serving(
-        iteration, prefill, room=memory.capacity / kappa, replicas=data_parallel(hw, llm), reserve=policy
-    )
+    serving = Serving(iteration, prefill, room=memory.capacity / kappa, replicas=data_parallel(hw, llm), reserve=policy)
     memories = fits(
         gpu=(serving.replicas * llm.weight_bytes, gpu(hw).memory),
         dimm=(kappa * memory_needed(work, serving), memory.capacity),
