@@ -1,8 +1,8 @@
 """Exact minimum over a share: alpha, beta, and any knob in which a system's amounts are affine.
 
 A span whose amounts are affine in a share x is a sum of maxima of lines: convex and piecewise
-linear. Two evaluations of the system, at x = 0 and x = 1, give every line. The minimum is bracketed
-by tangents; where they cross lies a lower bound, and once the span meets it the choice is optimal.
+linear. Two evaluations of the system, at x = 0 and x = 1, give every line (`solvers.lines`). The minimum
+is bracketed by tangents; where they cross lies a lower bound, and once the span meets it the choice is optimal.
 
 Symbols: x share, f seconds, d slope.
 """
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from costmodel.blend import blend
 from costmodel.capacity import Fits
-from costmodel.span import Leaf, Overlap, Real, Repeat, Span
+from costmodel.span import Real, Span
+from solvers.lines import Envelope, envelope
 
 _ROUNDING = 1e-12
-_MOST_PIECES = 200
+_MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -46,41 +47,18 @@ class Choice:
         return np.subtract(self.seconds, self.bound) / np.where(np.greater(self.seconds, 0), self.seconds, 1.0)
 
 
-def line(start: Span, end: Span, x: Real, side: int) -> tuple[Real, Real]:
-    """Value and slope of a span between two evaluations.
-
-    Args:
-        start, end: the span at share 0 and at share 1, of one shape.
-        x: the share [1].
-        side: +1 for the slope to the right of x, -1 to the left.
-
-    Returns:
-        seconds at x [s], their slope [s].
-    """
-    if isinstance(start, Leaf) or start is end:
-        rise = end.seconds - start.seconds
-        return start.seconds + x * rise, rise
-    if isinstance(start, Repeat) and isinstance(end, Repeat):
-        value, slope = line(start.span, end.span, x, side)
-        return start.times * value, start.times * slope
-    lines = [line(part, end.parts[name], x, side) for name, part in start.parts.items()]
-    if not isinstance(start, Overlap):
-        return sum((v for v, _ in lines), 0.0), sum((d for _, d in lines), 0.0)
-    for resource in start.shared:
-        queue = start.busy_of(resource)
-        rise = end.busy_of(resource) - queue
-        lines.append((queue + x * rise, rise))
-    return _steepest_of_longest(lines, side)
-
-
-def _steepest_of_longest(lines: list[tuple[Real, Real]], side: int) -> tuple[Real, Real]:
-    value, slope = lines[0]
-    for other, other_slope in lines[1:]:
-        tie = np.isclose(other, value, rtol=_ROUNDING, atol=0.0)
-        steeper = np.maximum(slope, other_slope) if side > 0 else np.minimum(slope, other_slope)
-        slope = np.where(tie, steeper, np.where(np.greater(other, value), other_slope, slope))
+def _highest(curve: Envelope, x: Real) -> tuple[Real, Real]:
+    """Value and slope of an envelope at a share, but for its `times`."""
+    at0, at1 = curve.lines[0]
+    slope = at1 - at0
+    value = at0 + x * slope
+    for at0, at1 in curve.lines[1:]:
+        rise = at1 - at0
+        other = at0 + x * rise
+        slope = np.where(other > value, rise, slope)
         value = np.maximum(value, other)
-    return value, slope
+    at0, at1 = curve.base
+    return value + (at0 + x * (at1 - at0)), slope + (at1 - at0)
 
 
 def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -117,33 +95,29 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     Raises:
         ValueError: the spans differ in more than their amounts.
     """
-    shape = np.broadcast_shapes(np.shape(start.seconds), np.shape(end.seconds), np.shape(low), np.shape(high))
-    lo, hi = (np.broadcast_to(np.asarray(edge, float), shape).copy() for edge in (low, high))
-    f_lo, d_lo = line(start, end, lo, +1)
-    f_hi, d_hi = line(start, end, hi, -1)
+    curve = envelope(start, end)
+    f_lo, d_lo = _highest(curve, low)
+    f_hi, d_hi = _highest(curve, high)
+    lo, hi = low, high
     best = np.where(d_lo >= 0, lo, hi)
-    value = np.where(d_lo >= 0, f_lo, f_hi)
-    bound = np.array(np.broadcast_to(value, shape))
-    open_ = np.broadcast_to((d_lo < 0) & (d_hi > 0), shape)
-    for _ in range(_MOST_PIECES):
+    value = bound = np.where(d_lo >= 0, f_lo, f_hi)
+    open_: NDArray[np.bool_] = np.less(d_lo, 0) & np.greater(d_hi, 0)
+    for _ in range(_MOST_STEPS):
         if not np.any(open_):
             break
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.clip((f_hi - f_lo + d_lo * lo - d_hi * hi) / (d_lo - d_hi), lo, hi)
-        x = np.where(open_, x, best)
+        # where the tangents at both ends cross, they bound the span from below
+        drop = np.where(open_, d_hi - d_lo, 1.0)
+        x = np.where(open_, lo + np.clip((f_hi - f_lo - d_hi * (hi - lo)) / -drop, 0.0, hi - lo), best)
         floor = f_lo + d_lo * (x - lo)
-        f, right = line(start, end, x, +1)
-        left = line(start, end, x, -1)[1]
+        f, d = _highest(curve, x)
+        flat = np.equal(d, 0)
         best, value = np.where(open_, x, best), np.where(open_, f, value)
-        bound = np.where(open_, np.minimum(floor, f), bound)
-        at_valley = (left <= 0) & (right >= 0)
-        bound = np.where(open_ & at_valley, f, bound)
-        done = at_valley | (f <= floor * (1 + _ROUNDING))
-        down, up = open_ & (right < 0), open_ & (left > 0)
-        lo, f_lo, d_lo = np.where(down, x, lo), np.where(down, f, f_lo), np.where(down, right, d_lo)
-        hi, f_hi, d_hi = np.where(up, x, hi), np.where(up, f, f_hi), np.where(up, left, d_hi)
-        open_ = open_ & ~done
-    return Choice(best[()], value[()], bound[()], low, high)
+        bound = np.where(open_, np.where(flat, f, np.minimum(floor, f)), bound)
+        open_ = open_ & ~flat & (f > floor * (1 + _ROUNDING))
+        down, up = open_ & (d < 0), open_ & (d > 0)
+        lo, f_lo, d_lo = np.where(down, x, lo), np.where(down, f, f_lo), np.where(down, d, d_lo)
+        hi, f_hi, d_hi = np.where(up, x, hi), np.where(up, f, f_hi), np.where(up, d, d_hi)
+    return Choice(best[()], (curve.times * value)[()], (curve.times * bound)[()], low, high)
 
 
 def binding(start: Span, end: Span, choice: Choice) -> NDArray[np.str_]:
