@@ -28,6 +28,7 @@ BRIEF = [
     "system",
     "model",
     "platform",
+    "trace",
     "batch",
     "context_tok",
     "output_tok",
@@ -41,6 +42,7 @@ BRIEF = [
     "decode_tok_s",
     "throughput_tok_s",
     "energy_j_tok",
+    "tbt_ms",
     "tok_s_per_kusd",
     "speedup",
     "total_speedup",
@@ -64,7 +66,18 @@ def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str]
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
+    point = (
+        "system",
+        "model",
+        "platform",
+        "trace",
+        "batch",
+        "context_tok",
+        "output_tok",
+        "limited_by",
+        knob,
+        "step_ms",
+    )
     show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
 
 
@@ -262,6 +275,34 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from sweeps.study import split
 
     show_answer(best_knob(replace(study, systems=split(system)), "interval"), form, "interval")
+
+
+@solve.command()
+def subbatch(
+    model: Annotated[str, typer.Option(help="A model; see `nearkv models`.")],
+    requests: Annotated[str, typer.Option(help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")],
+    prompts: Annotated[str, typer.Option(help="Prompts that wait: 96,1k. A trace brings its own.")] = "",
+    platform: Annotated[str, typer.Option(help="A test bed with DIMM-PIM.")] = "dgx-a100-pim",
+    placement: Annotated[str, typer.Option(help="balanced, or random: each request on one rankset.")] = "balanced",
+    time_limit: Annotated[float, typer.Option(help="Seconds to search; what is not proved by then is said so.")] = 10.0,
+    slack: Annotated[float, typer.Option(help="Time prompts may add to the fastest decoding.", min=0.0)] = 0.02,
+    seed: Annotated[int, typer.Option(help="Of what is drawn: a trace, random ranksets.", min=0)] = 0,
+    sets: Set = [],
+    form: Format = "table",
+) -> None:
+    """Split one iteration of L3 into sub-batches and chunks: proven best.
+
+    Beside it stands the paper's greedy (L3 sec. 5.3), by tokens alone and by modelled times.
+
+    Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim --format json
+    """
+    from sweeps.study import pairs
+    from sweeps.subbatch import Question, brief
+    from sweeps.subbatch import subbatch as answered
+
+    asked = (model, platform, requests, prompts, placement, seed, time_limit, slack)
+    rows = answered(Question(*asked, pairs(sets, "--set")))
+    show(brief(rows) if form == "table" else rows, form)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ Planes = NDArray[np.float64]
 """One row a plane: its constant, then its slope along each variable [s]; seconds = max(planes @ [1, x])."""
 
 _BASE = 4096.0  # far enough from nothing, where no weights are read
+_NEAR = 2.0  # and near it, where a mixture of experts does not use all of them
 _ROUNDING = 1e-11
 
 
@@ -36,31 +37,33 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
     """
     base = np.full(variables, _BASE)
     probe = base * np.linspace(1.5, 3.0, variables)
-    points = np.vstack([base, base + _BASE * np.eye(variables), probe])
-    return _planes(make(*points.T), probe)
+    probes = np.vstack([probe, np.full(variables, _NEAR)])
+    points = np.vstack([base, base + _BASE * np.eye(variables), probes])
+    return _planes(make(*points.T), probes)
 
 
-def _planes(span: Span, probe: NDArray[np.float64]) -> Planes:
+def _planes(span: Span, probes: NDArray[np.float64]) -> Planes:
     if isinstance(span, Leaf):
-        return _plane(span.seconds, probe)[np.newaxis]
+        return _plane(span.seconds, probes)[np.newaxis]
     if isinstance(span, Repeat):
-        rows = float(np.asarray(span.times).ravel()[0]) * _planes(span.span, probe)
+        rows = float(np.asarray(span.times).ravel()[0]) * _planes(span.span, probes)
         return _leading(rows)
-    parts = [_planes(part, probe) for part in span.parts.values()]
+    parts = [_planes(part, probes) for part in span.parts.values()]
     if isinstance(span, Overlap):
-        return _leading(np.vstack(parts + [_plane(span.busy_of(name), probe)[np.newaxis] for name in span.shared]))
-    total = np.zeros((1, len(probe) + 1))
+        return _leading(np.vstack(parts + [_plane(span.busy_of(name), probes)[np.newaxis] for name in span.shared]))
+    total = np.zeros((1, probes.shape[1] + 1))
     for rows in parts:
         total = _leading((total[:, np.newaxis] + rows[np.newaxis]).reshape(-1, total.shape[1]))
     return total
 
 
-def _plane(seconds: Real, probe: NDArray[np.float64]) -> NDArray[np.float64]:
-    at = np.broadcast_to(np.asarray(seconds, float).ravel(), len(probe) + 2)
-    slopes = (at[1:-1] - at[0]) / _BASE
+def _plane(seconds: Real, probes: NDArray[np.float64]) -> NDArray[np.float64]:
+    variables = probes.shape[1]
+    at = np.broadcast_to(np.asarray(seconds, float).ravel(), variables + 1 + len(probes))
+    slopes = (at[1 : variables + 1] - at[0]) / _BASE
     row = np.concatenate([[at[0] - _BASE * slopes.sum()], slopes])
-    row[np.abs(row) * np.append(1.0, probe) < _ROUNDING * at[-1]] = 0.0
-    if not np.isclose(row[0] + row[1:] @ probe, at[-1], rtol=1e-9, atol=0.0):
+    row[np.abs(row) * np.append(1.0, probes[0]) < _ROUNDING * at[0]] = 0.0
+    if not np.allclose(row[0] + probes @ row[1:], at[variables + 1 :], rtol=1e-8, atol=0.0):
         raise InputError(
             "this model's iterations are not affine in its load (a mixture of experts?); use --method fluid"
         )

@@ -62,6 +62,11 @@ def axes(
     context: Annotated[str, typer.Option(help="Prompt tokens a sequence: 64k or 8k:128k:x2.")] = "32k",
     output: Annotated[str, typer.Option(help="Tokens each sequence generates.")] = "64",
     platform: Annotated[str, typer.Option(help="Test beds apart by commas; default: the paper's own.")] = "",
+    trace: Annotated[
+        str, typer.Option(help="Traces in place of lengths: openr1,dolphin or FILE.csv of input_tok,output_tok.")
+    ] = "",
+    method: Annotated[str, typer.Option(help="With a trace: fluid, or simulate to play its queue.")] = "fluid",
+    seed: Annotated[int, typer.Option(help="Of the requests drawn from a trace.", min=0)] = 0,
     sets: Set = [],
     knobs: Annotated[
         list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
@@ -74,8 +79,19 @@ def axes(
     """
     from sweeps.study import Study, pairs, split
 
-    chosen = split(platform)
-    return Study((), split(model), batch, context, output, chosen, pairs(sets, "--set"), pairs(knobs, "--knob"))
+    return Study(
+        (),
+        split(model),
+        batch,
+        context,
+        output,
+        split(platform),
+        pairs(sets, "--set"),
+        pairs(knobs, "--knob"),
+        split(trace),
+        method,
+        seed,
+    )
 
 
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:

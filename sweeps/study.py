@@ -20,6 +20,7 @@ from hardware.machine import Machine
 from hardware.quantity import parse
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import number, size, values
+from sweeps.trace import Trace, load_trace, workload_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Study:
         platforms: names; empty for the test bed of each system's paper.
         sets: hardware number (`role.key`) -> list of values.
         knobs: knob -> list of values, rules or `auto`.
+        traces: names or CSV files that bring their own lengths, in place of batch, context and output.
+        method: `fluid`, or `simulate` to play the queue of a trace.
+        seed: of the requests drawn from a trace.
     """
 
     systems: tuple[str, ...]
@@ -42,6 +46,14 @@ class Study:
     platforms: tuple[str, ...] = ()
     sets: Mapping[str, str] = field(default_factory=dict)
     knobs: Mapping[str, str] = field(default_factory=dict)
+    traces: tuple[str, ...] = ()
+    method: str = "fluid"
+    seed: int = 0
+
+    @property
+    def workload_axes(self) -> int:
+        """Axes that say what is asked of a system; they come first in every grid."""
+        return 2 if self.traces else 4
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,8 @@ class Block:
         grid: axes of the workload, of set numbers and of swept knobs.
         sets: axes that replace a hardware number: axis name -> `role.key`.
         said: knobs that are solved or ruled, by name.
+        traces: requests along the `trace` axis, where there is one.
+        method: `fluid` or `simulate`.
     """
 
     system: System
@@ -62,6 +76,8 @@ class Block:
     grid: Grid
     sets: Mapping[str, str]
     said: Mapping[str, str]
+    traces: tuple[Trace, ...] = ()
+    method: str = "fluid"
 
     def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
         """What the system is called with for a box of design points."""
@@ -74,7 +90,10 @@ class Block:
             if all(name in part.numbers for part in self.parts)
         }
         llm = llm_of(shape, machine["precision"])
-        work = Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
+        if self.traces:
+            work = workload_of(self.traces, mesh["trace"].astype(int))
+        else:
+            work = Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
         swept = {n: mesh[n] for n, k in self.system.knobs.items() if not k.sets and n in mesh}
         return machine, llm, work, {**swept, **self.said}
 
@@ -103,7 +122,21 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
-_KEYS = {"title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob"}
+METHODS = ("fluid", "simulate")
+_KEYS = {
+    "title",
+    "cite",
+    "systems",
+    "model",
+    "batch",
+    "context",
+    "output",
+    "platform",
+    "set",
+    "knob",
+    "trace",
+    "method",
+}
 
 
 def load_study(path: str) -> Study:
@@ -118,14 +151,17 @@ def load_study(path: str) -> Study:
             raise unknown("key", key, _KEYS, path)
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    lists = {key: _text(table[key]) for key in ("batch", "context", "output") if key in table}
     return Study(
         systems=split(_text(table["systems"])),
         models=split(_text(table["model"])),
         platforms=split(_text(table.get("platform", ""))),
         sets={key: _text(value) for key, value in table.get("set", {}).items()},
         knobs={key: _text(value) for key, value in table.get("knob", {}).items()},
-        **lists,
+        traces=split(_text(table.get("trace", ""))),
+        method=str(table.get("method", "fluid")),
+        batch=_text(table.get("batch", Study.batch)),
+        context=_text(table.get("context", Study.context)),
+        output=_text(table.get("output", Study.output)),
     )
 
 
@@ -146,21 +182,43 @@ def blocks(study: Study) -> list[Block]:
     for name in study.knobs:
         if not any(name in system.knobs for system in chosen):
             find_knob(chosen[0], name)
+    model, traces = Axis("model", np.arange(float(len(parts))), study.models), _traces(study)
     work = (
-        Axis("model", np.arange(float(len(parts))), study.models),
-        Axis("batch", np.array(values(study.batch, size, "--batch"))),
-        Axis("context_tok", np.array(values(study.context, size, "--context"))),
-        Axis("output_tok", np.array(values(study.output, size, "--output"))),
+        (model, Axis("trace", np.arange(float(len(traces))), study.traces))
+        if traces
+        else (
+            model,
+            Axis("batch", np.array(values(study.batch, size, "--batch"))),
+            Axis("context_tok", np.array(values(study.context, size, "--context"))),
+            Axis("output_tok", np.array(values(study.output, size, "--output"))),
+        )
     )
     laid: list[Block] = []
     for system in chosen:
         for platform in study.platforms or (system.platform,):
-            laid += _lay(system, load_platform(platform), parts, work, study)
+            laid += _lay(system, load_platform(platform), parts, work, traces, study)
     return laid
 
 
+def _traces(study: Study) -> tuple[Trace, ...]:
+    if study.method not in METHODS:
+        raise unknown("method", study.method, METHODS, "--method")
+    if not study.traces:
+        if study.method != "fluid":
+            raise InputError(f"--method {study.method} plays the requests of a trace; name one with --trace")
+        return ()
+    if (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output):
+        raise InputError("--trace brings its own requests; leave out --batch, --context and --output")
+    return tuple(load_trace(name, seed=study.seed) for name in study.traces)
+
+
 def _lay(
-    system: System, platform: Platform, parts: tuple[Part, ...], work: tuple[Axis, ...], study: Study
+    system: System,
+    platform: Platform,
+    parts: tuple[Part, ...],
+    work: tuple[Axis, ...],
+    traces: tuple[Trace, ...],
+    study: Study,
 ) -> list[Block]:
     sets = {address: address for address in study.sets}
     axes = [_set_axis(address, address, text, platform) for address, text in study.sets.items()]
@@ -178,7 +236,8 @@ def _lay(
     for combination in product(*options):
         swept = [item for item in combination if isinstance(item, Axis)]
         said = dict(item for item in combination if not isinstance(item, Axis))
-        laid.append(Block(system, platform, parts, Grid((*work, *axes, *swept)), sets, said))
+        grid = Grid((*work, *axes, *swept))
+        laid.append(Block(system, platform, parts, grid, sets, said, traces, study.method))
     return laid
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.span import Real
 from costmodel.workload import Spread, Workload
 from hardware.catalog import Part, load_part, names
 from hardware.errors import InputError, unknown
@@ -47,6 +48,18 @@ class Trace:
             longest=float(np.max(s + n) / np.mean(s + n)),
         )
         return Workload(float(len(s)), float(np.mean(s)), float(met), spread=spread)
+
+
+def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
+    """Workloads of several traces, arranged as an index of them."""
+    works = [trace.workload for trace in traces]
+
+    def arranged(values: list[Real]) -> NDArray[np.float64]:
+        return np.array(values, float)[index]
+
+    spread = {f.name: arranged([getattr(work.spread, f.name) for work in works]) for f in fields(Spread)}
+    batch, prompt, output = (arranged([getattr(w, name) for w in works]) for name in ("batch", "prompt", "output"))
+    return Workload(batch, prompt, output, spread=Spread(**spread))
 
 
 def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
