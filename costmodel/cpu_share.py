@@ -32,11 +32,12 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     cpu = host_attention(hw)(kv).seconds
     gpu_kv = gpu_attention(hw)(kv).seconds
     dp = data_parallel(hw, llm)
+    working = np.minimum(work.batch / dp, 1.0)
     one_each = linear(hw, llm, dp).parts
     products = one_each["products"].parts
-    weights, flops = llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
+    weights, flops = working * llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
     each = llm.layers * one_each["all_reduce"].seconds / dp
-    fixed = llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
+    fixed = working * llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
 
     full = fixed + (gpu_kv + each) * most_gpu
     beside_full = np.maximum(

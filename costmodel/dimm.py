@@ -90,7 +90,7 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
     factor: Real = 1 + normal_quantile_above(0.625 / (ranksets + 0.25)) * np.sqrt(
         size_square * ranksets / np.maximum(requests, 1e-9)
     )
-    return np.minimum(factor, ranksets)
+    return np.clip(factor, 1.0, ranksets)
 
 
 def normal_quantile_above(tail: Real) -> Real:

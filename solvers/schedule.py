@@ -45,7 +45,7 @@ def optimal(problem: Problem, time_limit: float = 10.0, epsilon: float = EPSILON
     found = first.split()
     if found is not None and sum(phases(problem, found)) < decode:
         in_one, decode = found, sum(phases(problem, found))
-    plan = Plan(in_one, ((), ()), phases(problem, in_one), decode, min(bound, decode))
+    plan = Plan(in_one, ((), ()), phases(problem, in_one), decode, min(max(bound, 0.0), decode))
     plan, proved = _fill(problem, plan, rule, epsilon, end)
     if solved and proved:
         return replace(plan, proof="optimal")
@@ -61,8 +61,8 @@ def evenest(contexts: NDArray[np.float64], time_limit: float = 10.0) -> tuple[ND
     rule = even_halves(contexts)
     total = float(contexts.sum())
     model = pulp.LpProblem("halves", pulp.LpMinimize)
-    larger = pulp.LpVariable("larger", 0)
-    z = [pulp.LpVariable(f"z{i}", cat="Binary") for i in range(len(contexts))]
+    larger = model.add_variable("larger", 0)
+    z = [model.add_variable(f"z{i}", cat="Binary") for i in range(len(contexts))]
     half = pulp.lpSum(x / total * take for x, take in zip(contexts.tolist(), z, strict=True))
     model += larger
     model += larger >= half
@@ -71,8 +71,9 @@ def evenest(contexts: NDArray[np.float64], time_limit: float = 10.0) -> tuple[ND
     found = np.array([(take.value() or 0) > 0.5 for take in z])
     best = min((rule, found), key=lambda split: max(contexts[split].sum(), contexts[~split].sum()))
     most = float(max(contexts[best].sum(), contexts[~best].sum()))
-    # token counts are whole, so the bound may be rounded up
-    return best, most, min(float(np.ceil(bound * total * (1 - _ROUNDING))), most)
+    # token counts are whole, so the bound may be rounded up; half of all is one even without a search
+    least = max(bound * total * (1 - _ROUNDING), total / 2, float(contexts.max()))
+    return best, most, min(float(np.ceil(least)), most)
 
 
 def _fill(problem: Problem, plan: Plan, rule: Plan, epsilon: float, end: float) -> tuple[Plan, bool]:
@@ -147,10 +148,10 @@ class _Model:
             for s in (0, 1):
                 at = (j, s)
                 self.whole[at], self.part[at] = (
-                    pulp.LpVariable(f"{k}{j}_{s}", cat="Binary") for k in ("whole", "part")
+                    self.lp.add_variable(f"{k}{j}_{s}", cat="Binary") for k in ("whole", "part")
                 )
-                self.steps[at] = pulp.LpVariable(f"k{j}_{s}", 0, int(length) // CHUNK, cat="Integer")
-                self.square[at] = pulp.LpVariable(f"q{j}_{s}", 0)
+                self.steps[at] = self.lp.add_variable(f"k{j}_{s}", 0, int(length) // CHUNK, cat="Integer")
+                self.square[at] = self.lp.add_variable(f"q{j}_{s}", 0)
                 self.lp += self.steps[at] <= int(length) // CHUNK * self.part[at]
                 for k in {0, int(length) // CHUNK // 4, int(length) // CHUNK // 2, int(length) // CHUNK}:
                     self._chord(at, k)
@@ -167,10 +168,10 @@ class _Model:
     def _phases(self, tokens: tuple[Any, Any], squares: tuple[Any, Any]) -> tuple[Any, Any]:
         """D_s >= every plane of phase s."""
         n = len(self.problem.contexts)
-        self.z = [pulp.LpVariable(f"z{i}", cat="Binary") for i in range(n)]
+        self.z = [self.lp.add_variable(f"z{i}", cat="Binary") for i in range(n)]
         self.lp += self.z[int(np.argmax(self.problem.contexts))] == 0  # the sub-batches may be swapped
-        y = [pulp.LpVariable(f"y{s}", cat="Binary") for s in (0, 1)]
-        d = [pulp.LpVariable(f"D{s}", 0) for s in (0, 1)]
+        y = [self.lp.add_variable(f"y{s}", cat="Binary") for s in (0, 1)]
+        d = [self.lp.add_variable(f"D{s}", 0) for s in (0, 1)]
         one = pulp.lpSum(self.z)
         counts = (n - one, one)
         for z in self.z:
