@@ -1,5 +1,6 @@
 """Which numbers each kind of part has, and in which unit. Everything that reads, checks or overrides one asks here."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -12,10 +13,19 @@ class Key:
     whole: bool = False
     optional: bool = False
 
-    @property
-    def may_be_zero(self) -> bool:
-        """Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all."""
-        return self.unit in ("W", "USD", "s", "J")
+    zero: bool = False
+    most: float = math.inf
+
+    def fault(self, value: float) -> str:
+        """What is wrong with a value in SI units; empty where nothing is.
+
+        Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all.
+        """
+        if self.whole and value != int(value):
+            return "must be a whole number"
+        if not value and not (self.zero or self.unit in ("W", "USD", "s", "J")):
+            return "must be more than zero"
+        return f"must be at most {self.most:g}" if value > self.most else ""
 
 
 _POWER = {
@@ -32,6 +42,9 @@ _DRIVE = {
     "endurance": Key("B", "bytes that may be written over its life", optional=True),
     **_POWER,
 }
+
+DERATE = Key("1", "correction factor", most=1)
+"""Every number of a platform's `derate` table: what is reached over what is printed."""
 
 PARTLESS = ("precision", "policy", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
@@ -99,14 +112,14 @@ KINDS: dict[str, dict[str, Key]] = {
         "latency": Key("s", "fixed time of one collective", optional=True),
         **_POWER,
     },
-    "chassis": {**_POWER},
+    "chassis": {key: _POWER[key] for key in ("idle_power", "price", "count")},
     "precision": {
         "weight": Key("bit", "width of one weight"),
         "kv": Key("bit", "width of one KV element"),
         "activation": Key("bit", "width of one activation"),
     },
     "policy": {
-        "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True),
+        "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True, zero=True),
         "weights_per_gpu": Key("B", "weights a GPU may hold before a model is split over more", optional=True),
     },
     "derate": {},
@@ -127,9 +140,9 @@ KINDS: dict[str, dict[str, Key]] = {
         "kv_heads": Key("1", "KV heads", whole=True),
         "head_size": Key("1", "elements of one head", whole=True),
         "vocab": Key("1", "vocabulary entries", whole=True),
-        "positions": Key("1", "learned position embeddings (0: none)", whole=True),
-        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True),
-        "tied": Key("1", "1: input and output embeddings share weights", whole=True),
+        "positions": Key("1", "learned position embeddings (0: none)", whole=True, zero=True),
+        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True, zero=True, most=1),
+        "tied": Key("1", "1: input and output embeddings share weights", whole=True, zero=True, most=1),
         "experts": Key("1", "experts of an MoE layer (1: dense)", whole=True),
         "active_experts": Key("1", "experts a token uses", whole=True),
         "moe_every": Key("1", "one layer in this many is MoE", whole=True),

@@ -19,7 +19,7 @@ from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
 from sweeps.grid import Axis, Box, Grid
-from sweeps.sizes import number, size, values
+from sweeps.sizes import Reader, number, size, values
 from sweeps.trace import Trace, load_trace, workload_of
 
 
@@ -146,9 +146,11 @@ def load_study(path: str) -> Study:
         InputError: unreadable, an unknown key, or no systems or models.
     """
     table = read_toml(Path(path), "study")
-    for key in table:
+    for key, value in table.items():
         if key not in _KEYS:
             raise unknown("key", key, _KEYS, path)
+        if key in ("set", "knob") and not isinstance(value, dict):
+            raise InputError(f"{path}: {key} must be a table, as in [{key}] with one line a name")
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     return Study(
@@ -249,13 +251,15 @@ def _set_axis(name: str, address: str, text: str, platform: Platform) -> Axis:
 def _knob_options(system: System, name: str, knob: Knob, text: str) -> list[Axis | tuple[str, str]]:
     """A knob's plain numbers as one axis, each rule or `auto` as a case of its own."""
     where = f"--knob {name}"
+    if not split(text):
+        raise InputError(f"{where}={text!r}: names no value; give a number, a rule or auto")
     if knob.kind == "choice":
         text = ",".join(_choice(name, knob, item) for item in split(text))
     words = [item for item in split(text) if item == "auto" or item in knob.rules]
     plain = ",".join(item for item in split(text) if item not in words)
     found: list[Axis | tuple[str, str]] = []
     if plain:
-        numbers = values(plain, lambda item, _: _knob_value(system, name, knob, item), where)
+        numbers = values(plain, _knob_reader(system, knob), where)
         found.append(Axis(name, np.array(numbers), knob.choices))
     return found + [(name, word) for word in words]
 
@@ -268,12 +272,12 @@ def _choice(name: str, knob: Knob, item: str) -> str:
     return str(knob.choices.index(item))
 
 
-def _knob_value(system: System, name: str, knob: Knob, item: str) -> float:
-    value = parse(item, "1", f"--knob {name}")
-    if not knob.low <= value <= knob.high or (knob.kind != "share" and value != int(value)):
-        kind = "a whole number" if knob.kind == "count" else "a number"
+def _knob_reader(system: System, knob: Knob) -> Reader:
+    def fault(value: float) -> str:
+        if knob.low <= value <= knob.high and (knob.kind == "share" or value == int(value)):
+            return ""
+        kind = "a number" if knob.kind == "share" else "a whole number"
         words = ", ".join(["auto", *knob.rules])
-        raise InputError(
-            f"--knob {name}={item}: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
-        )
-    return value
+        return f"does not fit: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
+
+    return Reader(lambda text, where: parse(text, "1", where), fault)

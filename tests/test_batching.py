@@ -242,9 +242,11 @@ def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], message: s
 
 def test_compare_prints_twelve_cells_for_each_system() -> None:
     asked = ("--model", "opt-66b,gpt-89b,gpt-175b", "--trace", "openr1,dolphin,openthoughts,longbench")
-    rows = json.loads(run("compare", "gpu-only", "cpu-offload", "rank-pim", "hbm-pim", "l3", *asked, "--format", "json").stdout)
+    rows = json.loads(
+        run("compare", "gpu-only", "cpu-offload", "rank-pim", "hbm-pim", "l3", *asked, "--format", "json").stdout
+    )
     assert len(rows) == 60
-    cells = {(row["model"], row["trace"]): {} for row in rows}
+    cells: dict[tuple[str, str], dict[str, float]] = {(row["model"], row["trace"]): {} for row in rows}
     for row in rows:
         cells[row["model"], row["trace"]][row["system"]] = row["throughput_tok_s"] or 0
     assert all(max(cell, key=cell.__getitem__) == "l3" for cell in cells.values())

@@ -107,7 +107,9 @@ def test_l3_comes_first_in_every_cell(name: str) -> None:
 
 def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
     work = DRAWN["dolphin"].workload  # sec. 6.2
-    assert throughput(estimate("hbm-pim", LLMS["opt-66b"], work)) < throughput(estimate("gpu-only", LLMS["opt-66b"], work))
+    assert throughput(estimate("hbm-pim", LLMS["opt-66b"], work)) < throughput(
+        estimate("gpu-only", LLMS["opt-66b"], work)
+    )
 
 
 LOOSE = {("l3", "opt-66b", "longbench"): 0.18, ("cpu-offload", "opt-66b", "longbench"): 0.18}
