@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, with_axes
+from sweeps import commands
+from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, show, with_axes
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -23,6 +24,7 @@ app.add_typer(solve, name="solve", no_args_is_help=True)
 app.add_typer(systems, name="systems", invoke_without_command=True)
 app.add_typer(models, name="models", invoke_without_command=True)
 app.add_typer(hardware, name="hardware", invoke_without_command=True)
+commands.add_to(app, solve)
 
 BRIEF = [
     "system",
@@ -44,17 +46,19 @@ BRIEF = [
     "energy_j_tok",
     "tbt_ms",
     "tok_s_per_kusd",
+    "kv_gpu_gb",
+    "kv_host_gb",
+    "kv_drive_gb",
     "speedup",
     "total_speedup",
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
-
-
-def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
-    """Print rows in the format asked for."""
-    from sweeps.table import check_format, render
-
-    typer.echo(render(rows, check_format(form), columns, title), nl=False)
+BETA = [
+    *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
+    *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
+]
+"""Columns a terminal shows of `solve beta`."""
 
 
 def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
@@ -278,31 +282,20 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
 
 
 @solve.command()
-def subbatch(
-    model: Annotated[str, typer.Option(help="A model; see `nearkv models`.")],
-    requests: Annotated[str, typer.Option(help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")],
-    prompts: Annotated[str, typer.Option(help="Prompts that wait: 96,1k. A trace brings its own.")] = "",
-    platform: Annotated[str, typer.Option(help="A test bed with DIMM-PIM.")] = "dgx-a100-pim",
-    placement: Annotated[str, typer.Option(help="balanced, or random: each request on one rankset.")] = "balanced",
-    time_limit: Annotated[float, typer.Option(help="Seconds to search; what is not proved by then is said so.")] = 10.0,
-    slack: Annotated[float, typer.Option(help="Time prompts may add to the fastest decoding.", min=0.0)] = 0.02,
-    seed: Annotated[int, typer.Option(help="Of what is drawn: a trace, random ranksets.", min=0)] = 0,
-    sets: Set = [],
-    form: Format = "table",
-) -> None:
-    """Split one iteration of L3 into sub-batches and chunks: proven best.
+@with_axes
+def beta(study: Study, form: Format = "table") -> None:
+    """Find the best split of the KV cache between host DRAM and SmartSSD: exact, with a lower bound.
 
-    Beside it stands the paper's greedy (L3 sec. 5.3), by tokens alone and by modelled times.
+    Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
 
-    Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim --format json
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from sweeps.study import pairs
-    from sweeps.subbatch import Question, brief
-    from sweeps.subbatch import subbatch as answered
+    from sweeps.questions import best_beta, why_beta
 
-    asked = (model, platform, requests, prompts, placement, seed, time_limit, slack)
-    rows = answered(Question(*asked, pairs(sets, "--set")))
-    show(brief(rows) if form == "table" else rows, form)
+    found = best_beta(study)
+    show_columns(found, form, usual=BETA)
+    if form == "table":
+        typer.echo("\n".join(why_beta(found)))
 
 
 if __name__ == "__main__":

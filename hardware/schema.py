@@ -46,7 +46,7 @@ _DRIVE = {
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""
 
-PARTLESS = ("precision", "policy", "derate")
+PARTLESS = ("precision", "policy", "offload", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
 KINDS: dict[str, dict[str, Key]] = {
@@ -89,6 +89,7 @@ KINDS: dict[str, dict[str, Key]] = {
     "host": {
         "memory": Key("B", "DRAM of all sockets"),
         "bandwidth": Key("B/s", "DRAM bandwidth of all sockets"),
+        "kv_memory": Key("B", "DRAM a KV cache may take", optional=True),
         "file_read": Key("B/s", "rate of the kernel's buffered file path", optional=True),
         **_POWER,
     },
@@ -104,6 +105,9 @@ KINDS: dict[str, dict[str, Key]] = {
         "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
+        "kernel_tiled": Key("FLOP/s", "multiply-add units of a tiled attention kernel", optional=True),
+        "kernel_scores": Key("FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True),
+        "launch": Key("s", "starting the kernel and waking the host, once a layer", optional=True),
         "commit": Key("s", "one synchronous sub-page write", optional=True),
         "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),
     },
@@ -117,6 +121,26 @@ KINDS: dict[str, dict[str, Key]] = {
         "weight": Key("bit", "width of one weight"),
         "kv": Key("bit", "width of one KV element"),
         "activation": Key("bit", "width of one activation"),
+    },
+    "offload": {
+        "host_to_gpu": Key("B/s", "host to GPU"),
+        "gpu_to_host_cache": Key("B/s", "KV cache, GPU to host"),
+        "gpu_to_host_hidden": Key("B/s", "activations, GPU to host"),
+        "disk_to_host": Key("B/s", "disk to host"),
+        "disk_weight_share": Key("1", "share of that rate at which weights are read in decode"),
+        "host_to_disk_cache_prefill": Key("B/s", "KV cache, host to disk in prefill"),
+        "host_to_disk_hidden_prefill": Key("B/s", "activations, host to disk in prefill"),
+        "host_to_disk_decode": Key("B/s", "host to disk in decode"),
+        "matmul_prefill": Key("FLOP/s", "matrix products with weights in prefill"),
+        "matmul_decode": Key("FLOP/s", "matrix products with weights in decode"),
+        "attention_prefill": Key("FLOP/s", "attention on the GPU in prefill"),
+        "attention_decode": Key("FLOP/s", "attention on the GPU in decode"),
+        "cpu_attention": Key("FLOP/s", "attention on the CPU, 64 sequences at once of a model 4096 wide"),
+        "cpu_joint": Key("1", "what an octave below in both gives back of that rate"),
+        "cpu_small_batch": Key("1", "share of it lost an octave below 64 sequences"),
+        "cpu_small_model": Key("1", "share of it lost an octave below a width of 4096"),
+        "cpu_floor": Key("1", "smallest share of it that is left"),
+        "memory_share": Key("1", "share of every memory that a placement may fill"),
     },
     "policy": {
         "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True, zero=True),

@@ -13,6 +13,7 @@ from costmodel.llm import LLM
 from costmodel.registry import System
 from costmodel.span import Real
 from costmodel.workload import Workload
+from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.balance import Choice, feasible_share, minimise
 
@@ -79,10 +80,12 @@ def _solve_share(system: System, hw: Machine, llm: LLM, work: Workload, said: Ma
     if not open_:
         return Solved(system(hw, llm, work, values), values)
     if len(open_) > 1:
-        raise ValueError(f"{system.name}: more than one share to solve for: {open_}")
+        raise InputError(f"{system.name}: {' and '.join(open_)} are both auto; give all but one of them a value")
     name = open_[0]
     start = system(hw, llm, work, {**values, name: 0.0})
     end = system(hw, llm, work, {**values, name: 1.0})
-    choice = minimise(start.step, end.step, *feasible_share(start.fits, end.fits))
+    low, high = feasible_share(start.fits, end.fits)
+    knob = system.knobs[name]
+    choice = minimise(start.step, end.step, np.clip(low, knob.low, knob.high), np.clip(high, knob.low, knob.high))
     values[name] = choice.value
     return Solved(system(hw, llm, work, values), values, choice)

@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sweeps.study import Study
 
 
@@ -40,6 +42,13 @@ class Commands(TyperGroup):
 def group(about: str) -> typer.Typer:
     """A group of commands; plain help text starts at once and pipes."""
     return typer.Typer(cls=Commands, help=about, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
+    """Print rows in the format asked for."""
+    from sweeps.table import check_format, render
+
+    typer.echo(render(rows, check_format(form), columns, title), nl=False)
 
 
 System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]

@@ -6,21 +6,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, find, find_knob
-from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
+from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
 from sweeps.trace import Trace, load_trace, workload_of
+
+Numbers = NDArray[np.float64]
+NONE: Mapping[str, Numbers] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,14 +80,25 @@ class Block:
     parts: tuple[Part, ...]
     grid: Grid
     sets: Mapping[str, str]
-    said: Mapping[str, str]
+    said: Mapping[str, Said]
     traces: tuple[Trace, ...] = ()
     method: str = "fluid"
 
-    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
-        mesh = self.grid.mesh(box)
-        machine = self.platform.machine().with_values({key: mesh[axis] for axis, key in self.sets.items()})
+        return self.at(self.grid.mesh(box))
+
+    def at(
+        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
+    ) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
+        """What the system is called with at any values of the axes.
+
+        Args:
+            mesh: values by axis name, of shapes that broadcast.
+            numbers: more hardware numbers to replace, by `role.key`, in SI.
+        """
+        replaced = {key: mesh[axis] for axis, key in self.sets.items()}
+        machine = self.platform.machine().with_values({**replaced, **numbers})
         index = mesh["model"].astype(int)
         shape = {
             name: np.array([part.numbers[name].si for part in self.parts])[index]
@@ -124,19 +140,8 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
 
 METHODS = ("fluid", "simulate")
 _KEYS = {
-    "title",
-    "cite",
-    "systems",
-    "model",
-    "batch",
-    "context",
-    "output",
-    "platform",
-    "set",
-    "knob",
-    "trace",
-    "method",
-}
+    "title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob", "trace", "method",
+}  # fmt: skip
 
 
 def load_study(path: str) -> Study:
@@ -276,6 +281,8 @@ def _knob_reader(system: System, knob: Knob) -> Reader:
     def fault(value: float) -> str:
         if knob.low <= value <= knob.high and (knob.kind == "share" or value == int(value)):
             return ""
+        if knob.choices:
+            return f"is none of {', '.join([*knob.choices, 'auto'])}"
         kind = "a number" if knob.kind == "share" else "a whole number"
         words = ", ".join(["auto", *knob.rules])
         return f"does not fit: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"

@@ -14,7 +14,7 @@ from costmodel.llm import llm_of
 from costmodel.serving import data_parallel, kv_token_bytes
 from hardware.catalog import load_llm, load_platform, names
 from hardware.errors import InputError, unknown
-from solvers.batching import Plan, Problem, costs_of, even_halves, greedy
+from solvers.batching import Plan, Problem, costs_of, even_halves, greedy, phases
 from solvers.schedule import evenest, optimal
 from sweeps.sizes import number, size, values
 from sweeps.trace import Trace, load_trace
@@ -54,8 +54,10 @@ class Question:
 def subbatch(question: Question) -> Rows:
     """Split the requests by token count alone and by the modelled times, each by the rule and by the optimum.
 
+    One batch, undivided, stands beside them.
+
     Returns:
-        Four rows. Where only tokens count, `larger_tok` is the larger half; elsewhere the times are
+        Five rows. Where only tokens count, `larger_tok` is the larger half; elsewhere the times are
         of the two phases, `bound_ms` a proven lower bound of decoding, `gap` the distance from it,
         `loss` what the row's decoding takes more than the optimum's.
 
@@ -69,7 +71,10 @@ def subbatch(question: Question) -> Rows:
     best = optimal(problem, question.time_limit, question.slack)
     by_rule = greedy(problem)
     rows = [_even(problem, "greedy", rule, even[2]), _even(problem, "optimal", even[0], even[2])]
-    rows += [_timed(problem, "greedy", by_rule, best), _timed(problem, "optimal", best, best)]
+    whole = np.zeros(len(problem.contexts), bool)
+    in_one_batch = Plan(whole, ((), ()), phases(problem, whole), sum(phases(problem, whole)))
+    for method, plan in (("greedy", by_rule), ("one-batch", in_one_batch), ("optimal", best)):
+        rows.append(_timed(problem, method, plan, best))
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in columns} for row in rows]
 
