@@ -46,7 +46,7 @@ _DRIVE = {
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""
 
-PARTLESS = ("precision", "policy", "offload", "derate")
+PARTLESS = ("precision", "policy", "offload", "collective", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
 KINDS: dict[str, dict[str, Key]] = {
@@ -117,6 +117,27 @@ KINDS: dict[str, dict[str, Key]] = {
         **_POWER,
     },
     "chassis": {key: _POWER[key] for key in ("idle_power", "price", "count")},
+    "memory": {
+        "memory": Key("B", "capacity of one module"),
+        "bandwidth": Key("B/s", "bandwidth of one module"),
+        "latency": Key("s", "one access"),
+        **_POWER,
+    },
+    "accelerator": {
+        "cores": Key("1", "cores of a chip", whole=True),
+        "rows": Key("1", "rows of a core's systolic array", whole=True),
+        "columns": Key("1", "columns of a core's systolic array", whole=True),
+        "vector_arrays": Key("1", "1-D arrays of a core's matrix-vector unit", whole=True),
+        "vector_lanes": Key("1", "multipliers of one 1-D array", whole=True),
+        "frequency": Key("Hz", "core clock"),
+        "scratchpad": Key("B", "one of a core's two scratchpad buffers"),
+        "tlb_miss": Key("s", "one page-table access after a TLB miss"),
+        "tlb_entries": Key("1", "TLB entries of a chip", whole=True),
+        "page": Key("B", "page of the virtual memory"),
+        "page_entry": Key("B", "one entry of the flat page table"),
+        **_POWER,
+    },
+    "collective": {"all_reduce": Key("s", "all-reduces of one layer between memory devices")},
     "precision": {
         "weight": Key("bit", "width of one weight"),
         "kv": Key("bit", "width of one KV element"),

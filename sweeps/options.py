@@ -55,6 +55,8 @@ System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
 Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what the others are compared with.")]
 Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="PART.KEY=VALUE", help="Replace a number: csd.count=4,8,16.")]
+Llm = Annotated[str, typer.Option("--model", help="Models apart by commas; see `nearkv models`. Or path/config.json.")]
+Bed = Annotated[str, typer.Option("--platform", help="Test beds apart by commas; see `nearkv hardware`.")]
 Format = Annotated[str, typer.Option("--format", help="table, csv, json, markdown or latex.")]
 Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by commas: system,model,speedup.")]
 Out = Annotated[
@@ -71,15 +73,15 @@ def axes(
     context: Annotated[str, typer.Option(help="Prompt tokens a sequence: 64k or 8k:128k:x2.")] = "32k",
     output: Annotated[str, typer.Option(help="Tokens each sequence generates.")] = "64",
     platform: Annotated[str, typer.Option(help="Test beds apart by commas; default: the paper's own.")] = "",
+    sets: Set = [],
+    knobs: Annotated[
+        list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
+    ] = [],
     trace: Annotated[
         str, typer.Option(help="Traces in place of lengths: openr1,dolphin or FILE.csv of input_tok,output_tok.")
     ] = "",
     method: Annotated[str, typer.Option(help="With a trace: fluid, or simulate to play its queue.")] = "fluid",
     seed: Annotated[int, typer.Option(help="Of the requests drawn from a trace.", min=0)] = 0,
-    sets: Set = [],
-    knobs: Annotated[
-        list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
-    ] = [],
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
 

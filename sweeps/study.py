@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from hardware.quantity import parse
 from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
-from sweeps.trace import Trace, load_trace, workload_of
+from sweeps.trace import Trace, traces_of, workload_of
 
 Numbers = NDArray[np.float64]
 NONE: Mapping[str, Numbers] = MappingProxyType({})
@@ -138,7 +138,6 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
-METHODS = ("fluid", "simulate")
 _KEYS = {
     "title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob", "trace", "method",
 }  # fmt: skip
@@ -189,7 +188,9 @@ def blocks(study: Study) -> list[Block]:
     for name in study.knobs:
         if not any(name in system.knobs for system in chosen):
             find_knob(chosen[0], name)
-    model, traces = Axis("model", np.arange(float(len(parts))), study.models), _traces(study)
+    lengths = (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output)
+    traces = traces_of(study.traces, study.method, study.seed, lengths)
+    model = Axis("model", np.arange(float(len(parts))), study.models)
     work = (
         (model, Axis("trace", np.arange(float(len(traces))), study.traces))
         if traces
@@ -207,16 +208,19 @@ def blocks(study: Study) -> list[Block]:
     return laid
 
 
-def _traces(study: Study) -> tuple[Trace, ...]:
-    if study.method not in METHODS:
-        raise unknown("method", study.method, METHODS, "--method")
-    if not study.traces:
-        if study.method != "fluid":
-            raise InputError(f"--method {study.method} plays the requests of a trace; name one with --trace")
-        return ()
-    if (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output):
-        raise InputError("--trace brings its own requests; leave out --batch, --context and --output")
-    return tuple(load_trace(name, seed=study.seed) for name in study.traces)
+def one_point(study: Study) -> tuple[Machine, LLM]:
+    """The machine and the model of a study of one design point, as scalars.
+
+    Raises:
+        InputError: the study cannot be evaluated or holds more than one point.
+    """
+    laid = blocks(study)
+    if len(laid) != 1 or laid[0].grid.size != 1:
+        raise InputError("this takes one model, one platform and one value of each --set, not a list")
+    hw, llm, _, _ = laid[0].inputs(laid[0].grid.whole)
+    roles = {name: {key: np.ravel(value)[0] for key, value in role.values.items()} for name, role in hw.roles.items()}
+    scalars = {field.name: np.ravel(getattr(llm, field.name))[0] for field in fields(LLM)}
+    return Machine(hw.platform, roles), LLM(**scalars)
 
 
 def _lay(

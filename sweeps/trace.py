@@ -17,6 +17,7 @@ from hardware.errors import InputError, unknown
 COLUMNS = ("input_tok", "output_tok")
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
+METHODS = ("fluid", "simulate")
 MOST_BYTES = 1 << 26
 
 
@@ -60,6 +61,27 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
     spread = {f.name: arranged([getattr(work.spread, f.name) for work in works]) for f in fields(Spread)}
     batch, prompt, output = (arranged([getattr(w, name) for w in works]) for name in ("batch", "prompt", "output"))
     return Workload(batch, prompt, output, spread=Spread(**spread))
+
+
+def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> tuple[Trace, ...]:
+    """Draw or read the traces a study names.
+
+    Args:
+        names: of the catalogue, or CSV files; none where lengths are given.
+        method: `fluid` or `simulate`.
+        seed: of the random numbers.
+        lengths: whether a batch, a prompt or an output was given as well.
+
+    Raises:
+        InputError: an unknown name or method, a bad CSV, or options that exclude each other.
+    """
+    if method not in METHODS:
+        raise unknown("method", method, METHODS, "--method")
+    if not names and method != "fluid":
+        raise InputError(f"--method {method} plays the requests of a trace; name one with --trace")
+    if names and lengths:
+        raise InputError("--trace brings its own requests; leave out --batch, --context and --output")
+    return tuple(load_trace(name, seed=seed) for name in names)
 
 
 def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
