@@ -50,10 +50,8 @@ def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str]
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    from sweeps.table import KEY
-
-    point = (*KEY, "limited_by", knob, "step_ms")
-    show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
+    at = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
+    show_columns(found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))])
 
 
 def save(study: Study, tables: Iterable[Columns], file: str) -> None:
