@@ -22,9 +22,9 @@ browse.add_to(app)
 commands.add_to(app, solve)
 
 BRIEF = [
-    *("system", "model", "platform", "batch", "context_tok", "output_tok", "alpha", "devices"),
+    *("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "alpha", "devices"),
     *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
-    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tok_s_per_kusd"),
+    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tbt_ms", "tok_s_per_kusd"),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
@@ -45,8 +45,8 @@ def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str]
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
-    show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
+    at = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
+    show_columns(found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))])
 
 
 def save(study: Study, tables: Iterable[Columns], file: str) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from costmodel.capacity import Fits
 from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
+
+if TYPE_CHECKING:
+    from costmodel.serving import Serving
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Estimate:
             prefill and step count every round [1].
         kernel_power: resource -> power it draws while busy, on top of its device's [W].
         also: further columns only this family has, by name with the unit in it.
+        serving: how the system serves a queue, where it does; a simulation plays it event by event.
     """
 
     prefill: Span
@@ -33,6 +38,7 @@ class Estimate:
     batch_run: Real
     kernel_power: Mapping[str, Real] = field(default_factory=dict)
     also: Mapping[str, Real] = field(default_factory=dict)
+    serving: Serving | None = None
 
     @cached_property
     def total(self) -> Span:

@@ -97,6 +97,11 @@ def axes(
     knobs: Annotated[
         list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
     ] = [],
+    trace: Annotated[
+        str, typer.Option(help="Traces in place of lengths: openr1,dolphin or FILE.csv of input_tok,output_tok.")
+    ] = "",
+    method: Annotated[str, typer.Option(help="With a trace: fluid, or simulate to play its queue.")] = "fluid",
+    seed: Annotated[int, typer.Option(help="Of the requests drawn from a trace.", min=0)] = 0,
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
 
@@ -105,8 +110,19 @@ def axes(
     """
     from sweeps.study import Study, pairs, split
 
-    chosen = split(platform)
-    return Study((), split(model), batch, context, output, chosen, pairs(sets, "--set"), pairs(knobs, "--knob"))
+    return Study(
+        (),
+        split(model),
+        batch,
+        context,
+        output,
+        split(platform),
+        pairs(sets, "--set"),
+        pairs(knobs, "--knob"),
+        split(trace),
+        method,
+        seed,
+    )
 
 
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from costmodel.metrics import COLUMNS, Answer
 from costmodel.span import Real
+from costmodel.workload import Workload
 from hardware.errors import InputError
 from solvers.knobs import Solved, settle
 from sweeps.grid import Box
+from sweeps.played import simulated
 from sweeps.study import Block, Study, blocks
 
 Columns = dict[str, NDArray[np.generic]]
@@ -38,7 +40,7 @@ def columns(block: Block, box: Box, wanted: Iterable[str] = COLUMNS) -> Columns:
         "system": np.array(block.system.name),
         "model": np.array(block.grid.axes[0].labels)[block.grid.mesh(box)["model"].astype(int)],
         "platform": np.array(block.platform.name),
-        **{k: v for k, v in block.grid.mesh(box).items() if k != "model" and k not in block.system.knobs},
+        **_asked(block, box, work),
         **{name: _said(block, name, value) for name, value in _knobs(block, box, solved).items()},
         "ok": ok,
         "limited_by": estimate.fits.limited_by,
@@ -49,7 +51,20 @@ def columns(block: Block, box: Box, wanted: Iterable[str] = COLUMNS) -> Columns:
         found[name] = np.where(ok, COLUMNS[name].compute(answer), np.nan)
     for name, value in estimate.also.items():
         found[name] = np.where(ok, value, np.nan)
+    if block.method == "simulate":
+        found |= simulated(block, box)
     return {name: np.broadcast_to(value, shape).ravel() for name, value in found.items()}
+
+
+def _asked(block: Block, box: Box, work: Workload) -> dict[str, Real | NDArray[np.generic]]:
+    mesh: dict[str, Real | NDArray[np.generic]] = {
+        k: v for k, v in block.grid.mesh(box).items() if k != "model" and k not in block.system.knobs
+    }
+    if not block.traces:
+        return mesh
+    names = np.array([trace.name for trace in block.traces])[np.asarray(mesh.pop("trace")).astype(int)]
+    lengths = {"batch": work.batch, "context_tok": work.prompt, "output_tok": work.output}
+    return {"trace": names, **lengths, **mesh, "method": np.array(block.method)}
 
 
 def _knobs(block: Block, box: Box, solved: Solved) -> Mapping[str, Real]:
@@ -134,7 +149,7 @@ def compare(study: Study) -> Columns:
     """
     laid = blocks(study)
     tables = evaluate(laid)
-    shared = 4 + len(study.sets)
+    shared = study.workload_axes + len(study.sets)
     points = math.prod(laid[0].grid.shape[:shared])
     if len(tables[0]["system"]) != points or sum(block.system.name == study.systems[0] for block in laid) > 1:
         raise InputError(
