@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps import browse, commands
+from sweeps import browse, commands, reviewing
 from sweeps.options import Bed, Format, Llm, Named, Only, Out, Set, System, Systems, axes, group, show, with_axes
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ solve = group("Find the best value of a knob, with a proof, beside what the pape
 app.add_typer(solve, name="solve", no_args_is_help=True)
 browse.add_to(app)
 commands.add_to(app, solve)
+reviewing.add_to(app)
 
 BRIEF = [
     *("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "alpha", "devices"),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hardware.catalog import load_llm, load_part, load_platform, names
 from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
-from sweeps.checks import CHECKS
+from sweeps.checks import checks, find_check
 from sweeps.run import Columns, evaluate
 from sweeps.study import Study, blocks, pairs, split
 
@@ -96,8 +96,8 @@ def predict(claim: Claim) -> NDArray[np.float64]:
     if claim.metric == "number":
         value = _number(claim.system) / unit_of(claim.unit)[1] if _has_unit(claim) else _number(claim.system)
         return np.array([value, value])
-    if claim.metric in CHECKS:
-        found = np.ravel(np.asarray(CHECKS[claim.metric](*split(claim.system)), dtype=float))
+    if claim.metric in checks():
+        found = np.ravel(np.asarray(find_check(claim.metric)(*split(claim.system)), dtype=float))
     else:
         found = _column(claim, claim.system, claim.knob, claim.platform)
         if claim.over:
