@@ -61,7 +61,7 @@ def default_of(key: str, study: str = "") -> float:
 
 
 @check
-def knob_default(system: str, knob: str) -> Any:
+def knob_as_set(system: str, knob: str) -> Any:
     """A knob's default."""
     return find(system).knobs[knob].default
 
