@@ -97,8 +97,8 @@ def energy(answer: Answer) -> Real:
         idle = part.maybe("idle_power", part.maybe("power", np.nan))
         active = part.maybe("power", idle)
         joules = joules + part.count * (idle * seconds + (active - idle) * estimate.total.active_of(role))
-    for resource, watts in estimate.kernel_power.items():
-        joules = joules + watts * estimate.total.busy_of(resource)
+    for role, watts in estimate.accelerator_power.items():
+        joules = joules + watts * estimate.total.active_of(role)
     return joules / (estimate.work.batch * estimate.work.output)
 
 
