@@ -146,6 +146,21 @@ def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     )
 
 
+def attention_launch(hw: Machine) -> Real:
+    """Fixed time of the attention kernels of one layer, where a platform tells it apart from `launch` [s]."""
+    return hw.gpu.maybe("attention_launch", 0.0)
+
+
+def decode_attention(hw: Machine, llm: LLM, sequences: Real, tokens: Real) -> Span:
+    """Attention of one layer to so many tokens of sequences on the GPUs; each replica launches its own kernels."""
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
+    return serial(
+        read=gpu_attention(hw)(llm.kv_bytes(1, tokens), "kappa tokens / L"),
+        launch=launch(visits * attention_launch(hw), "kernels of the attention of a layer"),
+    )
+
+
 def gpu_attention(hw: Machine) -> Port:
     """Decode attention from HBM, in KV bytes [B]."""
     gpus: Gpu = gpu(hw)
@@ -183,6 +198,7 @@ def steady(
     serving: Serving,
     fits: Fits,
     also: Mapping[str, Real] = NONE,
+    accelerator_power: Mapping[str, Real] = NONE,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, N at a time, in the steady state of a queue.
 
@@ -194,6 +210,7 @@ def steady(
         serving: how the system serves them.
         fits: what fits.
         also: columns beside the time between tokens, which counts the pauses for prompts that come later.
+        accelerator_power: as in `Estimate`.
 
     Returns:
         Prefill, and one decode step over all R rounds.
@@ -216,6 +233,7 @@ def steady(
         fits=fits,
         work=work,
         batch_run=n,
+        accelerator_power=accelerator_power,
         also={"tbt_ms": 1e3 * (iteration.seconds + paused), **also},
         serving=serving,
     )
