@@ -26,8 +26,8 @@ class Estimate:
         work: the workload this answers.
         batch_run: sequences served together; fewer than asked where memory is short, and then
             prefill and step count every round [1].
-        accelerator_power: role -> power its accelerator adds while any part of the device works, for it
-            waits for the flash with its clocks running [W].
+        accelerator_power: power an accelerator adds to its device's, by role where it is drawn while any
+            part of the device works, by resource where only while that works [W].
         also: further columns only this family has, by name with the unit in it.
         serving: how the system serves a queue, where it does; a simulation plays it event by event.
     """
