@@ -110,7 +110,7 @@ def chip(what: str) -> float:
 
 
 @check
-def weight_gigabytes(name: str, width: str) -> float:
+def all_weights_gigabytes(name: str, width: str) -> float:
     """All weights of a model at so many bits (sec. 2.2.1) [GB]."""
     return float(np.asarray(model_on(PLATFORM, name)[1].parameters)) * float(width) / 8 / 1e9
 
