@@ -33,12 +33,15 @@ class Fits:
         return worst
 
     @property
+    def limiting(self) -> NDArray[np.intp]:
+        """Place of the memory that misses most bytes, counted from 1; 0 where all fit."""
+        missing = self._missing()
+        return np.where(np.max(missing, axis=0) > 0, np.argmax(missing, axis=0) + 1, 0)
+
+    @property
     def limited_by(self) -> NDArray[np.str_]:
         """Name of the memory that misses most bytes; empty where all fit."""
-        missing = self._missing()
-        names = np.array(["", *self.tiers])
-        worst = np.argmax(missing, axis=0) + 1
-        chosen: NDArray[np.str_] = names[np.where(np.max(missing, axis=0) > 0, worst, 0)]
+        chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
         return chosen
 
     def _missing(self) -> NDArray[np.float64]:

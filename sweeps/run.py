@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 from costmodel.metrics import COLUMNS, Answer
 from costmodel.span import Real
 from hardware.errors import InputError
+from hardware.machine import Machine
 from solvers.knobs import Solved, settle
 from sweeps.grid import Box
 from sweeps.study import Block, Study, blocks
@@ -24,50 +28,92 @@ MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
 
 
-def columns(block: Block, box: Box, wanted: Iterable[str] = COLUMNS) -> Columns:
+@dataclass(frozen=True)
+class Names:
+    """Text at every design point, as places in a list of names.
+
+    Attributes:
+        places: broadcast over design points.
+        names: what stands at each place.
+    """
+
+    places: NDArray[np.intp]
+    names: tuple[str, ...]
+
+
+Cell = Real | NDArray[np.bool_] | Names
+"""A column of a box of design points before it is spread over them: it broadcasts to the box."""
+
+
+def columns(block: Block, box: Box, wanted: Collection[str] = ()) -> Columns:
     """Evaluate one box of a block into columns, in row-major order of its grid.
 
     Numbers of design points that do not fit are NaN; `limited_by` and `short_gb` say why.
+
+    Args:
+        block, box: the design points.
+        wanted: columns to compute; all where none is named.
     """
+    shape = tuple(piece.stop - piece.start for piece in box)
+    return {name: _spread(cell, shape) for name, cell in cells(block, box, wanted).items()}
+
+
+def _spread(cell: Cell, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    if isinstance(cell, Names):
+        return np.broadcast_to(np.array(cell.names)[cell.places], shape).ravel()
+    return np.broadcast_to(cell, shape).ravel()
+
+
+def cells(block: Block, box: Box, wanted: Collection[str] = ()) -> dict[str, Cell]:
+    """The columns of a box, each only as large as the axes it depends on; see `columns`."""
     hw, llm, work, said = block.inputs(box)
     solved = settle(block.system, hw, llm, work, said)
-    estimate = solved.estimate
-    shape = tuple(piece.stop - piece.start for piece in box)
+    offered = _offered(block, box, solved, hw)
+    return {name: make() for name, make in offered.items() if not wanted or name in wanted}
+
+
+def _offered(block: Block, box: Box, solved: Solved, hw: Machine) -> dict[str, Callable[[], Cell]]:
+    """Every column by name, computed when called."""
+    estimate, mesh = solved.estimate, block.grid.mesh(box)
     ok = estimate.fits.ok
-    found: dict[str, Real | NDArray[np.generic]] = {
-        "system": np.array(block.system.name),
-        "model": np.array(block.grid.axes[0].labels)[block.grid.mesh(box)["model"].astype(int)],
-        "platform": np.array(block.platform.name),
-        **{k: v for k, v in block.grid.mesh(box).items() if k != "model" and k not in block.system.knobs},
-        **{name: _said(block, name, value) for name, value in _knobs(block, box, solved).items()},
-        "ok": ok,
-        "limited_by": estimate.fits.limited_by,
-        "short_gb": estimate.fits.short_bytes / 1e9,
-    }
     answer = Answer(estimate, hw, block.system.owns)
-    for name in wanted:
-        found[name] = np.where(ok, COLUMNS[name].compute(answer), np.nan)
+    asked = {name: value for name, value in mesh.items() if name != "model" and name not in block.system.knobs}
+    offered: dict[str, Callable[[], Cell]] = {
+        "system": partial(_name, block.system.name),
+        "model": lambda: Names(mesh["model"].astype(int), block.grid.axes[0].labels),
+        "platform": partial(_name, block.platform.name),
+        **{name: partial(np.asarray, value) for name, value in asked.items()},
+        **{name: partial(_knob, block, mesh, solved, name) for name in block.system.knobs},
+        "ok": lambda: ok,
+        "limited_by": lambda: Names(estimate.fits.limiting, ("", *estimate.fits.tiers)),
+        "short_gb": lambda: estimate.fits.short_bytes / 1e9,
+    }
+    for name, column in COLUMNS.items():
+        offered[name] = partial(_where_it_fits, ok, column.compute, answer)
     for name, value in estimate.also.items():
-        found[name] = np.where(ok, value, np.nan)
-    return {name: np.broadcast_to(value, shape).ravel() for name, value in found.items()}
+        offered[name] = partial(_where_it_fits, ok, np.asarray, value)
+    return offered
 
 
-def _knobs(block: Block, box: Box, solved: Solved) -> Mapping[str, Real]:
-    mesh = block.grid.mesh(box)
-    machine = block.platform.machine()
-    settled: dict[str, Real] = {}
-    for name, knob in block.system.knobs.items():
-        role, _, key = knob.sets.partition(".")
-        address = next((axis for axis, number in block.sets.items() if number == knob.sets), "")
-        settled[name] = (
-            solved.knobs[name] if not knob.sets else mesh[address] if address else getattr(machine[role], key)
-        )
-    return settled
+def _where_it_fits(ok: NDArray[np.bool_], compute: Callable[[Any], Real], of: Any) -> Real:
+    value = compute(of)
+    return value if np.all(ok) else np.where(ok, value, np.nan)
 
 
-def _said(block: Block, name: str, value: Real) -> Real | NDArray[np.generic]:
-    choices = block.system.knobs[name].choices
-    return np.array(choices)[np.asarray(value).astype(int)] if choices else value
+def _name(name: str) -> Names:
+    return Names(np.zeros((), int), (name,))
+
+
+def _knob(block: Block, mesh: Mapping[str, NDArray[np.float64]], solved: Solved, name: str) -> Cell:
+    """What a knob was settled to; of one that stands for a hardware number, that number."""
+    knob = block.system.knobs[name]
+    if not knob.sets:
+        value = solved.knobs[name]
+        return Names(np.asarray(value).astype(int), knob.choices) if knob.choices else value
+    address = next((axis for axis, number in block.sets.items() if number == knob.sets), "")
+    role, _, key = knob.sets.partition(".")
+    stated: Real = mesh[address] if address else block.platform.roles[role].numbers[key].si
+    return stated
 
 
 def evaluate(laid: list[Block]) -> list[Columns]:
