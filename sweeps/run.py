@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -142,13 +142,13 @@ def table(study: Study) -> Columns:
 
 def stack(tables: list[Columns]) -> Columns:
     """Put tables below one another; a column some lack is blank (NaN or empty) there."""
-    order = _merge(tables)
+    order = merge(tables)
     kinds = {name: next(t[name].dtype for t in tables if name in t) for name in order}
     return {name: np.concatenate([_filled(t, name, kinds[name]) for t in tables]) for name in order}
 
 
-def _merge(tables: list[Columns]) -> list[str]:
-    """Keep every table's own order: a name new to the others goes behind the one before it."""
+def merge(tables: Sequence[Mapping[str, object]]) -> list[str]:
+    """Names of all columns. Keep every table's own order: a name new to the others goes behind the one before it."""
     order: list[str] = []
     for one in tables:
         last = -1
