@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.options import Format, Named, Only, Out, Set, System, Systems, group, with_axes
+from sweeps import commands
+from sweeps.options import Bed, Format, Llm, Named, Only, Out, Set, System, Systems, axes, group, show, with_axes
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -23,36 +24,21 @@ app.add_typer(solve, name="solve", no_args_is_help=True)
 app.add_typer(systems, name="systems", invoke_without_command=True)
 app.add_typer(models, name="models", invoke_without_command=True)
 app.add_typer(hardware, name="hardware", invoke_without_command=True)
+commands.add_to(app, solve)
 
 BRIEF = [
-    "system",
-    "model",
-    "platform",
-    "batch",
-    "context_tok",
-    "output_tok",
-    "alpha",
-    "devices",
-    "limited_by",
-    "short_gb",
-    "batch_run",
-    "prefill_s",
-    "step_ms",
-    "decode_tok_s",
-    "throughput_tok_s",
-    "energy_j_tok",
-    "tok_s_per_kusd",
-    "speedup",
-    "total_speedup",
+    *("system", "model", "platform", "batch", "context_tok", "output_tok", "alpha", "devices"),
+    *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
+    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tok_s_per_kusd"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
-
-
-def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
-    """Print rows in the format asked for."""
-    from sweeps.table import check_format, render
-
-    typer.echo(render(rows, check_format(form), columns, title), nl=False)
+BETA = [
+    *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
+    *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
+]
+"""Columns a terminal shows of `solve beta`."""
 
 
 def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
@@ -262,6 +248,74 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from sweeps.study import split
 
     show_answer(best_knob(replace(study, systems=split(system)), "interval"), form, "interval")
+
+
+@solve.command()
+@with_axes
+def beta(study: Study, form: Format = "table") -> None:
+    """Find the best split of the KV cache between host DRAM and SmartSSD: exact, with a lower bound.
+
+    Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
+
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
+    """
+    from sweeps.questions import best_beta, why_beta
+
+    found = best_beta(study)
+    show_columns(found, form, usual=BETA)
+    if form == "table":
+        typer.echo("\n".join(why_beta(found)))
+
+
+@solve.command()
+def mapping(
+    model: Llm,
+    batch: Annotated[str, typer.Option(help="Sequences served together: 32 or 1:64:x2.")] = "32",
+    context: Annotated[str, typer.Option(help="Tokens a sequence has in this step: 1k or 256:2048:+256.")] = "1k",
+    platform: Bed = "gh-asymmetric",
+    sets: Set = [],
+    method: Annotated[str, typer.Option(help="exact, greedy (Algorithm 1), milp or brute.")] = "exact",
+    columns: Only = "",
+    form: Format = "table",
+) -> None:
+    """Find the heads of each sub-layer to put on HBM, for one decode step.
+
+    Beside it stand Algorithm 1 and the paper's majors (H2M2 sec. 3.3, 4.3), and how far they are from the optimum.
+
+    Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
+    """
+    from sweeps.mapping import BRIEF as ANSWER
+    from sweeps.mapping import best_mapping
+
+    found = best_mapping(axes(model, batch, context, "1", platform, sets), method)
+    show_columns(found, form, columns, ANSWER)
+
+
+@solve.command("mapping-trace")
+def mapping_trace(
+    model: Llm,
+    requests: Annotated[int, typer.Option(help="Sequences served together.")] = 32,
+    iterations: Annotated[int, typer.Option(help="Decode steps.")] = 128,
+    finish: Annotated[float, typer.Option(help="Chance that a request finishes in a step and is replaced.")] = 0.02,
+    shortest: Annotated[int, typer.Option(help="Tokens of the shortest new request.")] = 1,
+    longest: Annotated[int, typer.Option(help="Tokens of the longest request.")] = 2048,
+    seed: Annotated[int, typer.Option(help="Of the random lengths.")] = 0,
+    platform: Bed = "gh-asymmetric",
+    sets: Set = [],
+    form: Format = "table",
+) -> None:
+    """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
+
+    `speedup_migrating` pays for heads that change sides, `moves` is the share of steps in which some do.
+
+    Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
+    """
+    from sweeps.dynamic import SYSTEMS, random_trace, replay
+    from sweeps.study import one_point
+
+    trace = random_trace(requests, iterations, finish, shortest, longest, seed)
+    hw, llm = one_point(replace(axes(model, "1", "1", "1", platform, sets), systems=("asymmetric",)))
+    show_columns(replay(hw, llm, trace, SYSTEMS), form, usual=())
 
 
 if __name__ == "__main__":

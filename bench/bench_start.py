@@ -20,5 +20,5 @@ def main() -> None:
     typer = least(sys.executable, "-c", "import typer")
     ours = least(Path(sys.executable).with_name("nearkv"), "--help")
     print(
-        f"nearkv --help: {ours * 1e3:.0f} ms, import typer: {typer * 1e3:.0f} ms, ratio {ours / typer:.2f} (at most 1.5)"
+        f"nearkv --help: {ours * 1e3:.0f} ms, import typer: {typer * 1e3:.0f} ms, ratio {ours / typer:.2f} (limit 1.5)"
     )

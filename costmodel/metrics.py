@@ -85,21 +85,20 @@ def throughput(answer: Answer) -> Real:
 
 @_column("energy_j_tok", "energy of all owned devices a generated token [J]")
 def energy(answer: Answer) -> Real:
-    """Idle power all the time, the rest while a role's busiest resource works [J/token].
+    """Idle power all the time, the rest while some resource of a role works [J/token].
 
-    Energy is a sum over devices, whatever overlaps. NaN where a device states no power.
+    Energy is a sum over devices, whatever overlaps. A device that states no idle power draws its
+    power all the time, one that states no power its idle power; NaN where it states neither.
     """
     estimate = answer.estimate
-    seconds, busy = estimate.total.seconds, estimate.total.busy()
+    seconds = estimate.total.seconds
     joules: Real = 0.0
     for role, part in answer.devices.items():
-        idle, active = part.maybe("idle_power", np.nan), part.maybe("power", np.nan)
-        working: Real = 0.0
-        for name, worked in busy.items():
-            working = np.maximum(working, worked) if name.startswith(f"{role}.") else working
-        joules = joules + part.count * (idle * seconds + (active - idle) * working)
+        idle = part.maybe("idle_power", part.maybe("power", np.nan))
+        active = part.maybe("power", idle)
+        joules = joules + part.count * (idle * seconds + (active - idle) * estimate.total.active_of(role))
     for resource, watts in estimate.kernel_power.items():
-        joules = joules + watts * busy[resource]
+        joules = joules + watts * estimate.total.busy_of(resource)
     return joules / (estimate.work.batch * estimate.work.output)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodel.llm import LLM
 from costmodel.resources import Gpu, Host, Link
-from costmodel.span import Port, Real, Span, overlap, stream
+from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -19,12 +19,17 @@ def weights_on_storage(hw: Machine, llm: LLM) -> Real:
     return np.where(np.asarray(llm.parameters) > hw.policy.weights_in_dram_up_to, 1.0, 0.0)[()]
 
 
+def weights_on_gpu(llm: LLM, prompt: Real, gpu: Gpu) -> Real:
+    """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
+    return np.where(llm.weight_bytes + llm.activation_bytes(prompt) <= gpu.memory, 1.0, 0.0)[()]
+
+
 def load_weights(amount: Real, on_storage: Real, storage: dict[str, Port], host: Host, gpu_link: Link) -> Span:
     """Bring weights to the GPU from host DRAM, or from storage by its own way.
 
     Args:
         amount: weights [B].
-        on_storage: 1 or 0, where they live.
+        on_storage: share of them on storage, the rest in DRAM [1].
         storage: the ports on the way from storage to the host's link.
     """
     return overlap(
@@ -49,6 +54,39 @@ def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
     return gpu.run(linear + llm.prefill_attention_flops(batch, work.prompt), "2 P b s + 2 b h s^2")
 
 
-def gpu_working_set(llm: LLM, prompt: Real) -> Real:
-    """GPU memory of layer-wise inference, prompts prefilled one at a time: weights on their way and activations [B]."""
-    return llm.weight_buffer_bytes() + llm.activation_bytes(prompt)
+def gpu_working_set(llm: LLM, prompt: Real, on_gpu: Real = 0.0) -> Real:
+    """GPU memory of layer-wise inference, prompts prefilled one at a time: weights and activations [B].
+
+    Args:
+        prompt: tokens of one prompt [1].
+        on_gpu: 1 where all weights stay, 0 where only those on their way do.
+    """
+    weights = on_gpu * llm.weight_bytes + (1 - on_gpu) * llm.weight_buffer_bytes()
+    return weights + llm.activation_bytes(prompt)
+
+
+def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Span:
+    """Q, K, V of the new token to the devices (6h bytes), the attention output back (2h).
+
+    Source: HILOS eq. 3, INF² eq. 3. Of the batch's share `alpha` only X is stored.
+    """
+    new = (1 - alpha) * (llm.query_bytes(b) + llm.kv_bytes(b, 1)) + alpha * llm.x_bytes(b, 1)
+    out = (1 - alpha) * llm.query_bytes(b)
+    return serial(
+        qkv=stream(new, "6h, eq. 3", link=gpu_link.outward, uplink=uplink.outward),
+        result=stream(out, "2h, eq. 3", uplink=uplink.inward, link=gpu_link.inward),
+    )
+
+
+def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, gpu_: Gpu, **way: Port) -> Span:
+    """Load X to the GPU, project it to K and V again, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+
+    Args:
+        b, s: sequences and their context [1].
+        alpha: share of the batch kept as X [1].
+        way: the ports from where X lives to the GPU.
+    """
+    return overlap(
+        load=stream(alpha * llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **way),
+        compute=gpu_.run(alpha * (llm.kv_from_x_flops(b, s) + llm.attention_flops(b, s)), "T_GPU, K and V"),
+    )

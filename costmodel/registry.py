@@ -32,6 +32,8 @@ class Knob:
         choices: names of the values 0, 1, ... of a choice.
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
+        solver: name of the solver that settles this knob together with all others naming it
+            (`solvers.knobs.JOINT`), where it is `auto`.
     """
 
     what: str
@@ -42,6 +44,7 @@ class Knob:
     choices: tuple[str, ...] = ()
     sets: str = ""
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    solver: str = ""
 
 
 @dataclass(frozen=True)

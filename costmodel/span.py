@@ -50,6 +50,10 @@ class Span(ABC):
         """Seconds one resource works in this span [s]."""
 
     @abstractmethod
+    def active_of(self, role: str) -> Real:
+        """Seconds in which some resource of a role works, the parts of an overlap starting together [s]."""
+
+    @abstractmethod
     def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         """Yield (path, leaf, seconds of wall-clock time the leaf is to blame for)."""
 
@@ -127,6 +131,10 @@ class Leaf(Span):
         """All of its seconds on its own resource, none on others [s]."""
         return self.seconds if resource == self.resource else 0.0
 
+    def active_of(self, role: str) -> Real:
+        """All of its seconds where its resource belongs to the role [s]."""
+        return self.seconds if self.resource.startswith(f"{role}.") else 0.0
+
     def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         yield path or self.resource, self, share * self.seconds
 
@@ -177,6 +185,10 @@ class Group(Span):
 class Serial(Group):
     """One after the other."""
 
+    def active_of(self, role: str) -> Real:
+        """Sum of the parts [s]."""
+        return sum((part.active_of(role) for part in self._parts.values()), 0.0)
+
     @cached_property
     def seconds(self) -> Real:
         """Sum of the parts [s]."""
@@ -203,6 +215,16 @@ class Overlap(Group):
         longest = candidates[0] if candidates else 0.0
         for candidate in candidates[1:]:
             longest = np.maximum(longest, candidate)
+        return longest
+
+    def active_of(self, role: str) -> Real:
+        """The longest part's, or the longest queue within the role [s]."""
+        longest: Real = 0.0
+        for part in self._parts.values():
+            longest = np.maximum(longest, part.active_of(role))
+        for resource in self.shared:
+            if resource.startswith(f"{role}."):
+                longest = np.maximum(longest, self.busy_of(resource))
         return longest
 
     def _candidates(self) -> list[Real]:
@@ -251,6 +273,10 @@ class Repeat(Span):
     def busy_of(self, resource: str) -> Real:
         """Times x busy seconds of the span [s]."""
         return self.times * self.span.busy_of(resource)
+
+    def active_of(self, role: str) -> Real:
+        """Times x active seconds of the span [s]."""
+        return self.times * self.span.active_of(role)
 
     def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         yield from self.span._blame(path, share * self.times)

@@ -13,8 +13,8 @@ from typing import Any
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import KINDS as ORIGINS
-from hardware.quantity import Quantity, unit_of
-from hardware.schema import KINDS, PARTLESS, Key
+from hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
+from hardware.schema import DERATE, KINDS, PARTLESS, Key
 
 HERE = Path(__file__).parent
 FOLDERS = {"part": HERE / "parts", "platform": HERE / "platforms", "model": HERE.parent / "costmodel" / "llms"}
@@ -70,7 +70,7 @@ class Platform:
         if role == "derate":
             if key not in self.roles[role].numbers:
                 raise unknown("derate", key, self.roles[role].numbers, f"platform {self.name!r}")
-            return Key("1", "correction factor")
+            return DERATE
         keys = KINDS[self.roles[role].kind]
         if key not in keys:
             raise unknown("number", address, [f"{role}.{k}" for k in keys], f"platform {self.name!r}")
@@ -119,7 +119,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         if path.stat().st_size > 1 << 20:
             raise InputError(f"{path}: larger than 1 MiB, which no {what} file is; check the path")
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # also what is no TOML, no UTF-8, or a number of 5,000 digits
         raise InputError(f"{path}: not a valid TOML file ({problem}); correct it there") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path and its permissions") from None
@@ -151,26 +151,41 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
     for extra in entry.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
     value, unit, kind, source = entry["value"], entry["unit"], entry["kind"], entry["source"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise InputError(f"{where}: value {value!r} must be a finite number, zero or more")
-    if key.whole and value != int(value):
-        raise InputError(f"{where}: value {value!r} must be a whole number")
+    if not _plain(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
+        raise InputError(f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}")
     if kind not in ORIGINS:
         raise unknown("kind", str(kind), ORIGINS, where)
-    if source not in sources():
+    if str(source) not in sources():
         raise unknown("source", str(source), sources(), f"{where}: (sources.toml)")
-    if unit_of(str(unit))[0] != unit_of(key.unit)[0]:
+    if not isinstance(entry["at"], str) or not entry["at"]:
+        raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
+    dimension, size = _unit(unit, where)
+    if dimension != unit_of(key.unit)[0]:
         raise InputError(f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}")
+    if fault := key.fault(value * size):
+        raise InputError(f"{where}: value {value!r} {fault}")
     low, high = _range(entry, where) if kind in ("assumed", "fitted") else (None, None)
     note = str(entry.get("note", ""))
     return Quantity(float(value), str(unit), kind, str(source), str(entry["at"]), note, low, high)
+
+
+def _plain(value: object) -> bool:
+    """Whether TOML read a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unit(unit: object, where: str) -> tuple[str, float]:
+    try:
+        return unit_of(str(unit))
+    except InputError as problem:
+        raise InputError(f"{where}: {problem}") from None
 
 
 def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
     if not entry.get("note") or "range" not in entry:
         raise InputError(f"{where}: an {entry['kind']} number needs a note and a range = [low, high]")
     bounds = entry["range"]
-    numeric = isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(b, int | float) for b in bounds)
+    numeric = isinstance(bounds, list) and len(bounds) == 2 and all(_plain(b) and math.isfinite(b) for b in bounds)
     if not numeric or not bounds[0] <= entry["value"] <= bounds[1]:
         raise InputError(f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}")
     return float(bounds[0]), float(bounds[1])
@@ -208,7 +223,23 @@ def load_part(name: str, what: str = "part") -> Part:
     entries = {key: value for key, value in table.items() if key not in ("kind", "title")}
     numbers = _numbers(entries, KINDS[kind], str(path))
     _complete(numbers, kind, str(path))
+    if (kind == "llm") != (what == "model"):
+        raise InputError(f"{path}: is a {kind}, not a {what}")
+    if kind == "llm":
+        check_shape({name: number.si for name, number in numbers.items()}, str(path))
     return Part(path.stem, kind, str(table.get("title", name)), numbers)
+
+
+def check_shape(shape: Mapping[str, float], where: str) -> None:
+    """Refuse a model whose sizes contradict one another.
+
+    Raises:
+        InputError: heads are no multiple of KV heads, or more experts are active than there are.
+    """
+    if shape["heads"] % shape["kv_heads"]:
+        raise InputError(f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads")
+    if shape["active_experts"] > shape["experts"]:
+        raise InputError(f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}")
 
 
 def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
@@ -234,7 +265,12 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     if name in heirs:
         raise InputError(f"{path}: is its own base, by way of {' and '.join(heirs)}; name another platform")
     inherited = load_platform(str(table["base"]), (*heirs, name)).roles if "base" in table else {}
-    roles = {role: part for role, part in {**inherited, **own}.items() if role not in table.get("without", [])}
+    without = table.get("without", [])
+    if not isinstance(without, list) or not set(without) <= inherited.keys():
+        raise InputError(f"{path}: without = {without!r} must list roles of the base: {', '.join(sorted(inherited))}")
+    if "cite" in table and table["cite"] not in sources():
+        raise unknown("source", str(table["cite"]), sources(), f"{path}: cite: (sources.toml)")
+    roles = {role: part for role, part in {**inherited, **own}.items() if role not in without}
     return Platform(name, str(table.get("title", name)), str(table.get("cite", "")), roles)
 
 
@@ -244,7 +280,7 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     if "part" not in entry:
         if role not in PARTLESS:
             raise InputError(f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}')
-        keys = KINDS[role] or dict.fromkeys(own, Key("1", "correction factor"))
+        keys = KINDS[role] or dict.fromkeys(own, DERATE)
         numbers = _numbers(own, keys, where)
         _complete(numbers, role, where)
         return Part(role, role, role, numbers)

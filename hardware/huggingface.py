@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hardware.catalog import Part
+from hardware.catalog import Part, check_shape
 from hardware.errors import InputError, unknown
-from hardware.quantity import Quantity
+from hardware.quantity import LARGEST, Quantity
+from hardware.schema import KINDS
 
 # schema key -> config key, or a constant of the family, or (config key, default of the family)
 _Rule = str | int | tuple[str, int]
@@ -45,13 +46,16 @@ def load_config(path: Path) -> Part:
     """
     config = _read(path)
     family = config.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise unknown("model_type", str(family), FAMILIES, str(path))
     shape = {key: _value(config, rule, path) for key, rule in FAMILIES[family].items()}
     shape["kv_heads"] = shape["kv_heads"] or shape["heads"]
     shape["ffn"] = shape["ffn"] or 4 * shape["hidden"]
     shape["head_size"] = shape["head_size"] or shape["hidden"] // max(shape["heads"], 1)
-    _check(shape, path)
+    for key, value in shape.items():
+        if fault := KINDS["llm"][key].fault(value):
+            raise InputError(f"{path}: {key} comes to {value}, which {fault}")
+    check_shape(shape, str(path))
     numbers = {key: Quantity(value, "1", "datasheet", str(path), "config.json") for key, value in shape.items()}
     return Part(path.resolve().parent.name or path.stem, "llm", str(path), numbers)
 
@@ -61,7 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
         if path.stat().st_size > 1 << 20:
             raise InputError(f"{path}: larger than 1 MiB, which no config.json is; check the path")
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # also what is no JSON, no UTF-8, or a number of 5,000 digits
         raise InputError(f"{path}: not a valid JSON file ({problem}); correct it there") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
@@ -79,16 +83,7 @@ def _value(config: dict[str, Any], rule: _Rule, path: Path) -> int:
         value = default
     if value is None:
         raise InputError(f"{path}: lacks {key!r}, which a {config['model_type']} config must have; add it")
-    if not isinstance(value, int) or value < 0:
-        raise InputError(f"{path}: {key} = {value!r} must be a whole number, zero or more")
+    flag = key == "tie_word_embeddings" and isinstance(value, bool)
+    if not flag and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST):
+        raise InputError(f"{path}: {key} must be a whole number from 0 to {LARGEST:g}")
     return int(value)
-
-
-def _check(shape: dict[str, int], path: Path) -> None:
-    for key in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocab", "experts", "active_experts"):
-        if shape[key] < 1:
-            raise InputError(f"{path}: {key} comes to {shape[key]}; it must be at least 1")
-    if shape["heads"] % shape["kv_heads"]:
-        raise InputError(f"{path}: {shape['heads']} heads are no multiple of {shape['kv_heads']} KV heads")
-    if shape["active_experts"] > shape["experts"]:
-        raise InputError(f"{path}: {shape['active_experts']} active experts of only {shape['experts']}")

@@ -11,6 +11,9 @@ from hardware.errors import InputError, unknown
 Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+SMALLEST, LARGEST = 1e-30, 1e30
+"""No number of a part, in whatever unit, is outside; it keeps every product of a few of them finite."""
+
 # Base symbol -> (dimension, size in the base unit of that dimension).
 _BASES = {
     "B": ("B", 1.0),
@@ -120,7 +123,7 @@ def parse(text: str, unit: str, where: str) -> float:
         InputError: not a number, not finite, negative, or of another dimension.
     """
     match = re.fullmatch(
-        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I
+        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I | re.A
     )
     wanted, _ = unit_of(unit)
     if match is None:
@@ -128,11 +131,16 @@ def parse(text: str, unit: str, where: str) -> float:
     number, written = float(match[1]), (match[2] or "").strip()
     if not math.isfinite(number) or number < 0:
         raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
+    if number and not SMALLEST <= number <= LARGEST:
+        raise InputError(f"{where}: {text!r} is beyond any machine; use a number from {SMALLEST:g} to {LARGEST:g}")
     if not written:
         if wanted != "1":
             raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
         return number
-    dimension, size = unit_of(written)
+    try:
+        dimension, size = unit_of(written)
+    except InputError as problem:
+        raise InputError(f"{where}: {problem}") from None
     if dimension != wanted:
         raise InputError(f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}")
     return number * size

@@ -1,5 +1,6 @@
 """Which numbers each kind of part has, and in which unit. Everything that reads, checks or overrides one asks here."""
 
+import math
 from dataclasses import dataclass
 
 
@@ -12,10 +13,19 @@ class Key:
     whole: bool = False
     optional: bool = False
 
-    @property
-    def may_be_zero(self) -> bool:
-        """Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all."""
-        return self.unit in ("W", "USD", "s", "J")
+    zero: bool = False
+    most: float = math.inf
+
+    def fault(self, value: float) -> str:
+        """What is wrong with a value in SI units; empty where nothing is.
+
+        Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all.
+        """
+        if self.whole and value != int(value):
+            return "must be a whole number"
+        if not value and not (self.zero or self.unit in ("W", "USD", "s", "J")):
+            return "must be more than zero"
+        return f"must be at most {self.most:g}" if value > self.most else ""
 
 
 _POWER = {
@@ -33,7 +43,10 @@ _DRIVE = {
     **_POWER,
 }
 
-PARTLESS = ("precision", "policy", "derate")
+DERATE = Key("1", "correction factor", most=1)
+"""Every number of a platform's `derate` table: what is reached over what is printed."""
+
+PARTLESS = ("precision", "policy", "offload", "collective", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
 KINDS: dict[str, dict[str, Key]] = {
@@ -46,6 +59,7 @@ KINDS: dict[str, dict[str, Key]] = {
     "host": {
         "memory": Key("B", "DRAM of all sockets"),
         "bandwidth": Key("B/s", "DRAM bandwidth of all sockets"),
+        "kv_memory": Key("B", "DRAM a KV cache may take", optional=True),
         "file_read": Key("B/s", "rate of the kernel's buffered file path", optional=True),
         **_POWER,
     },
@@ -61,17 +75,61 @@ KINDS: dict[str, dict[str, Key]] = {
         "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
+        "kernel_tiled": Key("FLOP/s", "multiply-add units of a tiled attention kernel", optional=True),
+        "kernel_scores": Key("FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True),
+        "launch": Key("s", "starting the kernel and waking the host, once a layer", optional=True),
         "commit": Key("s", "one synchronous sub-page write", optional=True),
         "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),
     },
     "link": {"bandwidth": Key("B/s", "raw bandwidth in one direction"), **_POWER},
-    "chassis": {**_POWER},
+    "chassis": {key: _POWER[key] for key in ("idle_power", "price", "count")},
+    "memory": {
+        "memory": Key("B", "capacity of one module"),
+        "bandwidth": Key("B/s", "bandwidth of one module"),
+        "latency": Key("s", "one access"),
+        **_POWER,
+    },
+    "accelerator": {
+        "cores": Key("1", "cores of a chip", whole=True),
+        "rows": Key("1", "rows of a core's systolic array", whole=True),
+        "columns": Key("1", "columns of a core's systolic array", whole=True),
+        "vector_arrays": Key("1", "1-D arrays of a core's matrix-vector unit", whole=True),
+        "vector_lanes": Key("1", "multipliers of one 1-D array", whole=True),
+        "frequency": Key("Hz", "core clock"),
+        "scratchpad": Key("B", "one of a core's two scratchpad buffers"),
+        "tlb_miss": Key("s", "one page-table access after a TLB miss"),
+        "tlb_entries": Key("1", "TLB entries of a chip", whole=True),
+        "page": Key("B", "page of the virtual memory"),
+        "page_entry": Key("B", "one entry of the flat page table"),
+        **_POWER,
+    },
+    "collective": {"all_reduce": Key("s", "all-reduces of one layer between memory devices")},
     "precision": {
         "weight": Key("bit", "width of one weight"),
         "kv": Key("bit", "width of one KV element"),
         "activation": Key("bit", "width of one activation"),
     },
-    "policy": {"weights_in_dram_up_to": Key("1", "parameters above which weights live on storage")},
+    "offload": {
+        "host_to_gpu": Key("B/s", "host to GPU"),
+        "gpu_to_host_cache": Key("B/s", "KV cache, GPU to host"),
+        "gpu_to_host_hidden": Key("B/s", "activations, GPU to host"),
+        "disk_to_host": Key("B/s", "disk to host"),
+        "disk_weight_share": Key("1", "share of that rate at which weights are read in decode"),
+        "host_to_disk_cache_prefill": Key("B/s", "KV cache, host to disk in prefill"),
+        "host_to_disk_hidden_prefill": Key("B/s", "activations, host to disk in prefill"),
+        "host_to_disk_decode": Key("B/s", "host to disk in decode"),
+        "matmul_prefill": Key("FLOP/s", "matrix products with weights in prefill"),
+        "matmul_decode": Key("FLOP/s", "matrix products with weights in decode"),
+        "attention_prefill": Key("FLOP/s", "attention on the GPU in prefill"),
+        "attention_decode": Key("FLOP/s", "attention on the GPU in decode"),
+        "cpu_attention": Key("FLOP/s", "attention on the CPU, 64 sequences at once of a model 4096 wide"),
+        "cpu_joint": Key("1", "what an octave below in both gives back of that rate"),
+        "cpu_small_batch": Key("1", "share of it lost an octave below 64 sequences"),
+        "cpu_small_model": Key("1", "share of it lost an octave below a width of 4096"),
+        "cpu_floor": Key("1", "smallest share of it that is left"),
+        "memory_share": Key("1", "share of every memory that a placement may fill"),
+    },
+    "policy": {"weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", zero=True)},
     "derate": {},
     "llm": {
         "layers": Key("1", "transformer blocks", whole=True),
@@ -81,9 +139,9 @@ KINDS: dict[str, dict[str, Key]] = {
         "kv_heads": Key("1", "KV heads", whole=True),
         "head_size": Key("1", "elements of one head", whole=True),
         "vocab": Key("1", "vocabulary entries", whole=True),
-        "positions": Key("1", "learned position embeddings (0: none)", whole=True),
-        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True),
-        "tied": Key("1", "1: input and output embeddings share weights", whole=True),
+        "positions": Key("1", "learned position embeddings (0: none)", whole=True, zero=True),
+        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True, zero=True, most=1),
+        "tied": Key("1", "1: input and output embeddings share weights", whole=True, zero=True, most=1),
         "experts": Key("1", "experts of an MoE layer (1: dense)", whole=True),
         "active_experts": Key("1", "experts a token uses", whole=True),
         "moe_every": Key("1", "one layer in this many is MoE", whole=True),

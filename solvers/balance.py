@@ -68,7 +68,8 @@ def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray
         start, end: needs at share 0 and at share 1.
 
     Returns:
-        lowest and highest share [1]; the whole of [0, 1] where none fits.
+        lowest and highest share [1]; the whole of [0, 1] where none fits. A memory whose need does
+        not change with the share bounds nothing: where it is short, it is short at every share.
     """
     low: Any = np.zeros(())
     high: Any = np.ones(())
@@ -76,7 +77,7 @@ def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray
         rise, room = np.subtract(end.tiers[name][0], need), np.subtract(there, need)
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = room / rise
-        high = np.where(rise > 0, np.minimum(high, edge), np.where((rise == 0) & (room < 0), -1.0, high))
+        high = np.where(rise > 0, np.minimum(high, edge), high)
         low = np.where(rise < 0, np.maximum(low, edge), low)
     none = low > high
     return np.where(none, 0.0, low), np.where(none, 1.0, high)

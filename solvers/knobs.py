@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -13,11 +14,19 @@ from costmodel.llm import LLM
 from costmodel.registry import System
 from costmodel.span import Real
 from costmodel.workload import Workload
+from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.balance import Choice, feasible_share, minimise
+from solvers.policies import POLICIES, settle_mapping
 
 Said = Real | str
 """A knob's value, the name of a rule, or `auto`."""
+
+Joint = Callable[[Machine, LLM, Workload, Mapping[str, Said]], Mapping[str, Real]]
+"""Settles several knobs at once: hw, llm, work, what was said of each -> values."""
+
+JOINT: dict[str, Joint] = {name: partial(settle_mapping, name) for name in POLICIES}
+"""Solvers by the name a `Knob.solver` gives; they see the knobs in the order the system declares them."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,8 @@ class Solved:
 def settle(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> Solved:
     """Evaluate a system with its knobs as said; solve those that are `auto` for the fastest step.
 
-    Whole-numbered knobs and choices are searched exhaustively along one more axis; a share is then
-    minimised exactly for each of their values.
+    Knobs that name a joint solver are settled together by it. Other whole-numbered knobs and choices
+    are searched exhaustively; a share is then minimised exactly for each of their values.
 
     Args:
         system: a registered system.
@@ -47,6 +56,7 @@ def settle(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[
         said: value, rule name or `auto`, for every knob that sets no hardware number.
     """
     ruled = {name: _rule(system, name, value, hw, llm, work) for name, value in said.items()}
+    ruled |= _jointly(system, hw, llm, work, ruled)
     searched = [n for n, v in ruled.items() if isinstance(v, str) and system.knobs[n].kind != "share"]
     if not searched:
         return _solve_share(system, hw, llm, work, ruled)
@@ -60,6 +70,15 @@ def settle(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[
             best[name] = np.where(seconds < lowest, value, best.get(name, value))
         lowest = np.minimum(lowest, seconds)
     return _solve_share(system, hw, llm, work, {**ruled, **best})
+
+
+def _jointly(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> dict[str, Said]:
+    solved: dict[str, Said] = {}
+    for solver in dict.fromkeys(system.knobs[name].solver for name, value in said.items() if isinstance(value, str)):
+        if solver:
+            together = {name: said[name] for name, knob in system.knobs.items() if knob.solver == solver}
+            solved |= JOINT[solver](hw, llm, work, together)
+    return solved
 
 
 def _values(system: System, name: str) -> list[float]:
@@ -79,10 +98,12 @@ def _solve_share(system: System, hw: Machine, llm: LLM, work: Workload, said: Ma
     if not open_:
         return Solved(system(hw, llm, work, values), values)
     if len(open_) > 1:
-        raise ValueError(f"{system.name}: more than one share to solve for: {open_}")
+        raise InputError(f"{system.name}: {' and '.join(open_)} are both auto; give all but one of them a value")
     name = open_[0]
     start = system(hw, llm, work, {**values, name: 0.0})
     end = system(hw, llm, work, {**values, name: 1.0})
-    choice = minimise(start.step, end.step, *feasible_share(start.fits, end.fits))
+    low, high = feasible_share(start.fits, end.fits)
+    knob = system.knobs[name]
+    choice = minimise(start.step, end.step, np.clip(low, knob.low, knob.high), np.clip(high, knob.low, knob.high))
     values[name] = choice.value
     return Solved(system(hw, llm, work, values), values, choice)

@@ -108,6 +108,6 @@ def _merge(lines: list[Line]) -> list[Line]:
     rising = [line for line in lines if not np.any(line[0])]
     falling = [line for line in lines if np.any(line[0]) and not np.any(line[1])]
     rest = [line for line in lines if np.any(line[0]) and np.any(line[1])]
-    merged = [(0.0, reduce(np.maximum, [end for _, end in rising]))] if rising else []
+    merged: list[Line] = [(0.0, reduce(np.maximum, [end for _, end in rising]))] if rising else []
     merged += [(reduce(np.maximum, [start for start, _ in falling]), 0.0)] if falling else []
     return merged + rest

@@ -48,6 +48,8 @@ def knob_rows(name: str) -> Rows:
             if spec.sets
             else spec.choices[int(spec.default)]
             if spec.choices
+            else f"auto, by {spec.solver}"
+            if spec.solver
             else spec.default,
             "rules": ", ".join(spec.rules),
             "what": spec.what,

@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sweeps.study import Study
 
 
@@ -42,10 +44,19 @@ def group(about: str) -> typer.Typer:
     return typer.Typer(cls=Commands, help=about, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
+def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
+    """Print rows in the format asked for."""
+    from sweeps.table import check_format, render
+
+    typer.echo(render(rows, check_format(form), columns, title), nl=False)
+
+
 System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
 Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what the others are compared with.")]
 Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="PART.KEY=VALUE", help="Replace a number: csd.count=4,8,16.")]
+Llm = Annotated[str, typer.Option("--model", help="Models apart by commas; see `nearkv models`. Or path/config.json.")]
+Bed = Annotated[str, typer.Option("--platform", help="Test beds apart by commas; see `nearkv hardware`.")]
 Format = Annotated[str, typer.Option("--format", help="table, csv, json, markdown or latex.")]
 Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by commas: system,model,speedup.")]
 Out = Annotated[

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.registry import find_knob
-from costmodel.span import Leaf, Repeat, Span
+from costmodel.span import Leaf, Real, Repeat, Span
 from hardware.errors import InputError
 from solvers.balance import binding
+from solvers.beta import best_beta as solve_beta
 from solvers.knobs import settle
 from sweeps.run import Columns, columns, evaluate, stack
 from sweeps.study import Block, Study, blocks
@@ -75,6 +77,67 @@ def why_alpha(found: Columns) -> list[str]:
         else:
             reason = f"X has {ratio:g} of the bytes of K and V, so alpha grows until {bound_by} binds"
         sentences.append(f"{system}, {model}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}.")
+    return list(dict.fromkeys(sentences))
+
+
+def best_beta(study: Study) -> Columns:
+    """Split K and V between host DRAM and SmartSSD, at every design point (HillInfer sec. 4.3, 5.4).
+
+    Returns:
+        The optimum of eq. 2 under eq. 3 with its two paths over a decode step, a proven lower bound
+        and what binds; the paper's two formulas as printed, and how much longer each takes once cut
+        to what fits; `step_ms` and where K and V live at the optimum.
+
+    Raises:
+        InputError: a system other than `hillinfer`, a knob left to `auto`, or a study that cannot be evaluated.
+    """
+    return stack([_beta_columns(block) for block in blocks(replace(study, systems=("hillinfer",)))])
+
+
+def _beta_columns(block: Block) -> Columns:
+    hw, llm, work, said = block.inputs(block.grid.whole)
+    knobs = {name: value for name, value in said.items() if name not in ("hot_share", "chunks")}
+    for name, value in knobs.items():
+        if isinstance(value, str):
+            raise InputError(f"--knob {name}={value}: give it a value; solve beta looks for beta alone")
+    answer = solve_beta(hw, llm, work, {name: np.asarray(value, float) for name, value in knobs.items()})
+    best, rules = answer.best, {"eq4": answer.eq4, "sec54": answer.sec54}
+    chosen = replace(block, said={**block.said, "hot_share": best.hot_share})
+    found = columns(chosen, block.grid.whole, ("step_ms",))
+    added: dict[str, Real | NDArray[np.str_]] = {
+        "beta": best.beta,
+        "t_cpu_ms": 1e3 * best.cpu,
+        "t_csd_ms": 1e3 * best.csd,
+        "bound_ms": 1e3 * answer.bound,
+        "bound_by": answer.bound_by,
+    }
+    for name, rule in rules.items():
+        added |= {f"{name}_beta": rule.beta, f"{name}_loss": rule.at.seconds / best.seconds - 1}
+    shape = block.grid.shape
+    blank = {"bound_by": ""}
+    for name, column in added.items():
+        shown = np.where(found["ok"].reshape(shape), column, blank.get(name, np.nan))
+        found[name] = np.broadcast_to(shown, shape).ravel()
+    return found
+
+
+def why_beta(found: Columns) -> list[str]:
+    """Say in words what ends each beta and which path is left waiting, one sentence a row."""
+    sentences = []
+    for model, ok, beta, cpu, csd, bound_by, limited_by in zip(
+        *(found[name] for name in ("model", "ok", "beta", "t_cpu_ms", "t_csd_ms", "bound_by", "limited_by")),
+        strict=True,
+    ):
+        if not ok:
+            sentences.append(f"{model}: does not fit; {limited_by} is short of memory.")
+            continue
+        sign, straggler = ("=", "neither waits") if np.isclose(cpu, csd) else (
+            ("<", "the SmartSSD is the straggler") if cpu < csd else (">", "the CPU is the straggler")
+        )  # fmt: skip
+        sentences.append(
+            f"{model}: beta = {beta:.4g}, bound by {bound_by}; "
+            f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}."
+        )
     return list(dict.fromkeys(sentences))
 
 

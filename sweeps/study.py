@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, find, find_knob
-from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
+from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
-from sweeps.sizes import number, size, values
+from sweeps.sizes import Reader, number, size, values
+
+Numbers = NDArray[np.float64]
+NONE: Mapping[str, Numbers] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,23 @@ class Block:
     parts: tuple[Part, ...]
     grid: Grid
     sets: Mapping[str, str]
-    said: Mapping[str, str]
+    said: Mapping[str, Said]
 
-    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Real | str]]:
+    def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
-        mesh = self.grid.mesh(box)
-        machine = self.platform.machine().with_values({key: mesh[axis] for axis, key in self.sets.items()})
+        return self.at(self.grid.mesh(box))
+
+    def at(
+        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
+    ) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
+        """What the system is called with at any values of the axes.
+
+        Args:
+            mesh: values by axis name, of shapes that broadcast.
+            numbers: more hardware numbers to replace, by `role.key`, in SI.
+        """
+        replaced = {key: mesh[axis] for axis, key in self.sets.items()}
+        machine = self.platform.machine().with_values({**replaced, **numbers})
         index = mesh["model"].astype(int)
         shape = {
             name: np.array([part.numbers[name].si for part in self.parts])[index]
@@ -113,9 +129,11 @@ def load_study(path: str) -> Study:
         InputError: unreadable, an unknown key, or no systems or models.
     """
     table = read_toml(Path(path), "study")
-    for key in table:
+    for key, value in table.items():
         if key not in _KEYS:
             raise unknown("key", key, _KEYS, path)
+        if key in ("set", "knob") and not isinstance(value, dict):
+            raise InputError(f"{path}: {key} must be a table, as in [{key}] with one line a name")
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     lists = {key: _text(table[key]) for key in ("batch", "context", "output") if key in table}
@@ -159,6 +177,21 @@ def blocks(study: Study) -> list[Block]:
     return laid
 
 
+def one_point(study: Study) -> tuple[Machine, LLM]:
+    """The machine and the model of a study of one design point, as scalars.
+
+    Raises:
+        InputError: the study cannot be evaluated or holds more than one point.
+    """
+    laid = blocks(study)
+    if len(laid) != 1 or laid[0].grid.size != 1:
+        raise InputError("this takes one model, one platform and one value of each --set, not a list")
+    hw, llm, _, _ = laid[0].inputs(laid[0].grid.whole)
+    roles = {name: {key: np.ravel(value)[0] for key, value in role.values.items()} for name, role in hw.roles.items()}
+    scalars = {field.name: np.ravel(getattr(llm, field.name))[0] for field in fields(LLM)}
+    return Machine(hw.platform, roles), LLM(**scalars)
+
+
 def _lay(
     system: System, platform: Platform, parts: tuple[Part, ...], work: tuple[Axis, ...], study: Study
 ) -> list[Block]:
@@ -190,13 +223,15 @@ def _set_axis(name: str, address: str, text: str, platform: Platform) -> Axis:
 def _knob_options(system: System, name: str, knob: Knob, text: str) -> list[Axis | tuple[str, str]]:
     """A knob's plain numbers as one axis, each rule or `auto` as a case of its own."""
     where = f"--knob {name}"
+    if not split(text):
+        raise InputError(f"{where}={text!r}: names no value; give a number, a rule or auto")
     if knob.kind == "choice":
         text = ",".join(_choice(name, knob, item) for item in split(text))
     words = [item for item in split(text) if item == "auto" or item in knob.rules]
     plain = ",".join(item for item in split(text) if item not in words)
     found: list[Axis | tuple[str, str]] = []
     if plain:
-        numbers = values(plain, lambda item, _: _knob_value(system, name, knob, item), where)
+        numbers = values(plain, _knob_reader(system, knob), where)
         found.append(Axis(name, np.array(numbers), knob.choices))
     return found + [(name, word) for word in words]
 
@@ -209,12 +244,14 @@ def _choice(name: str, knob: Knob, item: str) -> str:
     return str(knob.choices.index(item))
 
 
-def _knob_value(system: System, name: str, knob: Knob, item: str) -> float:
-    value = parse(item, "1", f"--knob {name}")
-    if not knob.low <= value <= knob.high or (knob.kind != "share" and value != int(value)):
-        kind = "a whole number" if knob.kind == "count" else "a number"
+def _knob_reader(system: System, knob: Knob) -> Reader:
+    def fault(value: float) -> str:
+        if knob.low <= value <= knob.high and (knob.kind == "share" or value == int(value)):
+            return ""
+        if knob.choices:
+            return f"is none of {', '.join([*knob.choices, 'auto'])}"
+        kind = "a number" if knob.kind == "share" else "a whole number"
         words = ", ".join(["auto", *knob.rules])
-        raise InputError(
-            f"--knob {name}={item}: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
-        )
-    return value
+        return f"does not fit: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
+
+    return Reader(lambda text, where: parse(text, "1", where), fault)

@@ -29,10 +29,10 @@ def machine_of(system: System) -> Machine:
 
 
 def middle(system: System) -> dict[str, Real]:
-    """Every knob somewhere inside its range."""
+    """Every knob somewhere inside its range; heads or layers that every model has, where the range is the model's."""
     knobs = {name: knob for name, knob in system.knobs.items() if not knob.sets}
     return {
-        n: k.low + 0.3 * (k.high - k.low) if k.kind == "share" else np.floor((k.low + k.high) / 2)
+        n: 8.0 if k.solver else k.low + 0.3 * (k.high - k.low) if k.kind == "share" else np.floor((k.low + k.high) / 2)
         for n, k in knobs.items()
     }
 

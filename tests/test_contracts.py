@@ -103,7 +103,7 @@ def resources(hw: Machine) -> list[tuple[str, str]]:
     for role, part in hw.roles.items():
         for key in part.values:
             units = {keys[key].unit for keys in KINDS.values() if key in keys}
-            more = key == "count" or units & {"B/s", "FLOP/s"} or key in ("memory", "capacity")
+            more = key == "count" or units & {"B/s", "FLOP/s", "Hz"} or key in ("memory", "capacity")
             if more and (role, key) not in NOT_CAPACITY:
                 found.append((role, key))
     return found

@@ -1,22 +1,50 @@
-"""FlexGen: offloading to host DRAM or storage with attention on the CPU (HILOS sec. 2.2, 6.1).
+"""FlexGen: offloading to host DRAM or storage with attention on the CPU (HILOS sec. 2.2, 6.1, INF² sec. 2.2, 7.1).
 
 Symbols: b batch, s context, h hidden, L layers.
 """
 
 from __future__ import annotations
 
-from costmodel.capacity import fits, reduced_batch
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.capacity import Fits, fits, reduced_batch
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
-from costmodel.offload import gpu_working_set, linear_step, load_weights, prefill_compute, weights_on_storage
-from costmodel.registry import system
+from costmodel.offload import (
+    gpu_working_set,
+    linear_step,
+    load_weights,
+    prefill_compute,
+    weights_on_gpu,
+    weights_on_storage,
+)
+from costmodel.registry import Knob, system
 from costmodel.resources import Drives, Link, drives, gpu, host, link
-from costmodel.span import Port, overlap, serial, stream
+from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
 
-def kv_on_storage(hw: Machine, llm: LLM, work: Workload, store: Drives, role: str, lanes: Link) -> Estimate:
+@dataclass(frozen=True)
+class Residence:
+    """Where weights and KV cache live; the rest is on storage, or in host DRAM where weights stream.
+
+    Attributes:
+        gpu_weights: 1 where all weights stay on the GPU, else 0.
+        ssd_weights: share of the others on storage [1].
+        dram_kv: share of the KV cache in host DRAM [1].
+    """
+
+    gpu_weights: Real
+    ssd_weights: Real
+    dram_kv: Real
+
+
+def kv_on_storage(
+    hw: Machine, llm: LLM, work: Workload, store: Drives, role: str, lanes: Link, where: Residence
+) -> Estimate:
     """KV cache on striped drives, read through the buffered file path, then attended to by the CPU.
 
     Reading a layer and attending to it are serial: the CPU attends to pages the file path has
@@ -24,41 +52,101 @@ def kv_on_storage(hw: Machine, llm: LLM, work: Workload, store: Drives, role: st
     """
     b, s, layers = work.batch, work.context, llm.layers
     gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
-    on_storage = weights_on_storage(hw, llm)
     way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
+    streamed, stored = 1 - where.gpu_weights, 1 - where.dram_kv
 
-    new_kv = llm.kv_bytes(b, 1)
+    def load(tokens: Real) -> Span:
+        return load_weights(streamed * llm.layer_weight_bytes(tokens), where.ssd_weights, way, host_, gpu_link)
+
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
-        exchange=overlap(
-            qkv=gpu_link.outward(llm.query_bytes(b) + new_kv, "Q, K, V to the CPU"),
-            result=gpu_link.inward(llm.query_bytes(b), "attention output"),
-        ),
+        linear=linear_step(llm, b, gpu_, load(b)),
+        exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=overlap(
             read_and_attend=serial(
-                read=stream(llm.kv_bytes(b, s), "4sh, eq. 3", **way),
+                read=stream(stored * llm.kv_bytes(b, s), "4sh, eq. 3", **way),
                 attend=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
             ),
-            write=stream(new_kv, "4h, eq. 3", link=lanes.outward, flash=store.write),
+            write=stream(stored * llm.kv_bytes(b, 1), "4h, eq. 3", link=lanes.outward, flash=store.write),
         ),
     )
+    prompt = llm.kv_bytes(b, work.prompt)
     prefill = overlap(
-        weights=load_weights(llm.layer_weight_bytes(b * work.prompt), on_storage, way, host_, gpu_link),
+        weights=load(b * work.prompt),
         compute=prefill_compute(llm, work, b, gpu_),
-        cache=stream(llm.kv_bytes(b, work.prompt), "4bsh", gpu=gpu_link.outward, link=lanes.outward, flash=store.write),
+        cache=overlap(
+            gpu=gpu_link.outward(prompt, "4bsh"),
+            drives=stream(stored * prompt, "4bsh", link=lanes.outward, flash=store.write),
+        ),
     )
-    held = on_storage * llm.weight_bytes + layers * llm.kv_bytes(b, work.final)
     return Estimate(
         prefill=layers * prefill,
         step=layers * layer,
-        fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt), gpu_.memory),
-            host=((1 - on_storage) * llm.weight_bytes + 2 * llm.kv_bytes(b, work.final), host_.memory),
-            **{role: (held, store.capacity)},
-        ),
+        fits=held(llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}),
         work=work,
         batch_run=b,
     )
+
+
+def held(llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, **drives: Real) -> Fits:
+    """Weights and KV cache in the three memories of these sizes [B]."""
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    streamed = (1 - where.gpu_weights) * llm.weight_bytes
+    in_dram = (1 - where.ssd_weights) * streamed + copied(llm, work) + where.dram_kv * kv
+    stored = where.ssd_weights * streamed + (1 - where.dram_kv) * kv
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt, where.gpu_weights), gpu),
+        host=(in_dram, host),
+        **{role: (stored, capacity) for role, capacity in drives.items()},
+    )
+
+
+def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
+    """Q, K, V of the new token to the CPU, the attention output back (HILOS fig. 1b)."""
+    return overlap(
+        qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
+        result=gpu_link.inward(llm.query_bytes(b), "attention output"),
+    )
+
+
+def copied(llm: LLM, work: Workload) -> Real:
+    """Host memory for the layer that is read and the one attended to [B]."""
+    return 2 * llm.kv_bytes(work.batch, work.final)
+
+
+def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
+    """Weights where the platform's policy puts them, the whole KV cache on storage (HILOS sec. 6.1)."""
+    return Residence(0.0, weights_on_storage(hw, llm), 0.0)
+
+
+@system(
+    "flexgen-raid",
+    platform="inf2-a100",
+    cite="inf2",
+    owns=("gpu", "host", "ssd", "chassis"),
+    knobs={
+        "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
+        "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
+        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
+    },
+)
+def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real) -> Estimate:
+    """FlexGen on RAID-0 behind the shared uplink; the KV share that fits host DRAM stays there (INF² sec. 7.1).
+
+    Args:
+        hw: roles gpu, gpu_link, host, ssd, uplink.
+        llm, work: what runs.
+        ssd_weights: share of the weights on the drives [1].
+
+    Returns:
+        Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
+    """
+    on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
+    weights = (1 - on_gpu) * (1 - ssd_weights) * llm.weight_bytes
+    room = host(hw).memory - weights - copied(llm, work)
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    kept = np.clip(np.divide(room, np.maximum(kv, 1.0)), 0.0, 1.0)
+    lanes = link(hw, "uplink", "uplink")
+    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, Residence(on_gpu, ssd_weights, kept))
 
 
 @system("flexgen-ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -72,7 +160,8 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", link(hw, "ssd_link", "pcie"))
+    lanes = link(hw, "ssd_link", "pcie")
+    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, all_kv_on_storage(hw, llm))
 
 
 @system("flexgen-16ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "raid", "chassis"))
@@ -86,7 +175,8 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
-    return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", link(hw, "uplink", "uplink"))
+    lanes = link(hw, "uplink", "uplink")
+    return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", lanes, all_kv_on_storage(hw, llm))
 
 
 @system("flexgen-dram", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -111,10 +201,7 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
-        exchange=overlap(
-            qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
-            result=gpu_link.inward(llm.query_bytes(b), "attention output"),
-        ),
+        exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
     )
     prefill = overlap(

@@ -11,11 +11,28 @@ import numpy as np
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
-from costmodel.offload import gpu_working_set, linear_step, load_weights, prefill_compute, weights_on_storage
+from costmodel.offload import (
+    exchange,
+    gpu_working_set,
+    linear_step,
+    load_weights,
+    prefill_compute,
+    rebuild_from_x,
+    weights_on_storage,
+)
 from costmodel.registry import Knob, system
-from costmodel.resources import Csd, Gpu, Link, csd, gpu, host, link
-from costmodel.span import Real, Span, overlap, serial, stream
+from costmodel.resources import Csd, csd, gpu, host, link
+from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
+from costmodel.writeback import (
+    head_rows,
+    mean_buffered_pages,
+    mean_buffered_rows,
+    rows_per_page,
+    spill,
+    stage_buffers,
+    write_naively,
+)
 from hardware.machine import Machine
 
 NAIVE, DELAYED = 0, 1
@@ -75,21 +92,21 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     b, s, layers = work.batch, work.context, llm.layers
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
-    on_storage = weights_on_storage(hw, llm)
     way = {"flash": dev.read, "uplink": uplink.inward}
+    on_storage, rows = weights_on_storage(hw, llm), head_rows(llm, b, 1 - alpha, alpha)
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
         exchange=exchange(llm, b, alpha, uplink, gpu_link),
-        writeback=write_naively(llm, b, alpha, writeback, dev),
-        stage=stage_buffers(llm, b, alpha, interval, writeback, dev, uplink),
+        writeback=write_naively(rows, writeback, dev),
+        stage=writeback * stage_value_rows(llm, (1 - alpha) * b * llm.kv_heads, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=overlap(
                 flash=dev.read((1 - alpha) * llm.kv_bytes(b, s), "(1-a) 4sh, sec. 4.2"),
                 kernel=dev.attend((1 - alpha) * llm.kv_bytes(b, s), "Table 3"),
             ),
-            x_cache=rebuild_from_x(llm, b, s, alpha, dev, gpu_, uplink, gpu_link),
-            spill=spill(llm, b, alpha, interval, writeback, work.output, dev),
+            x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, flash=dev.read, uplink=uplink.inward, link=gpu_link.inward),
+            spill=spill(llm, rows, interval, writeback, work.output, dev),
         ),
     )
     cached = (1 - alpha) * llm.kv_bytes(b, work.prompt) + alpha * llm.x_bytes(b, work.prompt)
@@ -113,66 +130,10 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     )
 
 
-def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Span:
-    """Q, K, V of the new token to the devices (6h bytes), the attention output back (2h), sec. 4.1."""
-    new = (1 - alpha) * (llm.query_bytes(b) + llm.kv_bytes(b, 1)) + alpha * llm.x_bytes(b, 1)
-    out = (1 - alpha) * llm.query_bytes(b)
-    return serial(
-        qkv=stream(new, "6h, eq. 3", link=gpu_link.outward, uplink=uplink.outward),
-        result=stream(out, "2h, eq. 3", uplink=uplink.inward, link=gpu_link.inward),
-    )
-
-
-def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, dev: Csd, gpu_: Gpu, uplink: Link, gpu_link: Link) -> Span:
-    """Load X past the host, project it to K and V again, attend; pipelined (sec. 4.2)."""
-    x = alpha * llm.x_bytes(b, s)
-    return overlap(
-        load=stream(x, "T_PCI = a 2sh / B_PCI", flash=dev.read, uplink=uplink.inward, link=gpu_link.inward),
-        compute=gpu_.run(alpha * (llm.kv_from_x_flops(b, s) + llm.attention_flops(b, s)), "T_GPU, K and V"),
-    )
-
-
-def entries(llm: LLM, b: Real, alpha: Real) -> Real:
-    """Head-sized rows a new token adds in one layer: K and V rows, or X rows in K's layout (sec. 4.3) [1]."""
-    return b * ((1 - alpha) * 2 * llm.kv_heads + alpha * llm.hidden / llm.head_size)
-
-
-def entries_per_page(llm: LLM, dev: Csd) -> Real:
-    """Rows of one head that share a flash page; never less than one [1]."""
-    return np.maximum(np.floor(dev.page / (llm.head_size * llm.kv_width)), 1.0)
-
-
-def write_naively(llm: LLM, b: Real, alpha: Real, writeback: Real, dev: Csd) -> Span:
-    """Every row is committed inside the step, each a page write (fig. 6a)."""
-    rows = (1 - writeback) * entries(llm, b, alpha)
-    return serial(commit=dev.commit(rows, "one commit a row"), program=dev.write(rows * dev.page, "one page a row"))
-
-
-def spill(llm: LLM, b: Real, alpha: Real, c: Real, writeback: Real, output: Real, dev: Csd) -> Span:
-    """Every c steps each head writes ceil(c / rows a page) pages, in the background (fig. 6b).
-
-    While a request runs, that load is steady. Rows still buffered when it ends are never written:
-    c floor(n/c) of n tokens are.
-    """
-    pages = writeback * entries(llm, b, alpha) * np.ceil(c / entries_per_page(llm, dev)) / c
-    kept = c * np.floor(output / c) / output
-    return serial(
-        commit=dev.commit(pages, "one commit a page"), program=dev.write(kept * pages * dev.page, "whole pages")
-    )
-
-
-def stage_buffers(llm: LLM, b: Real, alpha: Real, c: Real, writeback: Real, dev: Csd, uplink: Link) -> Span:
-    """Buffered V rows and partial scores go to the accelerators again each step (sec. 4.3, 7.3).
-
-    On average (c+1)/2 rows are buffered. The host issues one transfer for every page of a head's
-    buffer, before the kernel can start; this is what makes a large c lose.
-    """
-    m = entries_per_page(llm, dev)
-    full = np.floor(c / m)
-    transfers = (m * full * (full + 1) / 2 + (c - m * full) * (full + 1)) / c  # mean of ceil(i/m), i = 1..c
-    heads = writeback * (1 - alpha) * b * llm.kv_heads
-    rows = (c + 1) / 2 * heads * (llm.head_size * llm.kv_width + llm.group * llm.activation_width)
-    return serial(
-        issue=dev.stage(heads * transfers, "one transfer a page of a head's buffer"),
-        send=uplink.outward(rows, "V rows and Q K^T scalars"),
-    )
+def stage_value_rows(llm: LLM, heads: Real, c: Real, dev: Csd, to_device: Port) -> Span:
+    """Each head's V rows and partial scores, page by page; the CPU has used the K rows (sec. 4.3, 7.3)."""
+    row = llm.head_size * llm.kv_width + llm.group * llm.activation_width
+    pages = mean_buffered_pages(c, rows_per_page(llm, dev))
+    rows = mean_buffered_rows(c) * heads * row
+    issue, send = "one transfer a page of a head's buffer", "V rows and Q K^T scalars"
+    return stage_buffers(heads * pages, rows, dev, to_device, issue, send)

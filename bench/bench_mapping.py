@@ -1,0 +1,47 @@
+"""Time of the mapping solvers on GPT3-175B, all in one run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from costmodel.headtables import head_tables
+from costmodel.llm import llm_of
+from costmodel.workload import Workload
+from hardware.catalog import load_llm, load_platform
+from solvers.mapping import brute, exact, greedy
+from solvers.mapping_milp import milp
+
+
+def median(call: Callable[[], object], times: int) -> float:
+    call()
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    hw = load_platform("gh-asymmetric").machine()
+    llm = llm_of({key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, hw["precision"])
+    work = Workload(32.0, 1024.0, 1.0, fixed_context=1024.0)
+    tables = head_tables(hw, llm, work)
+    contexts = np.linspace(64.0, 4096.0, 1000).round()
+    many = head_tables(hw, llm, Workload(32.0, contexts, 1.0, fixed_context=contexts))
+    seconds = {
+        "tables": median(lambda: head_tables(hw, llm, work), 100),
+        "greedy": median(lambda: greedy(tables), 500),
+        "exact": median(lambda: exact(tables), 500),
+        "brute": median(lambda: brute(tables), 25),
+        "milp": median(lambda: milp(tables), 3),
+        "exact, each of 1000 contexts": median(lambda: exact(many), 3) / 1000,
+    }
+    for name, took in seconds.items():
+        print(f"{name:30s} {1e6 * took:10.1f} us")
+    over, under = seconds["exact"] / seconds["greedy"], seconds["brute"] / seconds["exact"]
+    print(f"exact / greedy {over:.2f} (at most 10), brute / exact {under:.1f} (at least 50)")

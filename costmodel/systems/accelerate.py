@@ -1,0 +1,63 @@
+"""Hugging Face Accelerate: weights streamed from host memory, all else on the GPU (INF² sec. 7.6).
+
+Symbols: b batch, s prompt, L layers.
+"""
+
+from __future__ import annotations
+
+from costmodel.capacity import fits
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.offload import gpu_working_set, prefill_compute, weights_on_gpu
+from costmodel.registry import system
+from costmodel.resources import gpu, host, link
+from costmodel.span import overlap, serial, stream
+from costmodel.workload import Workload
+from hardware.machine import Machine
+
+EAGER_SCORE_BYTES = 6
+"""Bytes of a score in eager attention: the 16-bit product and its softmax in 32 bits."""
+
+
+@system("accelerate", platform="inf2-h100", cite="inf2", owns=("gpu", "host"))
+def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+    """Weights that do not fit the GPU arrive layer by layer, each before it is used; the KV cache stays on the GPU.
+
+    Attention is eager: prefill holds the whole matrix of scores of one sequence, which is what ends
+    long contexts (the paper reports failures beyond 16K tokens at 7B and batch 1).
+
+    Args:
+        hw: roles gpu, gpu_link, host.
+        llm, work: what runs.
+
+    Returns:
+        Prefill, one decode step and what fits; all of `work.batch` runs together or not at all.
+        Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
+    """
+    b, s, layers = work.batch, work.context, llm.layers
+    gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
+    on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
+    weights = (1 - on_gpu) * llm.layer_weight_bytes(b)
+    load = stream(weights, "weights, then compute", dram=host_.read, link=gpu_link.inward)
+
+    layer = serial(
+        weights=load,
+        compute=overlap(
+            hbm=gpu_.read(llm.layer_weight_bytes(b) + llm.kv_bytes(b, s), "weights and KV cache"),
+            compute=gpu_.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
+        ),
+    )
+    scores = llm.heads * work.prompt**2 * EAGER_SCORE_BYTES
+    return Estimate(
+        prefill=layers * serial(weights=load, compute=prefill_compute(llm, work, b, gpu_)),
+        step=layers * layer,
+        fits=fits(
+            gpu=(
+                gpu_working_set(llm, work.prompt, on_gpu) + layers * llm.kv_bytes(b, work.final) + scores,
+                gpu_.memory,
+            ),
+            host=((1 - on_gpu) * llm.weight_bytes, host_.memory),
+        ),
+        work=work,
+        batch_run=b,
+    )

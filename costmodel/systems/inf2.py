@@ -1,0 +1,191 @@
+"""INF²: attention near storage, delayed KV writeback, X-cache in host memory (paper: inf2 sec. 4, 5).
+
+Symbols: b batch, s context, L layers, N devices, alpha share of the batch kept as X, c spill interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.capacity import Fits, fits
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.offload import (
+    exchange,
+    gpu_working_set,
+    linear_step,
+    load_weights,
+    prefill_compute,
+    rebuild_from_x,
+    weights_on_gpu,
+)
+from costmodel.registry import Knob, system
+from costmodel.resources import Csd, csd, gpu, host, link
+from costmodel.span import Port, Real, Span, overlap, serial, stream
+from costmodel.workload import Workload
+from costmodel.writeback import head_rows, mean_buffered_rows, spill, stage_buffers, write_naively
+from hardware.machine import Machine
+
+SCORE_PASSES = 8
+"""Times a score crosses the accelerator's memory: written by Q K^T, read and written by masking, by the
+exponentials and by the division, read for V (sec. 5)."""
+SOFTMAX_PASSES = 3
+"""Passes over the scores: mask and maximum, sum of exponentials, division (sec. 5)."""
+
+
+INTERVAL = 2
+"""Default spill interval c (sec. 7.1)."""
+
+
+def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
+    """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1]."""
+    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * llm.weight_bytes
+    room = hw.host.memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
+    x = llm.layers * llm.x_bytes(work.batch, work.final)
+    return np.clip(np.divide(room, np.maximum(x, 1.0)), 0.0, 1.0)
+
+
+@system(
+    "inf2",
+    platform="inf2-a100",
+    cite="inf2",
+    owns=("gpu", "host", "csd", "chassis"),
+    knobs={
+        "alpha": Knob(
+            "share of the batch whose X is cached in host memory instead of K and V on flash (sec. 4.3)",
+            rules={"paper": alpha_of_host_memory},
+        ),
+        "interval": Knob(
+            "tokens buffered in host memory before they are spilled, c (sec. 4.2, 7.1)",
+            low=1, high=256, default=INTERVAL, kind="count",
+        ),
+        "writeback": Knob(
+            "commit every KV entry in the step, or spill it in the background",
+            high=1, default=1, kind="choice", choices=("naive", "delayed"),
+        ),
+        "buffering": Knob(
+            "read a layer's KV before its kernel starts (the paper's pread), or while it runs",
+            high=1, default=0, kind="choice", choices=("single", "double"),
+        ),
+        "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
+        "devices": Knob("number of computational storage devices", kind="count", sets="csd.count"),
+        "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
+    },
+)  # fmt: skip
+def inf2(
+    hw: Machine, llm: LLM, work: Workload, *,
+    alpha: Real, interval: Real, writeback: Real, buffering: Real, ssd_weights: Real,
+) -> Estimate:  # fmt: skip
+    """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
+
+    Args:
+        hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
+        llm, work: what runs.
+        alpha: share of the batch kept as X, bounded by host memory [1].
+        interval: spill interval c [tokens].
+        writeback: 0 naive, 1 delayed.
+        buffering: 0 read then compute, 1 both at once.
+        ssd_weights: share of the weights on the drives [1].
+
+    Returns:
+        Prefill, one decode step and what fits; all of `work.batch` runs together.
+        Source: INF² sec. 4.1 to 4.3, 5, 7.1.
+    """
+    b, s, layers = work.batch, work.context, llm.layers
+    dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
+    gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
+    way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
+    near, streamed = (1 - alpha) * b, 1 - weights_on_gpu(llm, work.prompt, gpu_)
+    rows, prompt = head_rows(llm, near, 1.0, 0.0), llm.kv_bytes(near, work.prompt)
+
+    def load(tokens: Real) -> Span:
+        return load_weights(streamed * llm.layer_weight_bytes(tokens), ssd_weights, way, host_, gpu_link)
+
+    layer = serial(
+        linear=linear_step(llm, b, gpu_, load(b)),
+        exchange=exchange(llm, near, 0.0, uplink, gpu_link),
+        keep_x=gpu_link.outward(alpha * llm.x_bytes(b, 1), "X of the new token to host memory, sec. 4.3"),
+        writeback=write_naively(rows, writeback, dev),
+        stage=writeback * stage_rows(llm, near, interval, dev, uplink.outward),
+        attention=overlap(
+            near_storage=near_storage(hw, llm, near, s, buffering, dev),
+            x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, dram=host_.read, link=gpu_link.inward),
+            spill=spill(llm, rows, interval, writeback, work.output, dev),
+        ),
+    )
+    prefill = overlap(
+        weights=load(b * work.prompt),
+        compute=prefill_compute(llm, work, b, gpu_),
+        kv=stream(prompt, "4sbhd, sec. 2.2", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
+        x=gpu_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
+    )
+    return Estimate(
+        prefill=layers * prefill,
+        step=layers * layer,
+        fits=held(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
+        work=work,
+        batch_run=b,
+        kernel_power={"csd.kernel": dev.kernel_power},
+    )
+
+
+def near_storage(hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, dev: Csd) -> Span:
+    """Flash to accelerator memory, then the kernel, for `near` sequences of s tokens (sec. 4.1, 5).
+
+    A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one
+    behind the other. The paper does not say which, so it is a choice.
+    """
+    memory = Port("csd.dram", "read", hw.csd.count * hw.csd.memory_bandwidth * hw.derate.fpga_dram)
+
+    def work(sequences: Real) -> tuple[Span, Span]:
+        kv = llm.kv_bytes(sequences, s)
+        return stream(kv, "P2P, sec. 4.1", flash=dev.read, dram=memory), kernel(hw, llm, sequences, s, memory)
+
+    read_first, compute_next = work((1 - buffering) * near)
+    read, compute = work(buffering * near)
+    return serial(read=read_first, kernel=compute_next, both=overlap(read=read, kernel=compute))
+
+
+def kernel(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Span:
+    """The older attention kernel: 32-wide tiles, in-place transposition, three-pass softmax (sec. 5).
+
+    A tile is loaded into block RAM, K tiles are transposed there (32 elements a cycle and block),
+    and the multipliers take one element each a cycle; in-place work leaves nothing to overlap with.
+    A cycle of a unit counts as two FLOPs, whatever it is spent on.
+    """
+    units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_tiled, "FLOP")
+    elements = llm.kv_bytes(sequences, s) / llm.kv_width
+    scores = llm.heads * sequences * s
+    return serial(
+        load=memory(elements * llm.kv_width, "tiles of K and V, sec. 5"),
+        transpose=units(elements, "32 x 32 tiles of K in place, sec. 5"),
+        multiply=units(2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"),
+        softmax=overlap(
+            move=memory(SCORE_PASSES * scores * llm.activation_width, "scores in accelerator memory, sec. 5"),
+            reduce=units(2 * SOFTMAX_PASSES * scores, "three passes, 128 scores a cycle, sec. 5"),
+        ),
+    )
+
+
+def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span:
+    """K and V rows not yet spilled; one buffer a sequence, as a sequence's heads share a device (sec. 4.2, 7.1)."""
+    rows = mean_buffered_rows(c) * llm.kv_bytes(near, 1)
+    return stage_buffers(near, rows, dev, to_device, "one transfer a sequence", "K and V rows again")
+
+
+def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
+    """X-cache, writeback buffers and weights in host memory, K and V in flash (sec. 4.3).
+
+    Args:
+        buffered: tokens whose K and V wait in host memory [1].
+        on_drives: share of the weights on the drives [1].
+    """
+    gpu_ = gpu(hw)
+    on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
+    x = alpha * llm.x_bytes(work.batch, work.final) + (1 - alpha) * llm.kv_bytes(work.batch, buffered)
+    kv = (1 - alpha) * llm.kv_bytes(work.batch, work.final)
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt, on_gpu), gpu_.memory),
+        host=((1 - on_gpu - on_drives) * llm.weight_bytes + llm.layers * x, hw.host.memory),
+        csd=(on_drives * llm.weight_bytes + llm.layers * kv, dev.capacity),
+    )

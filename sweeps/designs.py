@@ -1,0 +1,195 @@
+"""How much: the largest and the best batch, the least hardware that reaches a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hardware.errors import InputError
+from hardware.schema import Key
+from solvers.search import Crossing, Points, crossings, largest, peak
+from sweeps.probe import Probe, bottleneck, column
+from sweeps.sizes import number, values
+from sweeps.study import Block, Numbers, Study, blocks
+from sweeps.table import plain
+from sweeps.targets import STEP, Gauge, Target, gauge, parse_targets
+
+Rows = list[dict[str, Any]]
+REACH = 1000.0
+"""A number is looked for within this factor of its present value, and a count up to it."""
+_LOOKS = 241
+
+
+def best_batches(study: Study) -> Rows:
+    """The largest batch served at once and the batch of best throughput, at every design point.
+
+    Returns:
+        A row a point: `largest_batch` and the memory that ends it, `best_batch` with its
+        `throughput_tok_s` and `step_ms`, and `bound_tok_s` that no batch up to the largest exceeds.
+
+    Raises:
+        InputError: the study cannot be evaluated.
+    """
+    return aligned([row for block in blocks(replace(study, batch="1")) for row in _batches(Probe(block))])
+
+
+def aligned(rows: Rows) -> Rows:
+    """Give all rows the same keys; what a system does not have is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _batches(probe: Probe) -> Rows:
+    def fits(point: Points, batch: Numbers) -> Any:
+        estimate = probe.answer(point, {"batch": batch}).estimate
+        return np.broadcast_to(estimate.fits.ok & np.greater_equal(estimate.batch_run, batch), point.shape)
+
+    def rate(point: Points, batch: Numbers) -> Numbers:
+        return column(probe.answer(point, {"batch": batch}), "throughput_tok_s", len(point))
+
+    every = np.arange(probe.size)
+    most = largest(fits, probe.size)
+    best = peak(rate, most)
+    at_best = probe.answer(every, {"batch": np.maximum(np.nan_to_num(best.value), 1.0)})
+    beyond = probe.answer(every, {"batch": most + 1})
+    found = {
+        "largest_batch": most,
+        "limited_by": np.broadcast_to(beyond.estimate.fits.limited_by, most.shape),
+        "best_batch": best.value,
+        "throughput_tok_s": best.rate,
+        "step_ms": np.where(most >= 1, column(at_best, "step_ms", probe.size), np.nan),
+        "bound_tok_s": best.bound,
+        "gap": best.bound / best.rate - 1,
+        "method": np.full(probe.size, "bisection, branch and bound"),
+    }
+    rows = []
+    for i in every:
+        row = {k: v for k, v in probe.names(int(i)).items() if k != "batch"}
+        rows.append(row | {name: plain(values_[i]) for name, values_ in found.items()})
+        rows[-1]["limited_by"] = rows[-1]["limited_by"] or "memory; more than that run in rounds"
+    return rows
+
+
+@dataclass(frozen=True)
+class Line:
+    """The values of one hardware number that are looked at.
+
+    Attributes:
+        address: `role.key`.
+        key: its schema.
+        values: SI, rising.
+        unit, size: for display, and its size in SI.
+    """
+
+    address: str
+    key: Key
+    values: Numbers
+    unit: str
+    size: float
+
+
+def line_of(text: str, block: Block) -> Line:
+    """Read `--vary ROLE.KEY` or `--vary ROLE.KEY=LOW:HIGH`, or a knob that stands for a number.
+
+    Raises:
+        InputError: no such number, or no value to start from.
+    """
+    from hardware.quantity import unit_of
+
+    name, _, limits = (part.strip() for part in text.partition("="))
+    knob = block.system.knobs.get(name)
+    address = knob.sets if knob and knob.sets else name
+    key = block.platform.key(address)
+    role, _, own = address.partition(".")
+    stated = block.platform.roles[role].numbers.get(own)
+    if limits:
+        edges = values(limits.replace(":", ","), number(key), f"--vary {address}")
+        low, high = edges[0], edges[-1]
+        if not low < high:
+            raise InputError(f"--vary {text!r}: write the range as {address}=LOW:HIGH, low before high")
+    elif stated is None or not stated.si:
+        raise InputError(f"--vary {address}: {block.platform.name} does not state it; give a range, {address}=LOW:HIGH")
+    else:
+        low, high = (1.0 if key.whole else stated.si / REACH), stated.si * REACH
+    looks = np.geomspace(low, high, _LOOKS)
+    unit = stated.unit if stated else key.unit
+    return Line(address, key, np.unique(np.round(looks)) if key.whole else looks, unit, unit_of(unit)[1])
+
+
+def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
+    """The smallest value of a hardware number that reaches the targets, at every design point.
+
+    Where a larger value makes things worse (a price), the largest that still reaches them.
+
+    Args:
+        study: what to evaluate.
+        vary: `role.key`, with `=LOW:HIGH` to look elsewhere than within `REACH` of its present value.
+        wanted: targets; all must be reached.
+
+    Returns:
+        A row a point: `limit` (`at least`, `at most`, `any` or `never`), `value` in `unit`, the
+        targets' quantities there, and `binds`, the resource that takes most of the time there, or
+        at the end of the range where the targets are never reached.
+
+    Raises:
+        InputError: the study, the number or the targets cannot be used.
+    """
+    targets = parse_targets(wanted)
+    rows: Rows = []
+    for block in blocks(study):
+        line = line_of(vary, block)
+        rows += _least(gauge(Probe(block), study, targets), line, targets)
+    return aligned(rows)
+
+
+def _margin(measured: Gauge, line: Line, targets: Sequence[Target], point: Points, value: Numbers) -> Numbers:
+    numbers = {line.address: value}
+    margins = [target.margin(measured.measure(target, point, numbers)) for target in targets]
+    least: Numbers = np.min(margins, axis=0)
+    return least
+
+
+def _least(measured: Gauge, line: Line, targets: Sequence[Target]) -> Rows:
+    probe = measured.probe
+    every = np.arange(probe.size)
+    margin = partial(_margin, measured, line, targets)
+    found = crossings(margin, probe.size, line.values, line.key.whole)
+    reached = margin(every, np.full(probe.size, line.values[0])) >= 0
+    how = "bisection over whole numbers" if line.key.whole else "bracketing, SciPy find_root"
+    rows = []
+    for i in every:
+        mine = [crossing for crossing in found if crossing.point == i]
+        limit, value = _verdict(bool(reached[i]), mine, line)
+        point, at = np.array([i]), np.array([value])
+        answer = probe.answer(point, numbers={line.address: at})
+        span = "step" if all(target.quantity in STEP for target in targets) else "total"
+        binds = str(bottleneck(answer, 1, span)[0])
+        got = {t.name: float(measured.measure(t, point, {line.address: at})[0]) for t in targets}
+        row = {k: v for k, v in probe.names(int(i)).items() if k != line.address}
+        row |= {"vary": line.address, "limit": limit, "value": None if limit in ("never", "any") else value / line.size}
+        row |= {"unit": line.unit, **{name: plain(number_) for name, number_ in got.items()}, "binds": binds}
+        row |= {"method": how, "looked_at": len(line.values), "gap": _gap(limit, mine)}
+        rows.append(row | {"reason": _reason(limit, line, got, binds, value)})
+    return rows
+
+
+def _verdict(reached: bool, found: Sequence[Crossing], line: Line) -> tuple[str, float]:
+    if reached:
+        return ("at most", found[0].below) if found else ("any", float(line.values[0]))
+    return ("at least", found[0].above) if found else ("never", float(line.values[-1]))
+
+
+def _gap(limit: str, found: Sequence[Crossing]) -> float | None:
+    """Relative distance between the value that reaches and the next that does not."""
+    return None if limit in ("never", "any") else found[0].above / found[0].below - 1
+
+
+def _reason(limit: str, line: Line, got: dict[str, float], binds: str, value: float) -> str:
+    if limit != "never":
+        return ""
+    there = ", ".join(f"{name} = {number_:.4g}" for name, number_ in got.items())
+    return f"never: at {line.address} = {value / line.size:.6g} {line.unit} still {there}, because {binds} binds"

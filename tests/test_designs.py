@@ -1,0 +1,201 @@
+"""A designer's questions, each against a sweep that tries everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hardware.catalog import load_platform
+from hardware.errors import InputError
+from sweeps import run
+from sweeps.crossover import crossovers
+from sweeps.designs import best_batches, least_hardware
+from sweeps.pareto import pareto
+from sweeps.sensitivity import sensitivity
+from sweeps.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+COUNTS = {"csd.count": "1:200:+1"}
+
+
+def swept(study: Study, name: str) -> np.ndarray:
+    return run.table(study)[name].astype(float)
+
+
+def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() -> None:
+    (row,) = least_hardware(POINT, "csd.count", ["throughput_tok_s=0.5"])
+    every = swept(replace(POINT, sets=COUNTS), "throughput_tok_s")
+    assert (row["limit"], row["value"]) == ("at least", 1 + int(np.argmax(every >= 0.5)))
+    assert row["throughput_tok_s"] == pytest.approx(every[int(row["value"]) - 1])
+
+
+def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
+    (row,) = least_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
+    assert row["value"] == least_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
+    assert least_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
+
+
+def test_all_targets_are_reached_at_once() -> None:
+    wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
+    each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
+    assert least_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
+    ratio = run.compare(replace(POINT, systems=("flexgen-ssd", "hilos"), sets=COUNTS))
+    over = ratio["speedup"].astype(float)[ratio["system"] == "hilos"]
+    assert each[2] == 1 + int(np.argmax(over >= 5))
+
+
+def test_a_rate_is_met_to_the_last_digit() -> None:
+    (row,) = least_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
+    near = [f"{row['value'] * factor!r}{row['unit']}" for factor in (1 - 1e-9, 1 + 1e-9)]
+    below, above = swept(replace(POINT, sets={"csd.p2p_read": ",".join(near)}), "step_ms")
+    assert below > 80000 >= above
+
+
+def test_the_highest_price_that_pays() -> None:
+    (row,) = least_hardware(POINT, "csd.price", ["cost_usd<=50000"])
+    # 7000 (GPU) + 15000 (host) + 10000 (chassis) + 8 SmartSSDs (HILOS sec. 6.6)
+    rest = swept(POINT, "cost_usd")[0] - 8 * load_platform("hilos-a100").roles["csd"].numbers["price"].si
+    assert row["limit"] == "at most"
+    assert row["value"] == pytest.approx((50000 - rest) / 8)
+
+
+def test_a_target_out_of_reach_names_what_binds() -> None:
+    (row,) = least_hardware(POINT, "uplink.bandwidth", ["step_ms<=1000"])
+    assert row["limit"] == "never"
+    assert row["value"] is None
+    assert row["binds"] in {"gpu.tensor", "csd.flash", "csd.kernel"}
+    assert f"because {row['binds']} binds" in row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("vary", "targets", "said"),
+    [
+        ("csd.count", [], "write what to reach"),
+        ("csd.count", ["throughput_tok_s>=1", "throughput_tok_s<=0.5"], "cannot be at least 1 and at most 0.5"),
+        ("csd.count", ["througput_tok_s=1"], "did you mean 'throughput_tok_s'"),
+        ("csd.count", ["step_ms"], "write it as"),
+        ("csd.count", ["speedup>=2"], "speedup:flexgen-ssd>=5"),
+        ("csd.count", ["step_ms:hilos<=2"], "only speedup"),
+        ("csd.count", ["step_ms<=0"], "above zero"),
+        ("csd.count", ["speedup:nobody>=2"], "unknown system 'nobody'"),
+        ("csd.cuont", ["step_ms<=2"], "did you mean 'csd.count'"),
+        ("csd.count=8:2", ["step_ms<=2"], "low before high"),
+    ],
+)
+def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        least_hardware(POINT, vary, targets)
+
+
+def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
+    study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
+    for row in best_batches(study):
+        every = run.table(replace(study, systems=(row["system"],), batch="1:700:+1"))
+        at_once = every["ok"].astype(bool) & (every["batch_run"].astype(float) >= np.arange(1, 701))
+        assert row["largest_batch"] == at_once.sum()
+        best = np.nanmax(every["throughput_tok_s"].astype(float)[at_once])
+        assert best / 1.001 <= row["throughput_tok_s"] <= best * (1 + 1e-12)
+        assert row["bound_tok_s"] >= best * (1 - 1e-12)
+
+
+def test_a_batch_that_never_fits() -> None:
+    (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
+    assert row["largest_batch"] == 0
+    assert row["best_batch"] is None
+    assert row["limited_by"] == "host"
+
+
+def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
+    pair = replace(POINT, systems=("flexgen-dram", "hilos"))
+    (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
+    every = run.compare(replace(pair, sets={"csd.count": "1:64:+1"}))
+    ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
+    assert (row["from"], row["to"]) == ("flexgen-dram", "hilos")
+    assert (row["below"], row["above"]) == (int(np.argmax(ahead)), int(np.argmax(ahead)) + 1)
+
+
+def test_who_never_loses_is_named() -> None:
+    (row,) = crossovers(replace(POINT, systems=("flexgen-ssd", "hilos")), "context=1k:1M", "decode_tok_s")
+    assert row["reason"] == "never: hilos leads from 1k to 1M"
+
+
+@pytest.mark.parametrize(
+    ("systems", "along", "of", "said"),
+    [
+        (("hilos",), "context=1k:2k", "decode_tok_s", "name two"),
+        (("hilos", "flexgen-ssd"), "contxt=1k:2k", "decode_tok_s", "did you mean 'context'"),
+        (("hilos", "flexgen-ssd"), "context=1k", "decode_tok_s", "AXIS=LOW:HIGH"),
+        (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low must come before high"),
+        (("hilos", "flexgen-ssd"), "context=1k:2k", "decode", "unknown column"),
+    ],
+)
+def test_crossovers_that_cannot_be_asked_for(systems: tuple[str, ...], along: str, of: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        crossovers(replace(POINT, systems=systems), along, of)
+
+
+GRID = replace(POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"})
+
+
+def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = run.table(GRID)
+    speed, cost, step = (every[name].astype(float) for name in ("throughput_tok_s", "cost_usd", "step_ms"))
+    allowed = step <= 200_000
+    beaten = [
+        np.any(allowed & (speed >= s) & (cost <= c) & ((speed > s) | (cost < c)))
+        for s, c in zip(speed, cost, strict=True)
+    ]
+    wanted = sorted(zip(speed[allowed & ~np.array(beaten)], cost[allowed & ~np.array(beaten)], strict=True))
+    monkeypatch.setattr(run, "CHUNK", 16)  # many pieces, none of which sees all
+    found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
+    assert sorted(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted
+    assert np.all(np.diff(found["throughput_tok_s"].astype(float)) <= 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "where", "said"),
+    [
+        ("throughput_tok_s", [], "two or three different columns"),
+        ("throughput_tok_s,throughput_tok_s", [], "two or three different columns"),
+        ("throughput_tok_s,cost", [], "did you mean 'cost_usd'"),
+        ("throughput_tok_s,system", [], "unknown column 'system'"),
+        ("throughput_tok_s,cost_usd", ["speedup:flexgen-ssd>=2"], "need `nearkv compare`"),
+        ("throughput_tok_s,cost_usd", ["step_ms<=1"], "no design meets every --where"),
+    ],
+)
+def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        pareto(GRID, by, where)
+
+
+def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
+    rows, band = sensitivity(POINT, "cost_usd")
+    cost = swept(POINT, "cost_usd")[0]
+    numbers = load_platform("hilos-a100").roles
+    found = {row["number"]: row["elasticity"] for row in rows}
+    assert found["csd.price"] == pytest.approx(8 * numbers["csd"].numbers["price"].si / cost, rel=1e-4)
+    assert [abs(row["elasticity"]) for row in rows] == sorted((abs(r["elasticity"]) for r in rows), reverse=True)
+    assert band["q05"] <= band["cost_usd"] <= band["q95"]
+
+
+def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
+    rows, band = sensitivity(POINT, "step_ms")
+    row = next(row for row in rows if row["number"] == "derate.uplink")
+    ends = swept(replace(POINT, sets={"derate.uplink": f"{row['low']},{row['high']}"}), "step_ms")
+    assert [row["step_ms_at_low"], row["step_ms_at_high"]] == pytest.approx(ends)
+    assert band["least"] <= band["q05"] < band["step_ms"] < band["q95"] <= band["most"]
+
+
+@pytest.mark.parametrize(
+    ("study", "of", "said"),
+    [
+        (replace(POINT, batch="1,2"), "step_ms", "one design point"),
+        (POINT, "stepms", "did you mean 'step_ms'"),
+        (replace(POINT, context="1M", batch="1000"), "step_ms", "has no value"),
+    ],
+)
+def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        sensitivity(study, of)

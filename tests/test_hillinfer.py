@@ -1,0 +1,255 @@
+"""HillInfer against its paper: the two formulas of beta, the exact split, placement and baselines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS, model
+
+from costmodel.eviction import place
+from costmodel.scoring import Pools, Rates, balanced_paths, beta_balanced, beta_eq4, beta_sec54, csd_path, rates
+from costmodel.span import Real
+from costmodel.workload import Workload
+from hardware.catalog import load_platform
+from hardware.errors import InputError
+from hardware.machine import Machine
+from solvers.beta import BestBeta, best_beta
+from solvers.knobs import Solved, settle
+from sweeps.questions import best_beta as beta_table
+from sweeps.questions import why_beta
+from sweeps.run import table
+from sweeps.study import Study
+
+RNG = np.random.default_rng(7)
+WORK = Workload(8.0, 12288.0, 128.0)
+KNOBS: dict[str, Real] = {
+    "retention": 0.2, "sigma": 0.5, "hop": 1.0, "score_precision": 1.0, "score_source": 0.0, "placement": 0.0,
+}  # fmt: skip
+STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
+
+
+def machine(**changes: Real) -> Machine:
+    return load_platform("aipc-4090").machine().with_values({k.replace("__", "."): v for k, v in changes.items()})
+
+
+def solved(system: str, hw: Machine, llm: str, work: Workload, **said: Real | str) -> Solved:
+    spec = SYSTEMS[system]
+    defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
+    return settle(spec, hw, model(llm), work, defaults | said)
+
+
+def random_rates(points: int) -> tuple[Rates, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    f_c, f_s, b_c, b_s = 10 ** RNG.uniform(8, 12, (4, points))
+    return Rates(f_c, f_s, b_c, b_s), RNG.uniform(0.01, 1.0, points)
+
+
+def random_machines(points: int) -> Machine:
+    def spread(low: float, high: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return 10 ** RNG.uniform(np.log10(low), np.log10(high), points)
+
+    return machine(
+        host__bandwidth=spread(2e10, 4e11), csd__p2p_read=spread(1e9, 2e10), csd__read=spread(1e9, 2e10),
+        gpu_link__bandwidth=spread(1e10, 6e10), csd_link__bandwidth=spread(1e9, 2e10), host__kv_memory=spread(1e9, 6e10),
+    )  # fmt: skip
+
+
+def test_eq4_is_the_balance_without_skew_and_hop() -> None:
+    r, alpha = random_rates(20_000)
+    np.testing.assert_allclose(beta_balanced(r, alpha, 0.0, 0.0), beta_eq4(r, alpha), rtol=1e-12)
+
+
+def test_sec54_is_the_balance_with_a_hop() -> None:
+    r, alpha = random_rates(20_000)
+    np.testing.assert_allclose(beta_balanced(r, alpha, 0.0, 1.0), beta_sec54(r, alpha), rtol=1e-12)
+    # they differ by alpha f_c / (B_c + alpha f_c), always below 1
+    gap = beta_sec54(r, alpha) - beta_eq4(r, alpha)
+    np.testing.assert_allclose(gap, alpha * r.f_c / (r.b_c + alpha * r.f_c), rtol=1e-6, atol=1e-9)
+
+
+def test_balance_makes_both_paths_equal() -> None:
+    hw, llm = random_machines(500), model("qwen-7b")
+    for sigma in (0.0, 0.4):
+        for hop in (0.0, 1.0):
+            beta = beta_balanced(rates(hw, llm, 1.0, 0.0, hop), 0.2, sigma, hop)
+            pools = Pools(beta, np.ones_like(beta), 0.2, sigma, hop)
+            paths = balanced_paths(hw, llm, pools, 1.0, 0.0).parts
+            inside = beta > 0
+            np.testing.assert_allclose(paths["cpu"].seconds[inside], paths["csd"].seconds[inside], rtol=1e-12)  # type: ignore[index]
+
+
+def brute_force(hw: Machine, knobs: dict[str, Real], work: Workload) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Fewest seconds over a fine grid of splits that fit."""
+    llm, share = model("qwen-7b"), np.linspace(0.0, 1.0, 2001)[:, np.newaxis]
+    off = 1 - place(hw, llm, work, knobs["placement"]).gpu
+    kv = off * llm.layers * llm.kv_bytes(work.batch, work.context)
+    pools = Pools(share * kv, (1 - share) * kv, knobs["retention"], knobs["sigma"], knobs["hop"])
+    seconds = balanced_paths(hw, llm, pools, knobs["score_precision"], knobs["score_source"]).seconds
+    held = share * off * llm.layers * llm.kv_bytes(work.batch, work.final)
+    least: np.ndarray[tuple[int], np.dtype[np.float64]] = np.where(held <= hw.host.kv_memory, seconds, np.inf).min(0)
+    return least
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.9])
+@pytest.mark.parametrize("hop", [0.0, 1.0])
+def test_the_optimum_beats_every_split_that_fits(sigma: float, hop: float) -> None:
+    hw, knobs = random_machines(40), KNOBS | {"sigma": sigma, "hop": hop}
+    found = best_beta(hw, model("qwen-7b"), WORK, knobs)
+    assert np.all(found.best.seconds <= brute_force(hw, knobs, WORK) * (1 + 1e-9))
+    np.testing.assert_allclose(found.best.seconds, found.bound, rtol=1e-9)
+    for rule in (found.eq4, found.sec54):
+        assert np.all(rule.at.seconds >= found.best.seconds * (1 - 1e-12))
+
+
+def test_a_grid_of_machines_equals_its_points() -> None:
+    hw, llm = random_machines(5), model("qwen-7b")
+    together = best_beta(hw, llm, WORK, KNOBS)
+    for i in range(5):
+        values = {
+            f"{r}.{k}": float(np.ravel(v)[i]) for r, p in hw.roles.items() for k, v in p.values.items() if np.ndim(v)
+        }
+        alone = best_beta(hw.with_values(values), llm, WORK, KNOBS)
+        assert np.ravel(together.best.beta)[i] == alone.best.beta
+        assert np.ravel(together.bound_by)[i] == alone.bound_by
+
+
+def at_memory(gigabytes: float) -> BestBeta:
+    return best_beta(machine(host__kv_memory=gigabytes * 1e9), model("qwen-7b"), WORK, KNOBS)
+
+
+def test_host_memory_binds_and_leaves_the_smartssd_behind() -> None:
+    # eq. 3; beta <= M0 / M_s is circular, solved it is M0 / (M - M0)
+    found, llm = at_memory(20), model("qwen-7b")
+    off = 1 - place(machine(host__kv_memory=20e9), llm, WORK, 0.0).gpu
+    m = off * llm.layers * llm.kv_bytes(WORK.batch, WORK.final)
+    assert found.bound_by == "host memory M0"
+    assert found.best.beta == pytest.approx(20e9 / (m - 20e9), rel=1e-9)
+    assert found.best.cpu < found.best.csd
+    assert at_memory(60).bound_by == "balance"
+    assert at_memory(60).best.cpu == pytest.approx(at_memory(60).best.csd)
+
+
+def test_accelerator_memory_bounds_a_copy_in_it() -> None:
+    # an INT4 copy of M_s / 2 bytes of keys in 4 GiB: M_s <= 8 x 4 GiB
+    hw, llm, work = machine(host__kv_memory=66e9), model("qwen-7b"), Workload(8.0, 24576.0, 128.0)
+    found = best_beta(hw, llm, work, KNOBS | {"score_precision": 2.0, "score_source": 2.0, "sigma": 0.9})
+    off = (1 - place(hw, llm, work, 0.0).gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
+    assert (1 - found.best.hot_share) * off == pytest.approx(8 * 4 * 2**30)
+    assert found.bound_by == "SmartSSD capacity"
+
+
+def test_score_blocks_hide_behind_scoring() -> None:
+    # HIE, fig. 7: one chunk is a + t + c; many leave the longest
+    hw, llm = machine(csd__launch=0.0), model("qwen-7b")
+    pools = Pools(0.0, 1e9, 0.0, 0.0, 1.0)
+    whole, few, many = (csd_path(hw, llm, pools, 0.0, 0.0, m, 1.0).seconds for m in (1.0, 4.0, 1e6))
+    keys, scores = 0.5e9, 4 * 1e9 / llm.kv_bytes(1, 1)
+    a, t, c = keys / 3.0e9, scores / (3.94e9 * 0.8), scores / (93.9e9 * 0.55)
+    assert whole == pytest.approx(a + t + c)
+    assert few == pytest.approx(a + (t + c) / 4)
+    assert many == pytest.approx(a)
+    assert whole / many < 1.01  # scores are 0.05 % of keys, so HIE can gain no more
+
+
+def test_score_sources_and_precision() -> None:
+    # sec. 4.4: FP16 keys are cast on the fly, so INT8 arithmetic alone reads as many bytes
+    hw, llm = machine(), model("qwen-7b")
+    f = {(p, s): rates(hw, llm, float(p), float(s), 1.0).f_s for p in range(3) for s in range(3)}
+    assert f[0, 0] == f[1, 0] == f[2, 0] == pytest.approx(2 * 3.0e9)
+    assert f[1, 1] == pytest.approx(2 * f[0, 0])
+    assert f[2, 1] == pytest.approx(4 * f[0, 0])
+    assert f[1, 2] == pytest.approx(4 * 19.2e9 * 0.7)
+
+
+def test_placement() -> None:
+    # sec. 3.2: 20/60/20; 2048 tokens of OPT-6.7B at batch 10 fit everywhere
+    work, llm = Workload(10.0, 1920.0, 128.0), model("opt-6.7b")
+    static = place(machine(), llm, work, 0.0)
+    assert (static.gpu, static.host, static.drive) == pytest.approx((0.2, 0.6, 0.2))
+    filled = place(machine(), llm, work, 1.0)
+    assert filled.drive == 0
+    assert filled.gpu > 0.9
+    # what a tier has no room for goes to the next
+    long = place(machine(), model("qwen-7b"), Workload(8.0, 36864.0, 128.0), 0.0)
+    assert long.gpu < 0.2
+    assert long.host < 0.6
+    assert long.gpu + long.host + long.drive == pytest.approx(1)
+
+
+@pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
+def test_where_kv_lives_adds_up(system: str) -> None:
+    # Qwen-7B, 4K tokens, batch 8: 17.18 GB of KV (sec. 1 gives 30 GB with weights)
+    also = solved(system, machine(), "qwen-7b", Workload(8.0, 4096.0, 0.0)).estimate.also
+    assert sum(also.values()) == pytest.approx(17.18, abs=0.01)
+    assert set(also) == {"kv_gpu_gb", "kv_host_gb", "kv_drive_gb"}
+
+
+def test_baselines_follow_their_flows() -> None:
+    work, llm, hw = Workload(10.0, 1920.0, 128.0), model("opt-6.7b"), machine()
+    kv = llm.kv_bytes(10, work.context)
+    cold, off = 0.2 * kv / 5.0e9, 0.8 * kv / (31.5e9 * 0.8)
+    gpu = (llm.layer_weight_bytes(10) + kv) / (1008e9 * 0.8)
+    full = solved("full-cache", hw, "opt-6.7b", work).estimate.step.seconds
+    assert full == pytest.approx(32 * max(gpu, cold, off) + min(gpu, max(cold, off)), rel=1e-3)
+    h2o = solved("h2o", hw, "opt-6.7b", work).estimate.step.seconds
+    assert h2o == pytest.approx(32 * (gpu + cold + off), rel=1e-2)
+    infinigen = solved("infinigen", hw, "opt-6.7b", work).estimate.step.traffic()
+    assert infinigen["gpu_link.in", "move"] == pytest.approx(32 * 0.2 * 0.8 * kv)
+    assert infinigen["ssd.flash", "read"] == pytest.approx(32 * (0.15 + 0.2) * 0.2 * kv)
+    leoam = solved("leoam", hw, "opt-6.7b", work).estimate.step.traffic()
+    assert leoam["ssd.flash", "read"] == pytest.approx(32 * (1 / 64 + 0.2) * 0.2 * kv)
+
+
+def test_ablation_orders_as_the_paper_says() -> None:
+    # sec. 5.4, fig. 16a: prefetch-based, +HKM, +HKM & APP, each faster
+    prefetch = solved("infinigen", machine(), "qwen-7b", WORK).estimate.step.seconds
+    hkm = solved("infinigen", machine(), "qwen-7b", WORK, sigma=0.5).estimate.step.seconds
+    app = solved("hillinfer", machine(), "qwen-7b", WORK).estimate.step.seconds
+    assert app < hkm < prefetch
+
+
+def test_long_contexts_need_the_score_source_to_shrink() -> None:
+    # 16-bit keys at 3 GB/s lose to partial keys on a plain SSD once DRAM is full
+    work = Workload(8.0, 36864.0, 128.0)
+    plain = solved("infinigen", machine(), "qwen-7b", work).estimate.step.seconds
+    keys = solved("hillinfer", machine(), "qwen-7b", work).estimate.step.seconds
+    copy = solved("hillinfer", machine(), "qwen-7b", work, score_source=1.0, score_precision=2.0).estimate.step.seconds
+    assert copy < plain < keys
+
+
+def test_weights_that_do_not_fit_are_an_answer() -> None:
+    found = table(replace(STUDY, systems=("full-cache", "hillinfer"), models=("llama-13b",)))
+    assert list(found["limited_by"]) == ["gpu", "gpu"]
+    assert np.all(np.isnan(found["step_ms"]))
+    assert why_beta(beta_table(replace(STUDY, models=("llama-13b",)))) == [
+        "llama-13b: does not fit; gpu is short of memory."
+    ]
+
+
+def test_the_table_says_what_binds() -> None:
+    found = beta_table(replace(STUDY, context="12k,36k"))
+    assert {"beta", "t_cpu_ms", "t_csd_ms", "eq4_beta", "sec54_beta", "bound_by"} <= found.keys()
+    assert list(found["bound_by"]) == ["balance", "host memory M0"]
+    assert "the SmartSSD is the straggler" in why_beta(found)[1]
+    assert found["t_cpu_ms"][1] < found["t_csd_ms"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"knobs": {"chunks": "0"}}, "--knob chunks: '0' does not fit: hillinfer takes a whole number from 1 to 256"),
+        ({"knobs": {"retention": "1.5"}}, "--knob retention: '1.5' does not fit: hillinfer takes a number from 0 to 1"),
+        ({"knobs": {"sigma": "1"}}, "--knob sigma: '1' does not fit: hillinfer takes a number from 0 to 0.99"),
+        (
+            {"knobs": {"score_precision": "3"}},
+            "'3' is none of fp16, int8, int4, auto",
+        ),
+        ({"knobs": {"score_precision": "int3"}}, "unknown value of score_precision 'int3'; did you mean"),
+        ({"sets": {"host.kv_memory": "80GB"}}, r"host.kv_memory \(M0\) is larger than host.memory"),
+        ({"knobs": {"hot_share": "auto", "sigma": "auto"}}, "give all but one of them a value"),
+    ],
+)
+def test_bad_input_is_one_sentence(change: dict[str, dict[str, str]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        table(replace(STUDY, **change))  # type: ignore[arg-type]

@@ -1,0 +1,134 @@
+"""The mapping solvers against each other: exact, brute force, MILP, greedy, one by one and in batches."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.headtables import HeadTables
+from solvers.mapping import Mapping, brute, bytes_used, evaluate, exact, greedy
+from solvers.mapping_milp import milp
+from solvers.policies import major, pin
+
+
+def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
+    """Random times without any shape, random monotone bytes, capacities that bind in one of five ways."""
+    a, q, f = (rng.random(units + 1) * rng.uniform(0.1, 3.0) for _ in range(3))
+    hbm, lpddr = [], []
+    for sublayer in range(3):
+        # fc's units are alike; a KV group cut in two is held on both sides, so bytes may add to more than the whole
+        step = rng.integers(1, 20, units) if sublayer < 2 else np.full(units, rng.integers(1, 20))
+        up = np.concatenate([[0], np.cumsum(step)])
+        down = up[-1] - up + (rng.integers(0, 3, units + 1) if sublayer < 2 else 0)
+        hbm.append(up.astype(float))
+        lpddr.append(np.minimum.accumulate(down).astype(float))
+    total = sum(float(table[-1]) for table in hbm)
+    shares = {0: (1.1, 1.1), 1: (0.4, 1.2), 2: (1.2, 0.4), 3: (0.55, 0.5), 4: (0.3, 0.4)}[case]
+    hbm_room, lpddr_room = (np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares)
+    on_hbm, on_lpddr = (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2])
+    return HeadTables((a, q, f), on_hbm, on_lpddr, hbm_room, lpddr_room, np.asarray(float(units)))
+
+
+def stacked(tables: list[HeadTables]) -> HeadTables:
+    def three(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, q, f = (np.stack([getattr(t, name)[i] for t in tables]) for i in range(3))
+        return a, q, f
+
+    rooms = (np.stack([getattr(t, name) for t in tables]) for name in ("hbm_room", "lpddr_room", "units"))
+    return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
+
+
+def test_exact_is_brute_force_is_milp_on_random_instances() -> None:
+    rng = np.random.default_rng(7)
+    infeasible = lpddr_cuts = 0
+    for i in range(200):
+        tables = instance(rng, int(rng.integers(1, 9)), i % 5)
+        best, all_, program = exact(tables), brute(tables), milp(tables)
+        assert best.seconds == all_.seconds
+        assert bool(best.ok) == bool(all_.ok) == bool(program.ok)
+        np.testing.assert_allclose(program.seconds, all_.seconds, rtol=1e-9)
+        infeasible += not best.ok
+        free = exact(replace(tables, lpddr_room=np.asarray(np.inf)))
+        lpddr_cuts += bool(best.ok) and bool(free.seconds < best.seconds)
+    assert infeasible > 20
+    assert lpddr_cuts > 20
+
+
+def test_a_batch_of_points_is_its_points_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    single = [instance(rng, 6, i % 5) for i in range(40)]
+    for method in (exact, greedy):
+        together = method(stacked(single))
+        for i, tables in enumerate(single):
+            alone = method(tables)
+            assert [n[i] for n in map(np.asarray, together.units)] == list(alone.units)
+            assert np.asarray(together.seconds)[i] == alone.seconds
+            assert np.asarray(together.ok)[i] == alone.ok
+
+
+def test_batches_are_cut_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    tables = stacked([instance(rng, 5, i % 5) for i in range(23)])
+    whole = exact(tables)
+    monkeypatch.setattr("solvers.mapping._PAIRS_AT_ONCE", 4 * 36)
+    np.testing.assert_array_equal(exact(tables).seconds, whole.seconds)
+
+
+def test_tables_that_do_not_vary_serve_all_points() -> None:
+    rng = np.random.default_rng(11)
+    one = instance(rng, 6, 1)
+    rooms = np.linspace(0, float(one.hbm_room) * 2, 9).round()
+    swept = exact(replace(one, hbm_room=rooms))
+    expected = [brute(replace(one, hbm_room=np.asarray(room))).seconds for room in rooms]
+    np.testing.assert_array_equal(swept.seconds, expected)
+    assert np.all(np.diff(np.where(swept.ok, swept.seconds, np.inf)[np.asarray(swept.ok)]) <= 0)
+
+
+def test_greedy_is_algorithm_1_by_hand() -> None:
+    # attention is fastest at 2 of 2 and takes all of HBM's 10 bytes, though qkv would gain more
+    seconds = (np.array([3.0, 2.0, 1.0]), np.array([9.0, 5.0, 1.0]), np.array([2.0, 1.5, 1.0]))
+    held = (np.array([0.0, 5.0, 10.0]),) * 3
+    rest = (np.array([10.0, 5.0, 0.0]),) * 3
+    tables = HeadTables(seconds, held, rest, np.asarray(10.0), np.asarray(100.0), np.asarray(2.0))
+    assert greedy(tables).units == (2, 0, 0)
+    assert exact(tables).units == (0, 2, 0)
+    assert greedy(tables).seconds == 12.0
+    assert exact(tables).seconds == 6.0
+    assert bytes_used(tables, exact(tables)) == (10.0, 20.0)
+
+
+def test_nothing_that_fits_beats_the_optimum_and_policies_obey_their_pin() -> None:
+    rng = np.random.default_rng(13)
+    for i in range(60):
+        tables = instance(rng, 7, i % 4)
+        best = exact(tables)
+        for policy in (greedy(tables), *(major(which, tables) for which in range(3))):
+            assert not policy.ok or policy.seconds >= best.seconds
+        for which in range(3):
+            most = int(np.flatnonzero(tables.hbm[which] <= tables.hbm_room)[-1])
+            assert major(which, tables).units[which] == most
+            assert tables.hbm[which][1] > tables.hbm_room or exact(pin(tables, which, 1)).units[which] == 1
+
+
+def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
+    tables = instance(np.random.default_rng(1), 8, 4)
+    tables = replace(tables, hbm_room=np.asarray(3.0), lpddr_room=np.asarray(3.0))
+    for method in (exact, brute, greedy, milp):
+        found: Mapping = method(tables)
+        assert not found.ok
+        assert np.isfinite(found.seconds)
+    assert bytes_used(tables, exact(tables))[0] <= 3.0
+
+
+def test_evaluate_agrees_with_the_tables() -> None:
+    tables = instance(np.random.default_rng(2), 4, 0)
+    found = evaluate(tables, 1, 2, 3)
+    assert found.seconds == tables.seconds[0][1] + tables.seconds[1][2] + tables.seconds[2][3]
+
+
+def test_brute_force_and_milp_take_one_point() -> None:
+    tables = stacked([instance(np.random.default_rng(i), 3, 0) for i in range(2)])
+    with pytest.raises(ValueError, match="one design point"):
+        brute(tables)
+    with pytest.raises(Exception, match="one point at a time"):
+        milp(tables)
