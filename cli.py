@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hardware.errors import InputError
 from sweeps import commands
-from sweeps.options import Bed, Format, Llm, Named, Only, Out, Set, System, Systems, axes, group, show, with_axes
+from sweeps.options import (
+    Bed,
+    BestPer,
+    By,
+    Format,
+    Jobs,
+    Llm,
+    Named,
+    Only,
+    Out,
+    Pareto,
+    Quiet,
+    Resume,
+    Scheduler,
+    Set,
+    System,
+    Systems,
+    Top,
+    Yes,
+    axes,
+    group,
+    show,
+    with_axes,
+)
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -54,21 +78,25 @@ def show_answer(found: Columns, form: str, knob: str) -> None:
     show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
 
 
-def save(study: Study, tables: Iterable[Columns], file: str) -> None:
-    """Write tables to a CSV with a progress bar, and where every number comes from beside it."""
+def save(found: Columns, study: Study, file: str) -> None:
+    """Write a table, and beside it where every number comes from."""
     from pathlib import Path
 
-    from sweeps.export import provenance, write_csv, write_text
-    from sweeps.progress import progress
-    from sweeps.study import blocks
+    from sweeps.execute import write_table
 
-    path, origin = Path(file), Path(f"{file}.provenance.json")
-    laid = blocks(study)
-    sources = provenance(laid)
-    with progress(sum(block.grid.size for block in laid)) as advance:
-        rows = write_csv(path, tables, advance)
-    write_text(origin, sources)
-    typer.echo(f"{rows:,} rows in {path}; where its numbers come from in {origin}", err=True)
+    tell(write_table(found, Path(file), study))
+
+
+def tell(line: str) -> None:
+    """Say something that is not part of the output."""
+    typer.echo(line, err=True)
+
+
+def ask(question: str) -> bool:
+    """Ask the user, where there is one; else the answer is no."""
+    import sys
+
+    return sys.stdin.isatty() and typer.confirm(question, err=True)
 
 
 @systems.callback()
@@ -189,7 +217,7 @@ def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "
     chosen = replace(study, systems=tuple(systems))
     found = compared(chosen)
     if file:
-        save(chosen, [found], file)
+        save(found, chosen, file)
     show_columns(found, form, columns)
 
 
@@ -202,19 +230,45 @@ def sweep(
     columns: Only = "",
     form: Format = "csv",
     file: Out = "",
+    top: Top = 0,
+    by: By = "throughput_tok_s",
+    pareto: Pareto = "",
+    best_per: BestPer = "",
+    jobs: Jobs = 1,
+    scheduler: Scheduler = "",
+    resume: Resume = False,
+    yes: Yes = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Evaluate a grid of design points into CSV.
+    """Evaluate a grid of design points into a file, or keep only the best.
+
+    FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that was stopped
+    or killed goes on with --resume.
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
     """
-    from sweeps.run import chunks, table
-    from sweeps.study import blocks, load_study, split
+    from pathlib import Path
+
+    from sweeps.execute import Run, best, to_file
+    from sweeps.reduce import reducer_of
+    from sweeps.run import table
+    from sweeps.study import load_study, split
+    from sweeps.table import select
+    from sweeps.workers import Workers
 
     chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
+    reducer = reducer_of(top, by, split(pareto), split(best_per))
+    run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
+    if file and not reducer:
+        to_file(chosen, Path(file), split(columns), run)
+        return
+    if resume:
+        raise InputError("--resume goes on with a file of rows; give the -o that it was begun with")
+    found = best(chosen, reducer, run) if reducer else table(chosen)
     if file:
-        save(chosen, chunks(blocks(chosen)), file)
+        save(select(found, columns), chosen, file)
     else:
-        show_columns(table(chosen), form, columns)
+        show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
 
 
 @solve.command()

@@ -22,7 +22,12 @@ from sweeps.plan import Kind, Piece, unpacked
 from sweeps.run import Cell, Columns, Names, cells
 from sweeps.table import plain
 
-TYPES = {"text": pa.dictionary(pa.int32(), pa.string()), "flag": pa.bool_(), "whole": pa.int64(), "number": pa.float64()}
+TYPES = {
+    "text": pa.dictionary(pa.int32(), pa.string()),
+    "flag": pa.bool_(),
+    "whole": pa.int64(),
+    "number": pa.float64(),
+}
 
 
 def encoded(plan: bytes, form: str, piece: Piece) -> bytes:
@@ -52,12 +57,14 @@ def table_of(columns: Columns) -> pa.Table:
     kinds: dict[str, Kind] = {}
     for name, values in columns.items():
         numeric = values.dtype.kind == "f"
-        whole = numeric and bool(np.all(values % 1 == 0))
+        whole = numeric and bool(np.all(np.isfinite(values)) and np.all(values % 1 == 0))
         kinds[name] = "whole" if whole else "number" if numeric else "flag" if values.dtype.kind == "b" else "text"
     return pa.Table.from_batches([_batch(columns, (len(columns["system"]),), kinds)])
 
 
-def _batch(found: Mapping[str, Cell | NDArray[np.generic] | None], shape: tuple[int, ...], kinds: Mapping[str, Kind]) -> pa.RecordBatch:
+def _batch(
+    found: Mapping[str, Cell | NDArray[np.generic] | None], shape: tuple[int, ...], kinds: Mapping[str, Kind]
+) -> pa.RecordBatch:
     arrays = [_array(found[name], shape, kind) for name, kind in kinds.items()]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, TYPES[kind]) for name, kind in kinds.items()]))
 
@@ -72,9 +79,9 @@ def _array(cell: Cell | NDArray[np.generic] | None, shape: tuple[int, ...], kind
         return pa.DictionaryArray.from_arrays(places, pa.array(named.names, pa.string()))
     if kind != "number":
         return pa.array(np.broadcast_to(np.asarray(cell).astype(bool if kind == "flag" else np.int64), shape).ravel())
-    values = np.empty(shape)
-    np.add(np.asarray(cell), 0.0, out=values)  # spreads the cell, and makes -0 a 0
-    blank = np.isnan(cell)
+    numbers = np.asarray(cell, np.float64)
+    values, blank = np.empty(shape), np.isnan(numbers)
+    np.add(numbers, 0.0, out=values)  # spreads the cell, and makes -0 a 0
     return pa.array(values.ravel(), mask=np.broadcast_to(blank, shape).ravel() if np.any(blank) else None)
 
 
@@ -114,17 +121,17 @@ def _json_lines(rows: pa.Table, _: bool) -> bytes:
     cells_: list[pa.ChunkedArray | str] = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         cells_ += ["{" if not cells_ else ", ", f"{json.dumps(name)}: ", _json_values(column)]
-    joined = pc.binary_join_element_wise(*cells_, "}\n", "").combine_chunks()
-    return joined.buffers()[2].to_pybytes() if isinstance(joined, pa.Array) else b"".join(c.buffers()[2].to_pybytes() for c in joined.chunks)
+    joined = pc.binary_join_element_wise(*cells_, "}\n", "")
+    return b"".join(chunk.buffers()[2].to_pybytes() for chunk in joined.chunks)
 
 
 def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
-        chunks = [pa.DictionaryArray.from_arrays(c.indices, pa.array([json.dumps(t) for t in c.dictionary.to_pylist()])) for c in column.chunks]
-        column = pa.chunked_array(chunks)
+        quoted = [pa.array([json.dumps(text) for text in c.dictionary.to_pylist()], pa.string()) for c in column.chunks]
+        pairs = zip(column.chunks, quoted, strict=True)
+        column = pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, names) for c, names in pairs])
     elif column.type == TYPES["number"]:
-        text = column.cast(pa.string())
-        column = pc.if_else(pc.is_inf(column), '"inf"', text)
+        column = pc.if_else(pc.is_inf(column), '"inf"', column.cast(pa.string()))
     return pc.fill_null(column.cast(pa.string()), "null")
 
 
@@ -132,7 +139,8 @@ def _parquet(rows: pa.Table, _: bool) -> bytes:
     axes = [field.name for field in rows.schema if field.type != TYPES["number"]]
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(rows, sink, compression="lz4", use_dictionary=axes, row_group_size=len(rows))
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 ENCODERS: dict[str, Callable[[pa.Table, bool], bytes]] = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet}

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -49,11 +49,11 @@ class Run:
         confirm: asks the user a question.
     """
 
-    workers: Workers = field(default_factory=Workers)
-    quiet: bool = False
-    resume: bool = False
-    say: Callable[[str], None] = lambda line: None
-    confirm: Callable[[str], bool] = lambda question: True
+    workers: Workers
+    quiet: bool
+    resume: bool
+    say: Callable[[str], None]
+    confirm: Callable[[str], bool]
 
 
 def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
@@ -84,12 +84,14 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
                 for piece, content in done:
                     out.add(piece.rows, content)
                     advance(piece.rows)
-        origin = out.finish()
-    run.say(f"{rows.size:,} rows in {path}; where its numbers come from in {origin}")
+        out.finish()
+    run.say(written(rows.size, path))
 
 
 def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -> None:
     """Say how many design points there are, how long they will take and how much they will fill."""
+    if run.quiet:
+        return
     sample = rows.sample(_SAMPLE)
     task(sample)  # the first time also loads and allocates
     start = time.perf_counter()
@@ -97,7 +99,7 @@ def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -
     seconds = (time.perf_counter() - start) / sample.rows * rows.size / run.workers.jobs
     where = " on one core" if run.workers.scheduler else ""
     size = f", {bytes_of(len(found) / sample.rows * rows.size)}" if isinstance(found, bytes) else ""
-    run.say(f"{rows.size:,} design points to {verb}, about {duration(seconds)}{where}{size}")
+    run.say(f"{rows.size:,} design points to {verb}, {duration(seconds)}{where}{size}")
 
 
 def identity(rows: Plan, form: str) -> dict[str, str]:
@@ -172,11 +174,20 @@ def _taken(packed: bytes, asked: tuple[Piece, NDArray[np.int64]]) -> list[Column
     return found
 
 
-def write_table(found: Columns, path: Path, study: Study) -> None:
+def write_table(found: Columns, path: Path, study: Study) -> str:
     """Write a table in memory, and put beside it where its numbers come from.
+
+    Returns:
+        What was written, for the user.
 
     Raises:
         InputError: the file cannot be written.
     """
     write_bytes(path, ENCODERS[form_of(path)](table_of(found), True))
     write_text(origin_of(path), provenance(blocks(study)))
+    return written(len(found["system"]), path)
+
+
+def written(rows: int, path: Path) -> str:
+    """Tell the user what was written."""
+    return f"{rows:,} rows in {path}; where its numbers come from in {origin_of(path)}"

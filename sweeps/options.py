@@ -28,8 +28,8 @@ class Commands(TyperGroup):
         except InputError as problem:
             typer.echo(f"nearkv: {problem}", err=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            typer.echo("nearkv: stopped; no file was changed", err=True)
+        except KeyboardInterrupt as stopped:
+            typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped; no file was changed'}", err=True)
             raise typer.Exit(130) from None
         except BrokenPipeError:
             import os
@@ -62,9 +62,21 @@ Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by 
 Out = Annotated[
     str,
     typer.Option(
-        "--output-file", "-o", metavar="FILE.csv", help="Write CSV, and beside it where its numbers come from."
+        "--output-file",
+        "-o",
+        metavar="FILE",
+        help="Write FILE.csv, .jsonl or .parquet, and beside it where its numbers come from.",
     ),
 ]
+Top = Annotated[int, typer.Option(metavar="N", help="Keep only the N best rows.")]
+By = Annotated[str, typer.Option(metavar="COLUMN", help="What --top and --best-per compare by.")]
+Pareto = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only what nothing beats in all two or three.")]
+BestPer = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")]
+Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
+Scheduler = Annotated[str, typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a file that was not finished.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Write even a file of more than 10^9 rows.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
 
 def axes(

@@ -53,7 +53,8 @@ class Plan:
 
     def pieces(self, most: int) -> Iterator[Piece]:
         """Cut the rows into pieces of about so many; the cuts depend on nothing else."""
-        first, rows, held = 0, 0, []
+        first, rows = 0, 0
+        held: list[tuple[int, Box]] = []
         for place, block in enumerate(self.laid):
             for box in block.grid.boxes(min(CHUNK, most)):
                 here = size_of(box)

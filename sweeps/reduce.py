@@ -8,7 +8,7 @@ compare equal the first stays. The rest of a kept row is evaluated again at the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,15 +17,11 @@ from numpy.typing import NDArray
 from hardware.errors import InputError, unknown
 from solvers.frontier import frontier
 from sweeps.plan import Kind, Piece, unpacked
-from sweeps.run import Cell, Names, cells
+from sweeps.run import Cell, Names, at, cells
+from sweeps.targets import higher_is_better
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""
-
-
-def higher_is_better(name: str) -> bool:
-    """Whether more of a column is better; less of all others is."""
-    return name.endswith("tok_s") or name.startswith(("tok_s_per", "speedup", "endurance", "batch_run"))
 
 
 @dataclass(frozen=True)
@@ -89,16 +85,18 @@ class Reducer(ABC):
         """The best rows of a box of design points."""
         costs = np.empty((*shape, len(self.by)))
         for place, name in enumerate(self.by):
-            costs[..., place] = -np.asarray(found[name]) if higher_is_better(name) else found[name]
+            values = np.asarray(found[name], np.float64)
+            costs[..., place] = -values if higher_is_better(name) else values
         costs = costs.reshape(-1, len(self.by))
         known = np.flatnonzero(self.promising(costs, found, shape))
-        return self.best(Kept(first + known, costs[known], tuple(_values(found[name], shape, known) for name in self.per)))
+        return self.best(Kept(first + known, costs[known], tuple(at(found[name], shape, known) for name in self.per)))
 
     def promising(
         self, costs: NDArray[np.float64], found: Mapping[str, Cell], shape: tuple[int, ...]
     ) -> NDArray[np.bool_]:
         """A quick first choice of rows, all of the best among them; rows without a number are never."""
-        return ~np.isnan(costs).any(axis=1)
+        known: NDArray[np.bool_] = np.logical_not(np.any(np.isnan(costs), axis=1))
+        return known
 
     def merge(self, one: Kept | None, other: Kept) -> Kept:
         """The best rows of two parts of a sweep.
@@ -108,14 +106,8 @@ class Reducer(ABC):
         """
         kept = self.best(one + other) if one else other
         if len(kept.rows) > MOST_KEPT:
-            raise InputError(f"more than {MOST_KEPT:,} rows are best; ask for less, or write all rows to a file with -o")
+            raise InputError(f"more than {MOST_KEPT:,} rows are best; write all rows to a file with -o")
         return kept
-
-
-def _values(cell: Cell, shape: tuple[int, ...], rows: NDArray[np.intp]) -> NDArray[np.generic]:
-    if isinstance(cell, Names):
-        return np.array(cell.names)[np.broadcast_to(cell.places, shape).ravel()[rows]]
-    return np.broadcast_to(cell, shape).ravel()[rows]
 
 
 @dataclass(frozen=True)
@@ -166,7 +158,8 @@ class BestPer(Reducer):
             return known
         least, mine = np.full(groups, np.inf), np.broadcast_to(group, shape).ravel()
         np.fmin.at(least, mine, costs[:, 0])
-        return known & (costs[:, 0] == least[mine])
+        unbeaten: NDArray[np.bool_] = known & (costs[:, 0] == least[mine])
+        return unbeaten
 
     def best(self, found: Kept) -> Kept:
         """One row a group, in order of the groups' values."""
@@ -190,3 +183,22 @@ def reduced(plan: bytes, reducer: Reducer, piece: Piece) -> Kept:
         first += int(np.prod(shape))
     assert kept is not None
     return kept
+
+
+def reducer_of(top: int, by: str, pareto: tuple[str, ...], per: tuple[str, ...]) -> Reducer | None:
+    """The reducer a user asks for, or none.
+
+    Raises:
+        InputError: two at once, or one that makes no sense.
+    """
+    if (top != 0) + bool(pareto) + bool(per) > 1:
+        raise InputError("--top, --pareto and --best-per each keep other rows; choose one")
+    if top < 0 or top > MOST_KEPT:
+        raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
+    if pareto and (len(set(pareto)) != len(pareto) or not 2 <= len(pareto) <= 3):
+        raise InputError(f"--pareto {','.join(pareto)!r}: name two or three columns, as in throughput_tok_s,cost_usd")
+    if top:
+        return Top((by,), most=top)
+    if pareto:
+        return Frontier(pareto)
+    return BestPer((by,), per) if per else None

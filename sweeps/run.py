@@ -64,6 +64,13 @@ def _spread(cell: Cell, shape: tuple[int, ...]) -> NDArray[np.generic]:
     return np.broadcast_to(cell, shape).ravel()
 
 
+def at(cell: Cell, shape: tuple[int, ...], rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    """A column at some rows of a box, by their place in row-major order."""
+    if isinstance(cell, Names):
+        return np.array(cell.names)[np.broadcast_to(cell.places, shape).ravel()[rows]]
+    return np.broadcast_to(cell, shape).ravel()[rows]
+
+
 def cells(block: Block, box: Box, wanted: Collection[str] = ()) -> dict[str, Cell]:
     """The columns of a box, each only as large as the axes it depends on; see `columns`."""
     hw, llm, work, said = block.inputs(box)

@@ -94,19 +94,13 @@ class Store:
         if not self.saved.pieces:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def finish(self) -> Path:
-        """Give the output its name, and put beside it where its numbers come from.
-
-        Returns:
-            The file that says so.
-        """
+    def finish(self) -> None:
+        """Give the output its name, and put beside it where its numbers come from."""
         self.save()
-        origin = origin_of(self._path)
         with suppress(FileNotFoundError):  # there already, if a crash came between the two
-            os.replace(self._folder / _ORIGIN, origin)
+            os.replace(self._folder / _ORIGIN, origin_of(self._path))
         self._sink.name(self._path)
         shutil.rmtree(self._folder)
-        return origin
 
 
 @contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
+Results = Generator[tuple[Item, Found], None, None]
 
 PATIENCE = 5
 """How long a cluster may take to answer, and its first worker to appear [s]."""
@@ -38,7 +39,7 @@ class Workers:
     jobs: int = 1
     scheduler: str = ""
 
-    def run(self, task: Callable[[Item], Found], items: Iterator[Item]) -> Generator[tuple[Item, Found], None, None]:
+    def run(self, task: Callable[[Item], Found], items: Iterator[Item]) -> Results[Item, Found]:
         """Do a task on every item and yield the results in the order of the items.
 
         Only a few items are under way at a time, so neither side holds more than that in memory.
@@ -64,7 +65,7 @@ class _Future(Protocol):
     def cancel(self) -> Any: ...
 
 
-def _in_order(submit: Callable[[Item], _Future], items: Iterator[Item], ahead: int) -> Generator[tuple[Item, Any], None, None]:
+def _in_order(submit: Callable[[Item], _Future], items: Iterator[Item], ahead: int) -> Results[Item, Any]:
     under_way = deque((item, submit(item)) for item in islice(items, ahead))
     try:
         while under_way:
@@ -77,7 +78,7 @@ def _in_order(submit: Callable[[Item], _Future], items: Iterator[Item], ahead: i
             future.cancel()
 
 
-def _in_processes(task: Callable[[Item], Any], items: Iterator[Item], jobs: int) -> Generator[tuple[Item, Any], None, None]:
+def _in_processes(task: Callable[[Item], Any], items: Iterator[Item], jobs: int) -> Results[Item, Any]:
     from multiprocessing import get_context
 
     # spawned, not forked: Arrow's threads do not survive a fork
@@ -113,7 +114,7 @@ def _start() -> None:
         Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
-def _on_cluster(task: Callable[[Item], Any], items: Iterator[Item], address: str) -> Generator[tuple[Item, Any], None, None]:
+def _on_cluster(task: Callable[[Item], Any], items: Iterator[Item], address: str) -> Results[Item, Any]:
     client = _connected(address)
     try:
         from distributed import KilledWorker
