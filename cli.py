@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hardware.errors import InputError
 from sweeps import commands
 from sweeps.options import (
     Bed,
-    BestPer,
-    By,
     Format,
-    Jobs,
     Llm,
     Named,
     Only,
     Out,
-    Pareto,
-    Quiet,
-    Resume,
-    Scheduler,
     Set,
     System,
     Systems,
-    Top,
-    Yes,
     axes,
     group,
     show,
+    show_columns,
     with_axes,
 )
+from sweeps.sweeping import save, sweep
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -49,14 +40,8 @@ app.add_typer(systems, name="systems", invoke_without_command=True)
 app.add_typer(models, name="models", invoke_without_command=True)
 app.add_typer(hardware, name="hardware", invoke_without_command=True)
 commands.add_to(app, solve)
+app.command()(sweep)
 
-BRIEF = [
-    *("system", "model", "platform", "batch", "context_tok", "output_tok", "alpha", "devices"),
-    *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
-    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tok_s_per_kusd"),
-    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
-]
-"""Columns a terminal shows of a result; CSV and JSON hold all."""
 BETA = [
     *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
@@ -65,38 +50,10 @@ BETA = [
 """Columns a terminal shows of `solve beta`."""
 
 
-def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
-    """Print a result in the format asked for, all formats with the same columns where some were chosen."""
-    from sweeps.table import records, select
-
-    show(records(select(found, only)), form, () if only else usual)
-
-
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
     point = ("system", "model", "platform", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
     show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
-
-
-def save(found: Columns, study: Study, file: str) -> None:
-    """Write a table, and beside it where every number comes from."""
-    from pathlib import Path
-
-    from sweeps.execute import write_table
-
-    tell(write_table(found, Path(file), study))
-
-
-def tell(line: str) -> None:
-    """Say something that is not part of the output."""
-    typer.echo(line, err=True)
-
-
-def ask(question: str) -> bool:
-    """Ask the user, where there is one; else the answer is no."""
-    import sys
-
-    return sys.stdin.isatty() and typer.confirm(question, err=True)
 
 
 @systems.callback()
@@ -219,56 +176,6 @@ def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "
     if file:
         save(found, chosen, file)
     show_columns(found, form, columns)
-
-
-@app.command()
-@with_axes
-def sweep(
-    study: Study,
-    file_of_study: Annotated[str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")] = "",
-    system: Named = "",
-    columns: Only = "",
-    form: Format = "csv",
-    file: Out = "",
-    top: Top = 0,
-    by: By = "throughput_tok_s",
-    pareto: Pareto = "",
-    best_per: BestPer = "",
-    jobs: Jobs = 1,
-    scheduler: Scheduler = "",
-    resume: Resume = False,
-    yes: Yes = False,
-    quiet: Quiet = False,
-) -> None:
-    """Evaluate a grid of design points into a file, or keep only the best.
-
-    FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that was stopped
-    or killed goes on with --resume.
-
-    Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
-    """
-    from pathlib import Path
-
-    from sweeps.execute import Run, best, to_file
-    from sweeps.reduce import reducer_of
-    from sweeps.run import table
-    from sweeps.study import load_study, split
-    from sweeps.table import select
-    from sweeps.workers import Workers
-
-    chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
-    reducer = reducer_of(top, by, split(pareto), split(best_per))
-    run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
-    if file and not reducer:
-        to_file(chosen, Path(file), split(columns), run)
-        return
-    if resume:
-        raise InputError("--resume goes on with a file of rows; give the -o that it was begun with")
-    found = best(chosen, reducer, run) if reducer else table(chosen)
-    if file:
-        save(select(found, columns), chosen, file)
-    else:
-        show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
 
 
 @solve.command()

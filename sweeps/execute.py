@@ -71,13 +71,13 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
     form, rows = form_of(path), plan(study, only)
     check_free(path, form)
     task, most = partial(encoded, rows.packed(), form), PIECE[form]
-    announce(rows, task, run, "write")
-    if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
-        raise InputError(
-            f"{path}: nothing was written; --yes writes {rows.size:,} rows, and --top, --pareto or --best-per "
-            "keep only the best"
-        )
     with store(path, form, identity(rows, f"{form} {most}"), provenance(rows.laid), run.resume) as out:
+        announce(rows, task, run, "write")
+        if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
+            raise InputError(
+                f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
+                "keep only the best"
+            )
         with progress(rows.size, out.now.rows, run.quiet) as advance:
             pieces = islice(rows.pieces(most), out.now.pieces, None)
             with closing(run.workers.run(task, pieces)) as done:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweeps.run import Columns
     from sweeps.study import Study
 
 
@@ -49,6 +50,22 @@ def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (),
     from sweeps.table import check_format, render
 
     typer.echo(render(rows, check_format(form), columns, title), nl=False)
+
+
+BRIEF = [
+    *("system", "model", "platform", "batch", "context_tok", "output_tok", "alpha", "devices"),
+    *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
+    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tok_s_per_kusd"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
+]
+"""Columns a terminal shows of a result; CSV and JSON hold all."""
+
+
+def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
+    """Print a result in the format asked for, all formats with the same columns where some were chosen."""
+    from sweeps.table import records, select
+
+    show(records(select(found, only)), form, () if only else usual)
 
 
 System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
