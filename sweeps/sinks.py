@@ -95,10 +95,14 @@ class OneFile(Sink):
         return min(size, there)
 
     def add(self, number: int, piece: bytes) -> None:
-        """Append a piece."""
-        left = memoryview(piece)
-        while left:
-            left = left[self._file.write(left) :]
+        """Append a piece; all of it or nothing."""
+        start, left = self._file.tell(), memoryview(piece)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            self._file.truncate(start)  # leaves a full disk the room for a manifest
+            raise
 
     def settle(self) -> None:
         """Wait for the disk."""
@@ -128,11 +132,14 @@ class Parts(Sink):
         """Write a part; it has its name only when complete."""
         part = self._part(number)
         temporary = part.with_suffix(".new")
-        with temporary.open("wb") as file:
-            file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, part)
+        try:
+            with temporary.open("wb") as file:
+                file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, part)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def settle(self) -> None:
         """Every part settled as it was written."""

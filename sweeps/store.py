@@ -118,29 +118,36 @@ def store(path: Path, form: str, identity: Mapping[str, str], origin: str, resum
         InputError: the place cannot be written or is full; another sweep writes there; an unfinished
             one is there and not to be resumed, is another study's, or is damaged.
     """
-    folder, opened = path.parent / f".{path.name}.partial", None
+    folder = path.parent / f".{path.name}.partial"
+    opened: Store | None = None
+    lock = _locked(path, folder)
     try:
-        lock = _locked(path, folder)
-        try:
-            manifest = _begun(path, folder, Manifest(identity), origin, resume)
-            opened = Store(path, folder, manifest, sink_of(form, folder / _ROWS, manifest.pieces, manifest.size))
-            yield opened
-        except KeyboardInterrupt:
-            if opened:
-                opened.save()
-            raise KeyboardInterrupt(f"stopped; {_left(opened)}") from None
-        except InputError as problem:
-            raise InputError(f"{problem}; {_left(opened)}" if opened else str(problem)) from None
-        finally:
-            if opened:
-                opened.close()
-            with suppress(OSError):  # stays unless empty
-                folder.rmdir()
-            os.close(lock)
-    except OSError as problem:
-        why = "its folder is gone" if opened and problem.errno == errno.ENOENT else problem.strerror
-        left = _left(opened) if opened else "choose another place"
-        raise InputError(f"{path}: cannot be written ({why}); {left}") from None
+        manifest = _begun(path, folder, Manifest(identity), origin, resume)
+        opened = Store(path, folder, manifest, sink_of(form, folder / _ROWS, manifest.pieces, manifest.size))
+        yield opened
+    except (KeyboardInterrupt, InputError, OSError) as problem:
+        raise _ended(path, opened, problem) from None
+    finally:
+        if opened:
+            opened.close()
+        with suppress(OSError):  # stays unless empty
+            folder.rmdir()
+        os.close(lock)
+
+
+def _ended(path: Path, opened: Store | None, problem: BaseException) -> BaseException:
+    """Make safe what can be, and tell the user why a sweep ended early, what is left and how to go on."""
+    if opened:
+        with suppress(OSError):
+            opened.save()
+    if isinstance(problem, KeyboardInterrupt):
+        return KeyboardInterrupt(f"stopped; {_left(opened)}")
+    if isinstance(problem, OSError):
+        gone = opened and problem.errno == errno.ENOENT
+        return InputError(
+            f"{path}: cannot be written ({'its folder is gone' if gone else problem.strerror}); {_left(opened)}"
+        )
+    return InputError(f"{problem}; {_left(opened)}") if opened else problem
 
 
 def _left(opened: Store | None) -> str:
@@ -156,19 +163,20 @@ def _locked(path: Path, folder: Path) -> int:
 
     A sweep that ends removes its folder, so a lock counts only if the folder still has its name.
     """
-    while True:
-        folder.mkdir(exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), os.stat(folder)):
-                return lock
-        except BlockingIOError:
+    try:
+        while True:
+            folder.mkdir(exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY)
+            with suppress(FileNotFoundError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock), os.stat(folder)):
+                    return lock
             os.close(lock)
-            raise InputError(f"{path}: another sweep is writing it; wait for it, or choose another name") from None
-        except FileNotFoundError:
-            pass
+    except BlockingIOError:
         os.close(lock)
+        raise InputError(f"{path}: another sweep is writing it; wait for it, or choose another name") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
 
 
 def _begun(path: Path, folder: Path, fresh: Manifest, origin: str, resume: bool) -> Manifest:
