@@ -7,11 +7,15 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from warnings import catch_warnings
 
 from hardware.errors import InputError
 from sweeps.memory import keep_freed_memory
@@ -115,18 +119,23 @@ def _start() -> None:
 
 
 def _on_cluster(task: Callable[[Item], Any], items: Iterator[Item], address: str) -> Results[Item, Any]:
-    client = _connected(address)
+    logging.disable()  # what matters is told in one sentence
     try:
-        from distributed import KilledWorker
+        with _connected(address) as client:
+            from distributed import KilledWorker
 
-        cores = sum(client.nthreads().values())
-        submit = lambda item: client.submit(_on_worker, task, item, pure=False, retries=3)  # noqa: E731
-        with closing(_in_order(submit, items, 2 * cores)) as found:
-            yield from found
-    except (KilledWorker, ImportError, OSError) as problem:
-        raise InputError(f"--scheduler {address}: a worker cannot go on ({problem}); see its log") from None
+            submit = partial(client.submit, _on_worker, task, pure=False, retries=3)
+            try:
+                with closing(_in_order(submit, items, 2 * sum(client.nthreads().values()))) as found:
+                    yield from found
+            except (CancelledError, KilledWorker, ImportError, OSError, RuntimeError) as problem:
+                raise InputError(f"--scheduler {address}: the cluster cannot go on ({_first_line(problem)})") from None
     finally:
-        client.close()
+        logging.disable(logging.NOTSET)
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).strip().split("\n")[0]
 
 
 def _on_worker(task: Callable[[Item], Any], item: Item) -> Any:
@@ -139,10 +148,17 @@ def _connected(address: str) -> Client:
         from distributed import Client
     except ImportError:
         raise InputError("--scheduler needs Dask; install it with `pip install 'nearkv[dask]'`") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is told in one sentence
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
+        with catch_warnings(action="ignore"):  # of packages that differ; those that matter are compared below
+            client = Client(address, timeout=PATIENCE, set_as_default=False)
         client.wait_for_workers(1, timeout=PATIENCE)
     except (OSError, ValueError) as problem:
-        raise InputError(f"--scheduler {address}: no Dask cluster with workers answers there ({problem})") from None
+        raise InputError(
+            f"--scheduler {address}: no Dask cluster with workers answers there ({_first_line(problem)})"
+        ) from None
+    for package in ("nearkv", "numpy", "pyarrow"):
+        for worker, found in client.run(version, package, on_error="return").items():
+            if found != version(package):
+                lacks = f"has {package} {found}" if isinstance(found, str) else f"has no {package}"
+                raise InputError(f"--scheduler {address}: worker {worker} {lacks}; install {version(package)} there")
     return client

@@ -17,15 +17,27 @@ from pathlib import Path
 import pytest
 
 COMMAND = Path(sys.executable).with_name("nearkv")
-AXES = (
-    "--system hilos --model opt-66b --batch 1:60:+1 --context 4k:200k:+4k --set csd.count=1:20:+1 "
-    "--set uplink.bandwidth=10GB/s:59GB/s:+1GB/s --columns batch,context_tok,csd.count,alpha,step_ms"
-).split()
+AXES = [
+    "--system",
+    "hilos",
+    "--model",
+    "opt-66b",
+    "--batch",
+    "1:60:+1",
+    "--context",
+    "4k:200k:+4k",
+    "--set",
+    "csd.count=1:20:+1",
+    "--set",
+    "uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
+    "--columns",
+    "batch,context_tok,csd.count,alpha,step_ms",
+]
 """3 million rows, a few seconds of work."""
 
 
 def start(file: Path, *more: str, cwd: Path | None = None) -> subprocess.Popen[str]:
-    command = [COMMAND, "sweep", *AXES, "-o", str(file), *more]
+    command = [str(COMMAND), "sweep", *AXES, "-o", str(file), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
 
 
@@ -97,7 +109,7 @@ def test_killed_five_times_and_resumed_gives_the_same_bytes(
             process.kill()
         kills += process.returncode == -signal.SIGKILL
         before = saved(file) or before
-    assert kills >= 1
+    assert kills >= 3
     assert before > 0
     finish(file, "--resume", "--jobs", jobs)
     assert content(file) == whole[form]
@@ -180,13 +192,15 @@ def unfinished(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"pieces": 3}', "[]", '{"identity": {}, "pieces": -1, "rows": 0, "size": 0}'])
-def test_a_damaged_manifest_is_not_trusted(unfinished: Path, damage: str) -> None:
+def test_a_damaged_manifest_is_not_trusted(unfinished: Path) -> None:
     manifest, rows = state(unfinished) / "manifest.json", state(unfinished) / "rows"
     before, size = manifest.read_text(), rows.stat().st_size
-    manifest.write_text(damage)
-    for more in ([], ["--resume"]):
-        assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished, *more))
+    for damage in ("", "{", '{"pieces": 3}', "[]", '{"identity": {}, "pieces": -1, "rows": 0, "size": 0}'):
+        manifest.write_text(damage)
+        assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished, "--resume"))
+    assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
+    manifest.unlink()
+    assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
     assert rows.stat().st_size == size
     manifest.write_text(before)
     assert "an unfinished sweep" in refused(start(unfinished))
@@ -219,8 +233,7 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, dict[str, byt
     assert content(file) == whole["csv"]
 
 
-@pytest.mark.parametrize("jobs", ["2", "4"])
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "2"), ("csv", "4"), ("parquet", "4")])
 def test_any_number_of_jobs_gives_the_same_bytes(
     tmp_path: Path, whole: dict[str, dict[str, bytes]], form: str, jobs: str
 ) -> None:
