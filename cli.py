@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps import commands
+from sweeps import browse, commands, reviewing
 from sweeps.options import (
     Bed,
     Format,
@@ -32,15 +32,11 @@ if TYPE_CHECKING:
 
 app = group("Predict how long-context LLM inference behaves on heterogeneous memory, and pick what is best.")
 solve = group("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
-systems = group("List the systems; `systems show NAME` prints one with its knobs.")
-models = group("List the models; `models show NAME` prints every number.")
-hardware = group("List platforms and parts; `hardware show NAME` prints every number.")
 app.add_typer(solve, name="solve", no_args_is_help=True)
-app.add_typer(systems, name="systems", invoke_without_command=True)
-app.add_typer(models, name="models", invoke_without_command=True)
-app.add_typer(hardware, name="hardware", invoke_without_command=True)
+browse.add_to(app)
 commands.add_to(app, solve)
 app.command()(sweep)
+reviewing.add_to(app)
 
 BETA = [
     *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
@@ -52,84 +48,8 @@ BETA = [
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
-    show_columns(found, form, usual=[n for n in found if n in point or n.startswith(("bound_", "paper_"))])
-
-
-@systems.callback()
-def list_systems(ctx: typer.Context, form: Format = "table") -> None:
-    """List the systems, each with the paper it comes from and its knobs.
-
-    Example: nearkv systems
-    """
-    from sweeps.catalogue import system_rows
-
-    if ctx.invoked_subcommand is None:
-        show(system_rows(), form)
-
-
-@systems.command("show")
-def show_system(name: System, form: Format = "table") -> None:
-    """Print a system's knobs: range, default, the paper's rules.
-
-    Example: nearkv systems show hilos
-    """
-    from sweeps.catalogue import knob_rows, summary_of
-
-    show(knob_rows(name), form, title=summary_of(name))
-
-
-@models.callback()
-def list_models(ctx: typer.Context, form: Format = "table") -> None:
-    """List the models with their shapes.
-
-    Example: nearkv models --format markdown
-    """
-    from sweeps.catalogue import model_rows
-
-    if ctx.invoked_subcommand is None:
-        show(model_rows(), form)
-
-
-@models.command("show")
-def show_model(
-    name: Annotated[str, typer.Argument(help="A model, or path/config.json.")], form: Format = "table"
-) -> None:
-    """Print every number of a model with unit, kind and source.
-
-    Example: nearkv models show mixtral-8x7b
-    """
-    from sweeps.catalogue import part_numbers
-
-    show(part_numbers(name, "model"), form)
-
-
-@hardware.callback()
-def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
-    """List the platforms and the parts they are made of.
-
-    Example: nearkv hardware
-    """
-    from sweeps.catalogue import hardware_rows
-
-    if ctx.invoked_subcommand is None:
-        show(hardware_rows(), form)
-
-
-@hardware.command("show")
-def show_hardware(
-    name: Annotated[str, typer.Argument(help="A platform or a part, or path/file.toml.")],
-    sets: Set = [],
-    form: Format = "table",
-) -> None:
-    """Print every number of a platform or part with unit, kind and source.
-
-    Example: nearkv hardware show hilos-a100 --set csd.count=16
-    """
-    from sweeps.catalogue import hardware_numbers
-    from sweeps.study import pairs
-
-    show(hardware_numbers(name, pairs(sets, "--set")), form)
+    at = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
+    show_columns(found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))])
 
 
 @app.command()
@@ -148,7 +68,10 @@ def estimate(
     from sweeps.table import indented, records
 
     found, tree = explain_point(replace(study, systems=(system,)))
-    if explain:
+    if explain and not found["ok"][0]:
+        short = f"{found['limited_by'][0]} is short of {found['short_gb'][0]:.4g} GB"
+        typer.echo(f"{system} does not fit: {short}, so there is no time to explain")
+    elif explain:
         show(
             indented(tree, "span") if form == "table" else tree,
             form,

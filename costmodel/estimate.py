@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from costmodel.capacity import Fits
 from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
+
+if TYPE_CHECKING:
+    from costmodel.serving import Serving
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,10 @@ class Estimate:
         work: the workload this answers.
         batch_run: sequences served together; fewer than asked where memory is short, and then
             prefill and step count every round [1].
-        kernel_power: resource -> power it draws while busy, on top of its device's [W].
+        accelerator_power: power an accelerator adds to its device's, by role where it is drawn while any
+            part of the device works, by resource where only while that works [W].
         also: further columns only this family has, by name with the unit in it.
+        serving: how the system serves a queue, where it does; a simulation plays it event by event.
     """
 
     prefill: Span
@@ -31,8 +37,9 @@ class Estimate:
     fits: Fits
     work: Workload
     batch_run: Real
-    kernel_power: Mapping[str, Real] = field(default_factory=dict)
+    accelerator_power: Mapping[str, Real] = field(default_factory=dict)
     also: Mapping[str, Real] = field(default_factory=dict)
+    serving: Serving | None = None
 
     @cached_property
     def total(self) -> Span:

@@ -5,6 +5,8 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from costmodel.llm import LLM
@@ -46,6 +48,17 @@ def linear_step(llm: LLM, tokens: Real, gpu: Gpu, weights: Span) -> Span:
         hbm=gpu.read(llm.layer_weight_bytes(tokens), "weights once a step"),
         compute=gpu.run(llm.linear_flops(tokens), "2 FLOPs a weight and token"),
     )
+
+
+def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Callable[[Real], Span]) -> Span:
+    """All layers, then the output head for one token a sequence, its weights loaded like a layer's."""
+    weights = np.minimum(b, 1.0) * llm.head_parameters * llm.weight_width
+    head = overlap(
+        weights=load(weights),
+        hbm=gpu.read(weights, "output head"),
+        compute=gpu.run(2 * b * llm.head_parameters, "output head"),
+    )
+    return serial(layers=llm.layers * layer, head=head)
 
 
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:

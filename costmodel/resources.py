@@ -58,11 +58,12 @@ class Host:
 
 
 def host(hw: Machine) -> Host:
-    """Build the host. CPU attention and streaming share the DRAM, so they are one resource."""
+    """Build the hosts, working as one. CPU attention and streaming share the DRAM, so they are one resource."""
     part = hw.host
-    read = Port("host.dram", "read", part.bandwidth)
-    attend = Port("host.dram", "read", part.bandwidth * hw.derate.cpu_attention)
-    return Host(read, attend, Port("host.file", "move", part.file_read), part.memory)
+    read = Port("host.dram", "read", part.count * part.bandwidth)
+    attend = Port("host.dram", "read", part.count * part.bandwidth * hw.derate.cpu_attention)
+    file = Port("host.file", "move", part.count * part.file_read)
+    return Host(read, attend, file, part.count * part.memory)
 
 
 @dataclass(frozen=True)
@@ -127,12 +128,18 @@ def csd(hw: Machine, group: Real) -> Csd:
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
         attend=Port("csd.kernel", "run", part.count * rate),
-        commit=Port("csd.flash", "wait", part.count / part.commit, "op"),
-        stage=Port("host.driver", "wait", 1 / part.dma, "op"),
+        commit=Port("csd.flash", "wait", _per(part.commit, part.count), "op"),
+        stage=Port("host.driver", "wait", _per(part.dma), "op"),
         page=part.page,
         capacity=part.count * part.capacity,
         kernel_power=part.count * power,
     )
+
+
+def _per(delay: Real, at_once: Real = 1.0) -> Real:
+    """Operations a second of a delay; without limit where it is zero [1/s]."""
+    with np.errstate(divide="ignore"):
+        return np.divide(at_once, delay)
 
 
 def attention_kernel(hw: Machine, group: Real) -> tuple[Real, Real]:

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from costmodel.span import Real
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How far the requests of a trace differ from their means; all 1 where they are equal.
+
+    A step of continuous batching sees a request in proportion to the tokens it generates, hence
+    the products with n.
+
+    Attributes:
+        prompt_square: E[s^2] / E[s]^2 [1].
+        output_square: E[n^2] / E[n]^2 [1].
+        product: E[s n] / (E[s] E[n]) [1].
+        context_square: mean square over squared mean of the contexts a step sees [1].
+        longest: longest request over the mean one, max(s + n) / E[s + n] [1].
+    """
+
+    prompt_square: Real = 1.0
+    output_square: Real = 1.0
+    product: Real = 1.0
+    context_square: Real = 1.0
+    longest: Real = 1.0
+
+
+@dataclass(frozen=True)
 class Workload:
-    """A batch of equal requests; every field broadcasts over design points.
+    """A batch of requests; every field broadcasts over design points.
 
     Attributes:
         batch: sequences served together [1].
-        prompt: tokens each brings (s) [1].
-        output: tokens each generates (n) [1].
+        prompt: tokens each brings, on average (s) [1].
+        output: tokens each generates, on average (n) [1].
         fixed_context: evaluate a decode step at this context instead of the mean [1].
+        spread: how the requests differ; equal unless a trace says otherwise.
     """
 
     batch: Real
     prompt: Real
     output: Real
     fixed_context: Real | None = None
+    spread: Spread = field(default_factory=Spread)
 
     @property
     def context(self) -> Real:
         """Tokens attended to in a decode step [1].
 
         The n - 1 steps after prefill see s + 1 ... s + n - 1 tokens; their mean is s + n / 2,
-        exact for any step that is affine in the context.
+        exact for any step that is affine in the context. Where requests differ, a step meets long
+        ones more often: E[s n] / E[n] + E[n^2] / (2 E[n]).
         """
-        return self.prompt + self.output / 2 if self.fixed_context is None else self.fixed_context
+        if self.fixed_context is not None:
+            return self.fixed_context
+        return self.prompt * self.spread.product + self.output * self.spread.output_square / 2
 
     @property
     def final(self) -> Real:
         """Tokens held when a sequence ends, s + n [1]."""
         return self.prompt + self.output
+
+    @property
+    def final_seen(self) -> Real:
+        """Tokens that a sequence met in a decode step will hold when it ends, E[(s + n) n] / E[n] [1]."""
+        return self.prompt * self.spread.product + self.output * self.spread.output_square
+
+    @property
+    def longest(self) -> Real:
+        """Tokens the longest sequence holds when it ends [1]."""
+        return self.final * self.spread.longest
 
     def at(self, context: Real) -> Workload:
         """The same work with its decode step seen at one context [1]."""

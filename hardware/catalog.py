@@ -17,7 +17,12 @@ from hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
 from hardware.schema import DERATE, KINDS, PARTLESS, Key
 
 HERE = Path(__file__).parent
-FOLDERS = {"part": HERE / "parts", "platform": HERE / "platforms", "model": HERE.parent / "costmodel" / "llms"}
+FOLDERS = {
+    "part": HERE / "parts",
+    "platform": HERE / "platforms",
+    "model": HERE.parent / "costmodel" / "llms",
+    "trace": HERE.parent / "sweeps" / "traces",
+}
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range"}
@@ -212,7 +217,7 @@ def _kind(table: Mapping[str, Any], where: str) -> str:
 
 
 def load_part(name: str, what: str = "part") -> Part:
-    """Read a part, or a model (`what="model"`), by name or from a user's .toml file.
+    """Read a part, a model (`what="model"`) or a trace, by name or from a user's .toml file.
 
     Raises:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.

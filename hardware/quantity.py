@@ -39,7 +39,7 @@ _PREFIXES = {
     "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
 }  # fmt: skip
 # mm2 is a square millimetre, not a milli-square-metre.
-_WHOLE = {"mm2": ("m2", 1e-6)}
+_WHOLE = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ PLACED = (
 
 def add_to(app: typer.Typer, solve: typer.Typer) -> None:
     """Register the commands."""
-    for command in (placement, batch, hardware, crossover):
+    for command in (placement, batch, hardware, crossover, subbatch):
         solve.command()(command)
     for command in (pareto, sensitivity):
         app.command()(command)
@@ -167,3 +167,30 @@ def sensitivity(
             f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over the ranges of "
             f"{band['factors']} assumed or fitted numbers: {band['q05']:.4g} to {band['q95']:.4g}"
         )
+
+
+def subbatch(
+    model: Annotated[str, typer.Option(help="A model; see `nearkv models`.")],
+    requests: Annotated[str, typer.Option(help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.")],
+    prompts: Annotated[str, typer.Option(help="Prompts that wait: 96,1k. A trace brings its own.")] = "",
+    platform: Annotated[str, typer.Option(help="A test bed with DIMM-PIM.")] = "dgx-a100-pim",
+    placement: Annotated[str, typer.Option(help="balanced, or random: each request on one rankset.")] = "balanced",
+    time_limit: Annotated[float, typer.Option(help="Seconds to search; what is not proved by then is said so.")] = 10.0,
+    slack: Annotated[float, typer.Option(help="Time prompts may add to the fastest decoding.", min=0.0)] = 0.02,
+    seed: Annotated[int, typer.Option(help="Of what is drawn: a trace, random ranksets.", min=0)] = 0,
+    sets: Set = [],
+    form: Format = "table",
+) -> None:
+    """Split one iteration of L3 into sub-batches and chunks: proven best.
+
+    Beside it stands the paper's greedy (L3 sec. 5.3), by tokens alone and by modelled times.
+
+    Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim --format json
+    """
+    from sweeps.study import pairs
+    from sweeps.subbatch import Question, brief
+    from sweeps.subbatch import subbatch as answered
+
+    asked = (model, platform, requests, prompts, placement, seed, time_limit, slack)
+    rows = answered(Question(*asked, pairs(sets, "--set")))
+    show(brief(rows) if form == "table" else rows, form)

@@ -113,6 +113,8 @@ def identity(rows: Plan, form: str) -> dict[str, str]:
             [(axis.name, axis.labels, axis.values.tolist()) for axis in block.grid.axes],
             sorted(block.sets.items()),
             sorted((name, str(said)) for name, said in block.said.items()),
+            [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces],
+            block.method,
         )
         for block in rows.laid
     ]

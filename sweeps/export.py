@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from hardware.catalog import Part, Platform, sources
+from hardware.catalog import Part, Platform, load_part, names, sources
 from hardware.errors import InputError
 from sweeps.study import Block
 
@@ -88,17 +88,20 @@ def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
 
 
 def provenance(laid: Iterable[Block]) -> str:
-    """Where every number of a study comes from, as JSON: version, command, platforms, models, sources."""
+    """Where every number of a study comes from, as JSON: version, command, platforms, models, traces, sources."""
     laid = list(laid)
     platforms = {block.platform.name: block.platform for block in laid}
     models = {part.name: part for block in laid for part in block.parts}
+    drawn = {trace.name for block in laid for trace in block.traces} & set(names("trace"))
+    traces = {name: load_part(name, "trace") for name in sorted(drawn)}
     cited = {number.source for p in platforms.values() for r in p.roles.values() for number in r.numbers.values()}
-    cited |= {number.source for part in models.values() for number in part.numbers.values()}
+    cited |= {number.source for part in [*models.values(), *traces.values()] for number in part.numbers.values()}
     record = {
         "nearkv": version("nearkv"),
         "command": " ".join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]),
         "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
         "models": {name: numbers(name, part) for name, part in models.items()},
+        "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},
         "set": {
             axis.name: axis.values.tolist() for block in laid for axis in block.grid.axes if axis.name in block.sets

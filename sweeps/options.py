@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
 class Commands(TyperGroup):
     """A group of commands that turns every failure a user can cause into one sentence."""
 
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run the command line; a standard output that takes no more is told like any other failure."""
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            try:
+                return super().main(*arguments, **settings)
+            finally:
+                if sys.stdout:
+                    sys.stdout.flush()
+        except BrokenPipeError:
+            _silence()
+            sys.exit(0)
+        except OSError as problem:
+            _silence()
+            sys.stderr.write(f"nearkv: standard output cannot be written ({problem.strerror}); send it elsewhere\n")
+            sys.exit(2)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; bad input exits with 2, Ctrl-C with 130."""
         from hardware.errors import InputError
@@ -32,12 +53,11 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as stopped:
             typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped; no file was changed'}", err=True)
             raise typer.Exit(130) from None
-        except BrokenPipeError:
-            import os
-            import sys
 
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
+
+def _silence() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush has nothing to complain of."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def group(about: str) -> typer.Typer:
@@ -53,9 +73,9 @@ def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (),
 
 
 BRIEF = [
-    *("system", "model", "platform", "batch", "context_tok", "output_tok", "alpha", "devices"),
+    *("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "alpha", "devices"),
     *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
-    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tok_s_per_kusd"),
+    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tbt_ms", "tok_s_per_kusd"),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
 ]
 """Columns a terminal shows of a result; CSV and JSON hold all."""
@@ -106,6 +126,11 @@ def axes(
     knobs: Annotated[
         list[str], typer.Option("--knob", metavar="KNOB=VALUE", help="Value, list, rule or auto: alpha=0.5.")
     ] = [],
+    trace: Annotated[
+        str, typer.Option(help="Traces in place of lengths: openr1,dolphin or FILE.csv of input_tok,output_tok.")
+    ] = "",
+    method: Annotated[str, typer.Option(help="With a trace: fluid, or simulate to play its queue.")] = "fluid",
+    seed: Annotated[int, typer.Option(help="Of the requests drawn from a trace.", min=0)] = 0,
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
 
@@ -114,8 +139,19 @@ def axes(
     """
     from sweeps.study import Study, pairs, split
 
-    chosen = split(platform)
-    return Study((), split(model), batch, context, output, chosen, pairs(sets, "--set"), pairs(knobs, "--knob"))
+    return Study(
+        (),
+        split(model),
+        batch,
+        context,
+        output,
+        split(platform),
+        pairs(sets, "--set"),
+        pairs(knobs, "--knob"),
+        split(trace),
+        method,
+        seed,
+    )
 
 
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:

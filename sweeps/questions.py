@@ -34,6 +34,8 @@ def best_knob(study: Study, knob: str) -> Columns:
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.
     """
+    if knob in study.knobs:
+        raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     rules: dict[str, None] = {}
     laid = blocks(replace(study, knobs={**study.knobs, knob: "auto"}))
     for block in laid:
@@ -47,6 +49,9 @@ def best_knob(study: Study, knob: str) -> Columns:
         found[f"{name}_{knob}"] = ruled[knob]
         found[f"{name}_step_ms"] = ruled["step_ms"]
         found[f"{name}_loss"] = ruled["step_ms"].astype(float) / found["step_ms"].astype(float) - 1
+    for name in (knob, "bound_ms", "bound_by", "x_over_kv", *(f"{rule.replace('-', '_')}_{knob}" for rule in rules)):
+        if name in found:
+            found[name] = np.where(found["ok"], found[name], "" if name == "bound_by" else np.nan)
     return found
 
 
@@ -68,15 +73,17 @@ def _certified(block: Block, knob: str) -> Columns:
 def why_alpha(found: Columns) -> list[str]:
     """Say in words why each optimum of alpha is where it is, one sentence a row."""
     sentences = []
-    for system, model, alpha, ratio, bound_by in zip(
-        *(found[name] for name in ("system", "model", "alpha", "x_over_kv", "bound_by")), strict=True
-    ):
-        if ratio >= 1:
-            reason = (
-                f"X has {ratio:g} times the bytes of K and V (KV/X = 2/g), so keeping X only adds to what flash reads"
-            )
+    names = ("system", "model", "ok", "limited_by", "alpha", "x_over_kv", "bound_by")
+    for system, model, ok, limited_by, alpha, ratio, bound_by in zip(*(found[n] for n in names), strict=True):
+        if not ok:
+            sentences.append(f"{system}, {model}: does not fit; {limited_by} is short of memory.")
+            continue
+        if alpha == 0 and ratio >= 1:
+            reason = f"X has {ratio:g} times the bytes of K and V (KV/X = 2/g), so keeping X only adds to what is read"
+        elif alpha == 0:
+            reason = f"any X would only add to what {bound_by} must do"
         else:
-            reason = f"X has {ratio:g} of the bytes of K and V, so alpha grows until {bound_by} binds"
+            reason = f"X has {ratio:g} of the bytes of K and V (KV/X = 2/g); more X would cost more than it spares"
         sentences.append(f"{system}, {model}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}.")
     return list(dict.fromkeys(sentences))
 

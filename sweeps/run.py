@@ -6,17 +6,19 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.metrics import COLUMNS, Answer
 from costmodel.span import Real
+from costmodel.workload import Workload
 from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.knobs import Solved, settle
 from sweeps.grid import Box
+from sweeps.played import simulated
 from sweeps.study import Block, Study, blocks
 
 Columns = dict[str, NDArray[np.generic]]
@@ -75,36 +77,47 @@ def cells(block: Block, box: Box, wanted: Collection[str] = ()) -> dict[str, Cel
     """The columns of a box, each only as large as the axes it depends on; see `columns`."""
     hw, llm, work, said = block.inputs(box)
     solved = settle(block.system, hw, llm, work, said)
-    offered = _offered(block, box, solved, hw)
+    offered = _offered(block, box, solved, hw, work)
     return {name: make() for name, make in offered.items() if not wanted or name in wanted}
 
 
-def _offered(block: Block, box: Box, solved: Solved, hw: Machine) -> dict[str, Callable[[], Cell]]:
+def _offered(block: Block, box: Box, solved: Solved, hw: Machine, work: Workload) -> dict[str, Callable[[], Cell]]:
     """Every column by name, computed when called."""
     estimate, mesh = solved.estimate, block.grid.mesh(box)
-    ok = estimate.fits.ok
+    ok, every = estimate.fits.ok, bool(np.all(estimate.fits.ok))
     answer = Answer(estimate, hw, block.system.owns)
-    asked = {name: value for name, value in mesh.items() if name != "model" and name not in block.system.knobs}
     offered: dict[str, Callable[[], Cell]] = {
         "system": partial(_name, block.system.name),
         "model": lambda: Names(mesh["model"].astype(int), block.grid.axes[0].labels),
         "platform": partial(_name, block.platform.name),
-        **{name: partial(np.asarray, value) for name, value in asked.items()},
+        **_asked(block, mesh, work),
         **{name: partial(_knob, block, mesh, solved, name) for name in block.system.knobs},
         "ok": lambda: ok,
-        "limited_by": lambda: Names(estimate.fits.limiting, ("", *estimate.fits.tiers)),
-        "short_gb": lambda: estimate.fits.short_bytes / 1e9,
+        "limited_by": lambda: _name("") if every else Names(estimate.fits.limiting, ("", *estimate.fits.tiers)),
+        "short_gb": lambda: 0.0 if every else estimate.fits.short_bytes / 1e9,
     }
     for name, column in COLUMNS.items():
-        offered[name] = partial(_where_it_fits, ok, column.compute, answer)
+        offered[name] = partial(_where, True if every else ok, column.compute, answer)
     for name, value in estimate.also.items():
-        offered[name] = partial(_where_it_fits, ok, np.asarray, value)
+        offered[name] = partial(_where, True if every else ok, np.asarray, value)
+    if block.method == "simulate":
+        offered |= {name: partial(np.asarray, value) for name, value in simulated(block, box).items()}
     return offered
 
 
-def _where_it_fits(ok: NDArray[np.bool_], compute: Callable[[Any], Real], of: Any) -> Real:
+def _asked(block: Block, mesh: Mapping[str, NDArray[np.float64]], work: Workload) -> dict[str, Callable[[], Cell]]:
+    asked = {name: value for name, value in mesh.items() if name != "model" and name not in block.system.knobs}
+    if not block.traces:
+        return {name: partial(np.asarray, value) for name, value in asked.items()}
+    trace = Names(asked.pop("trace").astype(int), tuple(trace.name for trace in block.traces))
+    lengths = {"batch": work.batch, "context_tok": work.prompt, "output_tok": work.output}
+    numbers: dict[str, Callable[[], Cell]] = {name: partial(np.asarray, v) for name, v in (lengths | asked).items()}
+    return {"trace": lambda: trace, **numbers, "method": partial(_name, block.method)}
+
+
+def _where(ok: NDArray[np.bool_] | Literal[True], compute: Callable[[Any], Real], of: Any) -> Real:
     value = compute(of)
-    return value if np.all(ok) else np.where(ok, value, np.nan)
+    return value if ok is True else np.where(ok, value, np.nan)
 
 
 def _name(name: str) -> Names:
@@ -187,7 +200,7 @@ def compare(study: Study) -> Columns:
     """
     laid = blocks(study)
     tables = evaluate(laid)
-    shared = 4 + len(study.sets)
+    shared = study.workload_axes + len(study.sets)
     points = math.prod(laid[0].grid.shape[:shared])
     if len(tables[0]["system"]) != points or sum(block.system.name == study.systems[0] for block in laid) > 1:
         raise InputError(

@@ -22,6 +22,7 @@ from hardware.quantity import parse
 from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
+from sweeps.trace import Trace, traces_of, workload_of
 
 Numbers = NDArray[np.float64]
 NONE: Mapping[str, Numbers] = MappingProxyType({})
@@ -37,6 +38,9 @@ class Study:
         platforms: names; empty for the test bed of each system's paper.
         sets: hardware number (`role.key`) -> list of values.
         knobs: knob -> list of values, rules or `auto`.
+        traces: names or CSV files that bring their own lengths, in place of batch, context and output.
+        method: `fluid`, or `simulate` to play the queue of a trace.
+        seed: of the requests drawn from a trace.
     """
 
     systems: tuple[str, ...]
@@ -47,6 +51,14 @@ class Study:
     platforms: tuple[str, ...] = ()
     sets: Mapping[str, str] = field(default_factory=dict)
     knobs: Mapping[str, str] = field(default_factory=dict)
+    traces: tuple[str, ...] = ()
+    method: str = "fluid"
+    seed: int = 0
+
+    @property
+    def workload_axes(self) -> int:
+        """Axes that say what is asked of a system; they come first in every grid."""
+        return 2 if self.traces else 4
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,8 @@ class Block:
         grid: axes of the workload, of set numbers and of swept knobs.
         sets: axes that replace a hardware number: axis name -> `role.key`.
         said: knobs that are solved or ruled, by name.
+        traces: requests along the `trace` axis, where there is one.
+        method: `fluid` or `simulate`.
     """
 
     system: System
@@ -67,6 +81,8 @@ class Block:
     grid: Grid
     sets: Mapping[str, str]
     said: Mapping[str, Said]
+    traces: tuple[Trace, ...] = ()
+    method: str = "fluid"
 
     def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
@@ -90,7 +106,10 @@ class Block:
             if all(name in part.numbers for part in self.parts)
         }
         llm = llm_of(shape, machine["precision"])
-        work = Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
+        if self.traces:
+            work = workload_of(self.traces, mesh["trace"].astype(int))
+        else:
+            work = Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
         swept = {n: mesh[n] for n, k in self.system.knobs.items() if not k.sets and n in mesh}
         return machine, llm, work, {**swept, **self.said}
 
@@ -119,7 +138,9 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
-_KEYS = {"title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob"}
+_KEYS = {
+    "title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob", "trace", "method",
+}  # fmt: skip
 
 
 def load_study(path: str) -> Study:
@@ -136,14 +157,17 @@ def load_study(path: str) -> Study:
             raise InputError(f"{path}: {key} must be a table, as in [{key}] with one line a name")
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    lists = {key: _text(table[key]) for key in ("batch", "context", "output") if key in table}
     return Study(
         systems=split(_text(table["systems"])),
         models=split(_text(table["model"])),
         platforms=split(_text(table.get("platform", ""))),
         sets={key: _text(value) for key, value in table.get("set", {}).items()},
         knobs={key: _text(value) for key, value in table.get("knob", {}).items()},
-        **lists,
+        traces=split(_text(table.get("trace", ""))),
+        method=str(table.get("method", "fluid")),
+        batch=_text(table.get("batch", Study.batch)),
+        context=_text(table.get("context", Study.context)),
+        output=_text(table.get("output", Study.output)),
     )
 
 
@@ -164,16 +188,23 @@ def blocks(study: Study) -> list[Block]:
     for name in study.knobs:
         if not any(name in system.knobs for system in chosen):
             find_knob(chosen[0], name)
+    lengths = (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output)
+    traces = traces_of(study.traces, study.method, study.seed, lengths)
+    model = Axis("model", np.arange(float(len(parts))), study.models)
     work = (
-        Axis("model", np.arange(float(len(parts))), study.models),
-        Axis("batch", np.array(values(study.batch, size, "--batch"))),
-        Axis("context_tok", np.array(values(study.context, size, "--context"))),
-        Axis("output_tok", np.array(values(study.output, size, "--output"))),
+        (model, Axis("trace", np.arange(float(len(traces))), study.traces))
+        if traces
+        else (
+            model,
+            Axis("batch", np.array(values(study.batch, size, "--batch"))),
+            Axis("context_tok", np.array(values(study.context, size, "--context"))),
+            Axis("output_tok", np.array(values(study.output, size, "--output"))),
+        )
     )
     laid: list[Block] = []
     for system in chosen:
         for platform in study.platforms or (system.platform,):
-            laid += _lay(system, load_platform(platform), parts, work, study)
+            laid += _lay(system, load_platform(platform), parts, work, traces, study)
     return laid
 
 
@@ -193,7 +224,12 @@ def one_point(study: Study) -> tuple[Machine, LLM]:
 
 
 def _lay(
-    system: System, platform: Platform, parts: tuple[Part, ...], work: tuple[Axis, ...], study: Study
+    system: System,
+    platform: Platform,
+    parts: tuple[Part, ...],
+    work: tuple[Axis, ...],
+    traces: tuple[Trace, ...],
+    study: Study,
 ) -> list[Block]:
     sets = {address: address for address in study.sets}
     axes = [_set_axis(address, address, text, platform) for address, text in study.sets.items()]
@@ -211,7 +247,8 @@ def _lay(
     for combination in product(*options):
         swept = [item for item in combination if isinstance(item, Axis)]
         said = dict(item for item in combination if not isinstance(item, Axis))
-        laid.append(Block(system, platform, parts, Grid((*work, *axes, *swept)), sets, said))
+        grid = Grid((*work, *axes, *swept))
+        laid.append(Block(system, platform, parts, grid, sets, said, traces, study.method))
     return laid
 
 

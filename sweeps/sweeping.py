@@ -62,11 +62,14 @@ def sweep(
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
-    from sweeps.study import load_study, split
+    from sweeps.study import Study, load_study, split
     from sweeps.table import select
     from sweeps.workers import Workers
 
-    chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
+    chosen = replace(study, systems=split(system))
+    if file_of_study and chosen != Study((), ()):
+        raise InputError(f"{file_of_study} holds the axes; give them there or on the command line, not both")
+    chosen = load_study(file_of_study) if file_of_study else chosen
     reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
     if file and not reducer:

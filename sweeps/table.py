@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):
         if not math.isfinite(value):
-            return "inf" if value == math.inf else None
+            return value if value == math.inf else None
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return value
 
@@ -71,7 +71,8 @@ def render(rows: Sequence[dict[str, Any]], form: str, show: Iterable[str] = (), 
         The text, ending in a newline.
     """
     if form == "json":
-        return json.dumps(rows, indent=2, allow_nan=False) + "\n"
+        finite = [{name: None if cell == math.inf else cell for name, cell in row.items()} for row in rows]
+        return json.dumps(finite, indent=2, allow_nan=False) + "\n"
     if form == "csv":
         return _csv(rows)
     names = [name for name in rows[0] if not (chosen := set(show)) or name in chosen] if rows else []
@@ -79,7 +80,7 @@ def render(rows: Sequence[dict[str, Any]], form: str, show: Iterable[str] = (), 
         return _terminal(rows, names, title)
     from tabulate import tabulate
 
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    cells = [[_cell(row[name]).replace("|", r"\|" if form == "markdown" else "|") for name in names] for row in rows]
     layout = "github" if form == "markdown" else "latex_booktabs"
     return str(tabulate(cells, headers=names, tablefmt=layout, disable_numparse=True)) + "\n"
 
@@ -119,7 +120,7 @@ def _terminal(rows: Sequence[dict[str, Any]], names: list[str], title: str) -> s
         grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(_cell(row[name]) for name in kept))
-    screen = Console(file=(text := io.StringIO()), width=_width())
+    screen = Console(file=(text := io.StringIO()), width=_width(), markup=False, highlight=False)
     screen.print(grid)
     return text.getvalue()
 
@@ -129,7 +130,7 @@ def _width() -> int:
     import shutil
     import sys
 
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 220
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 220
 
 
 def indented(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:

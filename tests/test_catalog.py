@@ -17,6 +17,7 @@ CHASSIS = f'kind = "chassis"\ntitle = "Test"\nprice = {GOOD.replace("W", "USD")}
 
 def everything() -> list[Part]:
     parts = [load_part(name) for name in names("part")] + [load_llm(name) for name in names("model")]
+    parts += [load_part(name, "trace") for name in names("trace")]
     return parts + [part for name in names("platform") for part in load_platform(name).roles.values()]
 
 

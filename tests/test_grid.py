@@ -139,7 +139,7 @@ def test_knob_cases_stand_side_by_side() -> None:
         (Study(("hilos",), ("opt-66b",), sets={"csd.count": "4"}, knobs={"devices": "4"}), "say the same thing"),
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
-        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "has no 'cluster_host'"),
+        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "has no 'cluster_gpu'"),
         (Study(("hilos",), ("opt-66b",), batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
 )  # fmt: skip

@@ -140,7 +140,8 @@ def test_flexgen_reads_what_does_not_fit_and_attends_to_all() -> None:
     assert need == pytest.approx(there)
     kept = 1 - answer.step.traffic()["ssd.flash", "read"] / (64 * llm.kv_bytes(32, work.context))
     assert kept * 64 * llm.kv_bytes(32, work.final) + llm.weight_bytes < there
-    attended = 64 * llm.kv_bytes(32, work.context) + 64 * llm.layer_weight_bytes(32)
+    weights = 64 * llm.layer_weight_bytes(32) + llm.head_parameters * llm.weight_width
+    attended = 64 * llm.kv_bytes(32, work.context) + weights
     assert answer.step.traffic()["host.dram", "read"] == pytest.approx(attended)
     assert host(hw).attend.rate == pytest.approx(0.15 * 409.6e9)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
-from costmodel.offload import gpu_working_set, prefill_compute, weights_on_gpu
+from costmodel.offload import gpu_working_set, prefill_compute, weights_on_gpu, with_head
 from costmodel.registry import system
 from costmodel.resources import gpu, host, link
-from costmodel.span import overlap, serial, stream
+from costmodel.span import Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -37,20 +37,23 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     b, s, layers = work.batch, work.context, llm.layers
     gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
     on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
-    weights = (1 - on_gpu) * llm.layer_weight_bytes(b)
-    load = stream(weights, "weights, then compute", dram=host_.read, link=gpu_link.inward)
 
+    def load(amount: Real) -> Span:
+        return stream((1 - on_gpu) * amount, "weights, then compute", dram=host_.read, link=gpu_link.inward)
+
+    layer_weights = load(llm.layer_weight_bytes(b))
     layer = serial(
-        weights=load,
+        weights=layer_weights,
         compute=overlap(
             hbm=gpu_.read(llm.layer_weight_bytes(b) + llm.kv_bytes(b, s), "weights and KV cache"),
             compute=gpu_.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
         ),
     )
+    prefill = serial(weights=layer_weights, compute=prefill_compute(llm, work, b, gpu_))
     scores = llm.heads * work.prompt**2 * EAGER_SCORE_BYTES
     return Estimate(
-        prefill=layers * serial(weights=load, compute=prefill_compute(llm, work, b, gpu_)),
-        step=layers * layer,
+        prefill=with_head(llm, prefill, b, gpu_, load),
+        step=with_head(llm, layer, b, gpu_, load),
         fits=fits(
             gpu=(
                 gpu_working_set(llm, work.prompt, on_gpu) + layers * llm.kv_bytes(b, work.final) + scores,

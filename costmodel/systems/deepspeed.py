@@ -5,12 +5,14 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from costmodel.capacity import fits, reduced_batch
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
-from costmodel.offload import linear_step, load_weights, prefill_compute, weights_on_storage
+from costmodel.offload import linear_step, load_weights, prefill_compute, weights_on_storage, with_head
 from costmodel.registry import system
 from costmodel.resources import drives, gpu, host, link
 from costmodel.span import Port, overlap, serial
@@ -23,8 +25,9 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory and move by page faults, DS+UVM(DRAM).
 
     The paper gives the effect, over 4x slower than FLEX(DRAM), not the path. Here tensors that
-    exceed GPU memory are managed: attention touches the whole KV cache once a step and prefill
-    touches each spilled activation twice (out and back), at the rate page faults allow.
+    exceed GPU memory are managed: attention touches the whole KV cache once a step, and prefill,
+    one prompt at a time, touches each spilled activation twice (out and back), at the rate page
+    faults allow.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
@@ -44,25 +47,25 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     activations = llm.activation_bytes(work.prompt)
     per_sequence = layers * llm.kv_bytes(1, work.final) + activations
     b = reduced_batch(work.batch, per_sequence, host_.memory - in_dram)
-    spilled = np.maximum(llm.weight_buffer_bytes() + b * activations - gpu_.memory, 0.0)
-
+    spilled = b * np.maximum(llm.weight_buffer_bytes() + activations - gpu_.memory, 0.0)
+    load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
+        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         attention=overlap(
             faults=faults(llm.kv_bytes(b, s), "KV cache by page faults"),
             compute=gpu_.run(llm.attention_flops(b, s), "4 b s H d"),
         ),
     )
     prefill = overlap(
-        weights=load_weights(llm.layer_weight_bytes(b * work.prompt), on_storage, way, host_, gpu_link),
+        weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         faults=faults(2 * spilled, "activations that exceed the GPU, out and back"),
         cache=gpu_link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=(rounds * layers) * prefill,
-        step=(rounds * layers) * layer,
+        prefill=rounds * with_head(llm, prefill, b, gpu_, load),
+        step=rounds * with_head(llm, layer, b, gpu_, load),
         fits=fits(
             gpu=(llm.weight_buffer_bytes(), gpu_.memory),
             host=(in_dram + b * per_sequence, host_.memory),

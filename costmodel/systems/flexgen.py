@@ -6,6 +6,7 @@ Symbols: b batch, s context, h hidden, L layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from costmodel.offload import (
     prefill_compute,
     weights_on_gpu,
     weights_on_storage,
+    with_head,
 )
 from costmodel.registry import Knob, system
 from costmodel.resources import Drives, Link, drives, gpu, host, link
@@ -50,16 +52,16 @@ def kv_on_storage(
     Reading a layer and attending to it are serial: the CPU attends to pages the file path has
     copied, and both run on the host (HILOS fig. 1b, steps 3 and 4).
     """
-    b, s, layers = work.batch, work.context, llm.layers
+    b, s = work.batch, work.context
     gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
     way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
     streamed, stored = 1 - where.gpu_weights, 1 - where.dram_kv
 
-    def load(tokens: Real) -> Span:
-        return load_weights(streamed * llm.layer_weight_bytes(tokens), where.ssd_weights, way, host_, gpu_link)
+    def load(amount: Real) -> Span:
+        return load_weights(streamed * amount, where.ssd_weights, way, host_, gpu_link)
 
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load(b)),
+        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=overlap(
             read_and_attend=serial(
@@ -71,7 +73,7 @@ def kv_on_storage(
     )
     prompt = llm.kv_bytes(b, work.prompt)
     prefill = overlap(
-        weights=load(b * work.prompt),
+        weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         cache=overlap(
             gpu=gpu_link.outward(prompt, "4bsh"),
@@ -79,8 +81,8 @@ def kv_on_storage(
         ),
     )
     return Estimate(
-        prefill=layers * prefill,
-        step=layers * layer,
+        prefill=with_head(llm, prefill, b, gpu_, load),
+        step=with_head(llm, layer, b, gpu_, load),
         fits=held(llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}),
         work=work,
         batch_run=b,
@@ -198,21 +200,21 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
     per_sequence, in_dram = layers * llm.kv_bytes(1, work.final), (1 - on_storage) * llm.weight_bytes
     b = reduced_batch(work.batch, per_sequence, host_.memory - in_dram)
-
+    load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
+        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange_with_cpu(llm, b, gpu_link),
         attention=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
     )
     prefill = overlap(
-        weights=load_weights(llm.layer_weight_bytes(b * work.prompt), on_storage, way, host_, gpu_link),
+        weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         cache=gpu_link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=(rounds * layers) * prefill,
-        step=(rounds * layers) * layer,
+        prefill=rounds * with_head(llm, prefill, b, gpu_, load),
+        step=rounds * with_head(llm, layer, b, gpu_, load),
         fits=fits(
             gpu=(gpu_working_set(llm, work.prompt), gpu_.memory),
             host=(in_dram + b * per_sequence, host_.memory),

@@ -6,9 +6,11 @@ alpha share of the batch kept as X, c spill interval.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from costmodel.capacity import fits
+from costmodel.capacity import Fits, fits
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
@@ -19,6 +21,7 @@ from costmodel.offload import (
     prefill_compute,
     rebuild_from_x,
     weights_on_storage,
+    with_head,
 )
 from costmodel.registry import Knob, system
 from costmodel.resources import Csd, csd, gpu, host, link
@@ -34,8 +37,6 @@ from costmodel.writeback import (
     write_naively,
 )
 from hardware.machine import Machine
-
-NAIVE, DELAYED = 0, 1
 
 
 def alpha_closed_form(hw: Machine, llm: LLM, work: Workload) -> Real:
@@ -89,14 +90,14 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
-    b, s, layers = work.batch, work.context, llm.layers
+    b, s = work.batch, work.context
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
     way = {"flash": dev.read, "uplink": uplink.inward}
     on_storage, rows = weights_on_storage(hw, llm), head_rows(llm, b, 1 - alpha, alpha)
-
+    load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load_weights(llm.layer_weight_bytes(b), on_storage, way, host_, gpu_link)),
+        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange(llm, b, alpha, uplink, gpu_link),
         writeback=write_naively(rows, writeback, dev),
         stage=writeback * stage_value_rows(llm, (1 - alpha) * b * llm.kv_heads, interval, dev, uplink.outward),
@@ -111,22 +112,29 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     )
     cached = (1 - alpha) * llm.kv_bytes(b, work.prompt) + alpha * llm.x_bytes(b, work.prompt)
     prefill = overlap(
-        weights=load_weights(llm.layer_weight_bytes(b * work.prompt), on_storage, way, host_, gpu_link),
+        weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         cache=stream(cached, "sec. 4.1", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
     )
-    per_token = (1 - alpha) * llm.kv_bytes(b, 1) + alpha * llm.x_bytes(b, 1)
     return Estimate(
-        prefill=layers * prefill,
-        step=layers * layer,
-        fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt), gpu_.memory),
-            host=((1 - on_storage) * llm.weight_bytes + layers * writeback * interval * per_token, host_.memory),
-            csd=(on_storage * llm.weight_bytes + layers * work.final * per_token, dev.capacity),
-        ),
+        prefill=with_head(llm, prefill, b, gpu_, load),
+        step=with_head(llm, layer, b, gpu_, load),
+        fits=held(llm, work, alpha, writeback * interval, on_storage, gpu_.memory, host_.memory, dev.capacity),
         work=work,
         batch_run=b,
-        kernel_power={"csd.kernel": dev.kernel_power},
+        accelerator_power={"csd": dev.kernel_power},
+    )
+
+
+def held(
+    llm: LLM, work: Workload, alpha: Real, buffered: Real, on_storage: Real, gpu: Real, host: Real, csd: Real
+) -> Fits:
+    """K and V, or X, of all tokens in flash, of the buffered ones in DRAM; weights where the policy says [B]."""
+    per_token = llm.layers * ((1 - alpha) * llm.kv_bytes(work.batch, 1) + alpha * llm.x_bytes(work.batch, 1))
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt), gpu),
+        host=((1 - on_storage) * llm.weight_bytes + buffered * per_token, host),
+        csd=(on_storage * llm.weight_bytes + work.final * per_token, csd),
     )
 
 

@@ -18,6 +18,7 @@ from costmodel.offload import (
     prefill_compute,
     rebuild_from_x,
     weights_on_gpu,
+    with_head,
 )
 from costmodel.registry import Knob, system
 from costmodel.resources import Csd, csd, gpu, host, link
@@ -40,7 +41,7 @@ INTERVAL = 2
 def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
     """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1]."""
     weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * llm.weight_bytes
-    room = hw.host.memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
+    room = host(hw).memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
     x = llm.layers * llm.x_bytes(work.batch, work.final)
     return np.clip(np.divide(room, np.maximum(x, 1.0)), 0.0, 1.0)
 
@@ -91,18 +92,18 @@ def inf2(
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
-    b, s, layers = work.batch, work.context, llm.layers
+    b, s = work.batch, work.context
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
     way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
     near, streamed = (1 - alpha) * b, 1 - weights_on_gpu(llm, work.prompt, gpu_)
     rows, prompt = head_rows(llm, near, 1.0, 0.0), llm.kv_bytes(near, work.prompt)
 
-    def load(tokens: Real) -> Span:
-        return load_weights(streamed * llm.layer_weight_bytes(tokens), ssd_weights, way, host_, gpu_link)
+    def load(amount: Real) -> Span:
+        return load_weights(streamed * amount, ssd_weights, way, host_, gpu_link)
 
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load(b)),
+        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange(llm, near, 0.0, uplink, gpu_link),
         keep_x=gpu_link.outward(alpha * llm.x_bytes(b, 1), "X of the new token to host memory, sec. 4.3"),
         writeback=write_naively(rows, writeback, dev),
@@ -114,18 +115,18 @@ def inf2(
         ),
     )
     prefill = overlap(
-        weights=load(b * work.prompt),
+        weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         kv=stream(prompt, "4sbhd, sec. 2.2", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
         x=gpu_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
     )
     return Estimate(
-        prefill=layers * prefill,
-        step=layers * layer,
+        prefill=with_head(llm, prefill, b, gpu_, load),
+        step=with_head(llm, layer, b, gpu_, load),
         fits=held(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
         work=work,
         batch_run=b,
-        kernel_power={"csd.kernel": dev.kernel_power},
+        accelerator_power={"csd": dev.kernel_power},
     )
 
 
@@ -186,6 +187,6 @@ def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_
     kv = (1 - alpha) * llm.kv_bytes(work.batch, work.final)
     return fits(
         gpu=(gpu_working_set(llm, work.prompt, on_gpu), gpu_.memory),
-        host=((1 - on_gpu - on_drives) * llm.weight_bytes + llm.layers * x, hw.host.memory),
+        host=((1 - on_gpu - on_drives) * llm.weight_bytes + llm.layers * x, host(hw).memory),
         csd=(on_drives * llm.weight_bytes + llm.layers * kv, dev.capacity),
     )

@@ -5,13 +5,17 @@ Symbols: b batch, s context, L layers, tp and pp degrees.
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.capacity import fits, reduced_batch
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
+from costmodel.offload import prefill_compute
 from costmodel.registry import system
 from costmodel.resources import gpu, link
 from costmodel.span import Real, Span, overlap, serial
 from costmodel.workload import Workload
+from hardware.errors import InputError
 from hardware.machine import Machine
 
 
@@ -30,34 +34,47 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         Source: HILOS sec. 6.6 (the paper states the set-up, no equations).
     """
     s, layers = work.context, llm.layers
-    pp = hw.cluster_host.count
-    tp = hw.cluster_gpu.count / pp
+    tp, pp = parallel(hw)
     all_gpus = gpu(hw, "cluster_gpu")
     usable = hw.derate.paged_memory * all_gpus.memory
     per_sequence = layers * llm.kv_bytes(1, work.final)
     b = reduced_batch(work.batch, per_sequence, usable - llm.weight_bytes)
 
-    # A stage has 1/pp of the layers and of the GPUs and sees pp micro-batches of b/pp a step. In
-    # bytes and FLOPs over all GPUs that is every weight pp times, everything else once.
-    micro = b / pp
+    # A stage has 1/pp of the layers and of the GPUs. A step takes pp stage times, each over one of
+    # at most pp micro-batches; with fewer, stages idle. Over all GPUs that reads every weight pp
+    # times, and everything else once for every stage that has no micro-batch of its own.
+    micro = b / np.minimum(pp, b)
+    idle = pp * micro / b
     step = overlap(
-        hbm=all_gpus.read(pp * llm.layer_weight_bytes(micro) + llm.kv_bytes(b, s), "weights once a micro-batch, KV"),
-        compute=all_gpus.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
+        hbm=all_gpus.read(pp * llm.layer_weight_bytes(micro) + idle * llm.kv_bytes(b, s), "weights a micro-batch, KV"),
+        compute=all_gpus.run(idle * (llm.linear_flops(b) + llm.attention_flops(b, s)), "2 FLOPs a weight and token"),
     )
     prefill = overlap(
         hbm=all_gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
-        compute=all_gpus.run(
-            llm.linear_flops(b * work.prompt) + llm.prefill_attention_flops(b, work.prompt), "2 P b s + 2 b h s^2"
-        ),
+        compute=idle * prefill_compute(llm, work, b, all_gpus),
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * serial(layers=layers * prefill, **communicate(hw, llm, b * work.prompt / pp, tp, pp)),
+        prefill=rounds * serial(layers=layers * prefill, **communicate(hw, llm, micro * work.prompt, tp, pp)),
         step=rounds * serial(layers=layers * step, **communicate(hw, llm, micro, tp, pp)),
         fits=fits(cluster_gpu=(llm.weight_bytes + b * per_sequence, usable)),
         work=work,
         batch_run=b,
     )
+
+
+def parallel(hw: Machine) -> tuple[Real, Real]:
+    """Tensor-parallel degree inside a node and pipeline-parallel degree between nodes [1].
+
+    Raises:
+        InputError: the GPUs do not divide evenly among the nodes.
+    """
+    gpus, nodes = hw.cluster_gpu.count, hw.cluster_host.count
+    if np.any(np.mod(gpus, nodes)):
+        raise InputError(
+            "cluster_gpu.count must be a multiple of cluster_host.count, so that every node has as many GPUs"
+        )
+    return gpus / nodes, nodes
 
 
 def communicate(hw: Machine, llm: LLM, tokens: Real, tp: Real, pp: Real) -> dict[str, Span]:

@@ -1,0 +1,23 @@
+"""Seconds to play 1,000 requests of a trace event by event, against the fluid model's one evaluation."""
+
+import time
+
+from sweeps.played import simulated
+from sweeps.run import columns
+from sweeps.study import Block, Study, blocks
+
+
+def main() -> None:
+    for model, trace in (("gpt-175b", "openr1"), ("opt-66b", "openr1"), ("gpt-89b", "longbench")):
+        (block,) = blocks(Study(("l3",), (model,), traces=(trace,)))
+        start = time.perf_counter()
+        columns(block, block.grid.whole, ("throughput_tok_s",))
+        fluid = time.perf_counter() - start
+        spent = min(_played(block) for _ in range(3))
+        print(f"l3, {model}, {trace}: 1,000 requests in {spent:.3f} s (at most 0.2), fluid model {1e3 * fluid:.1f} ms")
+
+
+def _played(block: Block) -> float:
+    start = time.perf_counter()
+    simulated(block, block.grid.whole)
+    return time.perf_counter() - start

@@ -1,0 +1,122 @@
+"""GPUs alone, and GPUs with the CPU attending to what they cannot hold: baselines of L3 (sec. 6.1).
+
+Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.capacity import fits
+from costmodel.cpu_share import balanced_share, host_attention
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.registry import Knob, system
+from costmodel.resources import gpu
+from costmodel.serving import (
+    POLICY,
+    Load,
+    Serving,
+    data_parallel,
+    gpu_attention,
+    gpu_room,
+    kv_token_bytes,
+    linear,
+    memory_needed,
+    prompts_alone,
+    resident,
+    steady,
+)
+from costmodel.span import Real, Span, overlap, serial
+from costmodel.workload import Workload
+from hardware.machine import Machine
+
+
+@system("gpu-only", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY})
+def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
+    """Weights and KV cache in GPU memory, tensor and data parallel; prompts come first.
+
+    Args:
+        hw: roles gpu, nvlink.
+        llm, work: what runs.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 6.1 (no equations).
+    """
+
+    def iteration(load: Load) -> Span:
+        attention = gpu_attention(hw)
+        return llm.layers * serial(
+            linear=linear(hw, llm, load.sequences),
+            attention=attention(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+        )
+
+    serving = Serving(
+        iteration,
+        prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
+        room=gpu_room(hw, llm),
+        replicas=data_parallel(hw, llm),
+        reserve=policy,
+    )
+    need = serving.replicas * llm.weight_bytes + kv_token_bytes(llm) * memory_needed(work, serving)
+    return steady(work, serving, fits(gpu=(need, gpu(hw).memory)))
+
+
+@system(
+    "cpu-offload",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host"),
+    knobs={
+        "cpu_share": Knob(
+            "share of the resident requests whose KV and attention stay with the CPU (1: FastDecode)",
+            default="balanced",
+            # the rule is exact, and the amounts are not affine in the share: auto means the rule
+            rules={"balanced": balanced_share, "auto": balanced_share},
+        )
+    },
+)
+def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
+    """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO; FastDecode at share 1).
+
+    Idealised in its favour: both sides run at once with the weights read once an iteration, where
+    NEO's two sub-batches read them twice, and no transfer is exposed.
+
+    Args:
+        hw: roles gpu, nvlink, host.
+        llm, work: what runs.
+        cpu_share: share of the residents with the CPU [1].
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
+    """
+    host_room = hw.host.memory / kv_token_bytes(llm)
+
+    def iteration(load: Load) -> Span:
+        on_gpu, on_cpu = gpu_attention(hw), host_attention(hw)
+        return llm.layers * overlap(
+            gpu=serial(
+                linear=linear(hw, llm, load.sequences),
+                attention=on_gpu((1 - cpu_share) * llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+            ),
+            cpu=on_cpu(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+        )
+
+    with np.errstate(divide="ignore"):
+        room = np.minimum(np.divide(gpu_room(hw, llm), 1 - cpu_share), np.divide(host_room, cpu_share))
+    serving = Serving(
+        iteration,
+        prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
+        room=room,
+        replicas=data_parallel(hw, llm),
+        longest_room=host_room,
+    )
+    kappa, dp, held = kv_token_bytes(llm), serving.replicas, resident(work, serving) * work.context
+    # a request too long for the GPUs of a replica lives in host memory
+    too_long = np.where(gpu_room(hw, llm) < dp * work.longest, dp * work.longest, 0.0)
+    memories = fits(
+        gpu=(dp * llm.weight_bytes + kappa * (1 - cpu_share) * held, gpu(hw).memory),
+        host=(kappa * np.maximum(cpu_share * held, too_long), hw.host.memory),
+    )
+    return steady(work, serving, memories)

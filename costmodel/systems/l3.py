@@ -1,0 +1,154 @@
+"""L3: weights and prompts on GPUs, decode attention at the banks of DIMMs, sub-batches interleaved (sec. 5).
+
+Symbols: n decoding sequences, D hidden size, L layers, R ranksets, P0, P1 the two sub-batches.
+"""
+
+from __future__ import annotations
+
+from costmodel.capacity import fits
+from costmodel.dimm import dimms, imbalance, rank_unit_area, unit_power
+from costmodel.estimate import Estimate
+from costmodel.llm import LLM
+from costmodel.registry import Knob, system
+from costmodel.resources import gpu, link
+from costmodel.serving import (
+    POLICY,
+    Load,
+    Serving,
+    data_parallel,
+    kv_token_bytes,
+    linear,
+    memory_needed,
+    prefill_attention,
+    prompts_alone,
+    steady,
+)
+from costmodel.span import Real, Span, overlap, serial, stream
+from costmodel.workload import Workload
+from hardware.machine import Machine
+
+
+def _switch(what: str, on: str, off: str) -> Knob:
+    return Knob(what, high=1, default=1, kind="choice", choices=(off, on))
+
+
+@system(
+    "l3",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host", "dimm"),
+    knobs={
+        "ranksets": Knob("ranks a channel, each of another rankset (sec. 5.1)", kind="count", sets="dimm.ranksets"),
+        "interleave": _switch("two sub-batches in turn, or one batch (sec. 5.2)", "on", "off"),
+        "overlap_comm": _switch("KV of prompts moves beside computing, or before it (sec. 5.1)", "on", "off"),
+        "placement": _switch(
+            "KV of a request spread over all ranksets, or on a random one (sec. 5.1)", "balanced", "random"
+        ),
+        "policy": POLICY,
+    },
+)
+def l3(
+    hw: Machine, llm: LLM, work: Workload, *, interleave: Real, overlap_comm: Real, placement: Real, policy: Real
+) -> Estimate:
+    """GPUs compute prompts and matrix products, DIMM-PIM holds all KV and attends; two sub-batches in turn.
+
+    An iteration takes max(T_GPU0, T_PIM1) + max(T_GPU1, T_PIM0) with even sub-batches.
+
+    Args:
+        hw: roles gpu, nvlink, gpu_link, dimm.
+        llm, work: what runs.
+        interleave: 1 two sub-batches, 0 one batch.
+        overlap_comm: 1 one rankset receives while the others compute, 0 all stop.
+        placement: 1 balanced, 0 random.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits.
+        Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
+    """
+    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
+    replicas, kappa = data_parallel(hw, llm), kv_token_bytes(llm)
+
+    def iteration(load: Load) -> Span:
+        half = load.share(0.5)
+        # a choice weighs the two trees: one of them runs no time
+        return llm.layers * serial(
+            interleaved=(2 * interleave) * phase(hw, llm, half, overlap_comm),
+            one_batch=(1 - interleave) * one_batch(hw, llm, load, overlap_comm),
+        )
+
+    def prefill(prompts: Real, load: Load) -> Span:
+        return llm.layers * overlap(
+            compute=prompts_alone(hw, llm, prompts, load),
+            cache=stream(llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus),
+        )
+
+    def skew(sequences: Real) -> Real:
+        """Fullest rankset over the mean, in one sub-batch [1]."""
+        random = imbalance(sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square)
+        return placement + (1 - placement) * random
+
+    serving = Serving(iteration, prefill, memory.capacity / kappa, replicas, 1.0, policy, skew)
+    memories = fits(
+        gpu=(replicas * llm.weight_bytes, gpu(hw).memory),
+        dimm=(kappa * memory_needed(work, serving), memory.capacity),
+    )
+    return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
+
+
+def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """One layer while the GPU computes a sub-batch and the banks attend for the other, as large (fig. 7)."""
+    return overlap(
+        gpu=gpu_side(hw, llm, load),
+        pim=pim_side(hw, llm, load, overlap_comm),
+        cache=prompt_cache(hw, llm, load, overlap_comm),
+    )
+
+
+def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """One layer without interleaving: only attention of prompts and of decoding overlap (sec. 2.5, fig. 3b)."""
+    return serial(
+        linear=overlap(
+            gpu=linear(hw, llm, load.sequences + load.prompt), cache=prompt_cache(hw, llm, load, overlap_comm)
+        ),
+        attention=overlap(gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)),
+    )
+
+
+def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
+    """T_GPU of one layer: t_batch of decoding requests and chunks, t_p of the chunks (eq. 1)."""
+    return serial(
+        linear=linear(hw, llm, load.sequences + load.prompt), prefill=prefill_attention(hw, llm, load.squares)
+    )
+
+
+def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """T_PIM of one layer: t_d, t_comm of Q, K, V and outputs, t_overlap of the other's prompts (eq. 2).
+
+    The fullest rankset decides t_d. While prompts' KV arrives, one rankset of R stops computing;
+    without the overlap the transfer stops them all (sec. 5.1).
+    """
+    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
+    qkv = llm.query_bytes(load.sequences) + llm.kv_bytes(1, load.sequences)
+    cache = llm.kv_bytes(1, load.prompt)
+    return serial(
+        offload=stream(qkv, "6 D n, t_comm", link=pcie.outward, bus=memory.bus),
+        attend=memory.banks(llm.kv_bytes(1, load.hottest), "kappa tokens / L, t_d"),
+        onload=stream(llm.query_bytes(load.sequences), "2 D n, t_comm", bus=memory.bus, link=pcie.inward),
+        receive=memory.receive(overlap_comm * cache, "t_overlap, one rankset of R"),
+        stop=stream((1 - overlap_comm) * cache, "4 D l, all stop", link=pcie.outward, bus=memory.bus),
+    )
+
+
+def prompt_cache(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+    """KV of the chunks leaves beside projection and feed-forward (sec. 5.1)."""
+    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
+    return stream(overlap_comm * llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus)
+
+
+def pu_overhead(hw: Machine) -> dict[str, Real]:
+    """Share of a buffer chip's area and of a DIMM's power that the units take (sec. 6.4) [%]."""
+    return {
+        "rank_pu_area_pct": 100 * rank_unit_area(hw) / hw.dimm.buffer_area,
+        "pu_power_pct": 100 * unit_power(hw) / hw.dimm.power,
+    }

@@ -1,0 +1,300 @@
+"""Play a queue of requests on a system event by event: the check of the fluid model.
+
+Between two events (a request ends, a prompt is done, memory is full) the batch is constant and its
+context grows evenly, so a run of iterations costs its number times the iteration in its middle.
+
+Symbols: n decoding sequences, k iterations so far.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import mul
+
+import numpy as np
+
+from costmodel.serving import Load, Serving
+from hardware.errors import InputError
+from solvers.batching import CHUNK
+from solvers.planes import planes
+from sweeps.trace import Trace
+
+MINIMUM_CHUNK = 512
+"""Prompt tokens an iteration carries even if decoding alone fills the GPU: steps 3 and 4 of sec. 5.3 would starve."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Result of a simulation.
+
+    Attributes:
+        seconds: until the last request ends [s].
+        tokens: generated, over all requests [1].
+        iterations: decode iterations of the busiest replica [1].
+        preempted: requests put back because memory was full [1].
+        tbt: mean time between tokens [s].
+    """
+
+    seconds: float
+    tokens: float
+    iterations: float
+    preempted: int
+    tbt: float
+
+    @property
+    def throughput(self) -> float:
+        """Generated tokens a second [1/s]."""
+        return self.tokens / self.seconds
+
+
+@dataclass
+class _Request:
+    prompt: float
+    left: float  # tokens still to generate
+    done: float = 0.0  # prompt tokens computed
+    since: float = 0.0  # iteration it began to decode
+    ends: float = 0.0  # iteration after which it has all tokens
+
+
+@dataclass
+class _Queue:
+    """What all replicas share: the requests, and how each replica works.
+
+    Attributes:
+        rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
+        single: the same where one sequence decodes and no prompt rides, so that no second sub-batch runs.
+        alone: prompt tokens -> seconds to compute them alone.
+        skew: sequences -> load of the fullest rankset over the mean.
+        room: tokens a replica holds.
+        mean: tokens a resident takes on average.
+        chunked, reserve: as in `Serving`.
+        waiting: requests no replica has taken.
+        replicas: how many share the queue.
+        unfinished: requests that still need tokens.
+    """
+
+    rows: list[list[float]]
+    single: list[list[float]]
+    alone: Callable[[float], float]
+    skew: list[float]
+    room: float
+    mean: float
+    chunked: bool
+    reserve: bool
+    waiting: deque[_Request]
+    replicas: int
+    unfinished: int = 0
+
+
+@dataclass
+class _Replica:
+    """State of one replica: its clock `now`, iteration `k`, tokens `held` and `promised`."""
+
+    queue: _Queue
+    loading: deque[_Request] = field(default_factory=deque)
+    running: list[tuple[float, int]] = field(default_factory=list)
+    order: dict[int, _Request] = field(default_factory=dict)
+    now: float = 0.0
+    k: float = 0.0
+    held: float = 0.0
+    promised: float = 0.0
+    count: int = 0
+    preempted: int = 0
+    decoding: float = 0.0
+
+
+def simulate(trace: Trace, serving: Serving, mean_held: float) -> Played:
+    """Serve all requests of a trace; they wait in one queue and replicas take them as they have room.
+
+    Args:
+        trace: what arrives; all at time 0.
+        serving: of one design point, all numbers scalar.
+        mean_held: tokens a resident request takes on average, for admission [1].
+
+    Returns:
+        Time, tokens, iterations, preemptions.
+
+    Raises:
+        InputError: a request is longer than the memory of a replica.
+    """
+    dp = int(_one(serving.replicas))
+    room = _one(serving.room) / dp
+    most = max(room, _one(serving.longest_room) / dp)
+    longest = float(np.max(trace.prompt + trace.output))
+    if longest > most:
+        raise InputError(
+            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds the {most:,.0f} a replica holds; "
+            "leave it out, or use a larger memory"
+        )
+    requests = deque(_Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True))
+    queue = _Queue(
+        rows=planes(lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5).tolist(),
+        single=[
+            [const, 0.0, per_token, per_hottest]
+            for const, per_token, per_hottest in planes(lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2)
+        ],
+        alone=_prefill(serving, dp),
+        skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1))],
+        room=room,
+        mean=mean_held,
+        chunked=bool(np.any(serving.chunked)),
+        reserve=bool(np.any(serving.reserve)),
+        waiting=requests,
+        replicas=dp,
+        unfinished=len(requests),
+    )
+    replicas = _play(queue)
+    last = max(replicas, key=lambda one: one.now)
+    waits = float(np.sum(trace.output - 1)) or 1.0
+    between = sum(one.decoding for one in replicas) / waits
+    tokens = float(np.sum(trace.output))
+    return Played(last.now, tokens, last.k, sum(one.preempted for one in replicas), between)
+
+
+def _one(value: object) -> float:
+    return float(np.asarray(value).ravel()[0])
+
+
+def _prefill(serving: Serving, dp: int) -> Callable[[float], float]:
+    """Seconds to prefill one prompt of a length, alone on a replica."""
+    rows = planes(lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3).tolist()
+    return lambda length: max(c + b + p * length + q * length**2 for c, b, p, q in rows)
+
+
+def _play(queue: _Queue) -> list[_Replica]:
+    """Let the replica that is furthest behind act next, until nothing waits."""
+    replicas = [_Replica(queue) for _ in range(queue.replicas)]
+    clock = [(0.0, i) for i in range(queue.replicas)]
+    while clock:
+        _, i = heapq.heappop(clock)
+        it = replicas[i]
+        _admit(it)
+        if not it.loading and not it.order:
+            continue
+        chunk = _chunk(it)
+        _advance(it, _until_event(it, chunk), chunk)
+        _finish(it)
+        while not queue.reserve and it.held > queue.room and len(it.order) + len(it.loading) > 1:
+            _preempt(it)
+        _finish(it)
+        heapq.heappush(clock, (it.now, i))
+    return replicas
+
+
+def _admit(it: _Replica) -> None:
+    """Take requests while one of mean size fits and no replica goes short.
+
+    Chunked prompts wait in `loading`, others are computed now, while decoding pauses.
+    """
+    queue = it.queue
+    while queue.waiting:
+        head, busy = queue.waiting[0], len(it.order) + len(it.loading)
+        need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
+        used = it.promised if queue.reserve else it.held
+        if busy and (used + need > queue.room or busy * queue.replicas >= queue.unfinished):
+            return
+        queue.waiting.popleft()
+        it.held += head.prompt
+        it.promised += head.prompt + head.left
+        if queue.chunked:
+            it.loading.append(head)
+        else:
+            seconds = queue.alone(head.prompt)
+            it.now += seconds
+            it.decoding += len(it.order) * seconds
+            _start(it, head)
+
+
+def _start(it: _Replica, request: _Request) -> None:
+    """The prompt is computed and gave the first token; decode the others."""
+    request.since, request.ends = it.k, it.k + request.left - 1
+    it.held += 1
+    it.count += 1
+    it.order[it.count] = request
+    heapq.heappush(it.running, (request.ends, it.count))
+    _finish(it)
+
+
+def _finish(it: _Replica) -> None:
+    while it.running and (it.running[0][0] <= it.k or it.running[0][1] not in it.order):
+        _, key = heapq.heappop(it.running)
+        request = it.order.pop(key, None)  # a preempted one left its place in the heap
+        if request:
+            it.held -= request.prompt + request.left
+            it.promised -= request.prompt + request.left
+            it.queue.unfinished -= 1
+
+
+def _preempt(it: _Replica) -> None:
+    """Put the newest request back; what it generated becomes part of its prompt."""
+    if it.loading:
+        request = it.loading.pop()
+        held, request.done = request.prompt, 0.0
+    else:
+        _, request = it.order.popitem()
+        generated = it.k - request.since + 1
+        held = request.prompt + generated
+        request.prompt, request.left = held, request.left - generated
+    it.held -= held
+    it.promised -= request.prompt + request.left
+    it.preempted += 1
+    it.queue.waiting.appendleft(request)
+
+
+def _chunk(it: _Replica) -> float:
+    """Prompt tokens an iteration carries: as many as decoding hides, at least the minimum (sec. 5.3, step 3 and 4)."""
+    if not it.loading:
+        return 0.0
+    if not it.order:
+        return it.loading[0].prompt - it.loading[0].done
+    n = len(it.order)
+    context = it.held - sum(request.prompt for request in it.loading)
+    length = it.loading[0].prompt
+    at = (1.0, float(n), context, context * it.queue.skew[min(n, len(it.queue.skew) - 1)])
+    base = [sum(map(mul, row, at)) for row in it.queue.rows]
+    most = max(base)
+    slopes = [row[4] + row[5] * length for row in it.queue.rows]
+    hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
+    return float(max(CHUNK * (hidden // CHUNK), MINIMUM_CHUNK))
+
+
+def _until_event(it: _Replica, chunk: float) -> float:
+    """Iterations until a request ends, the first prompt is done, or memory is full."""
+    steps = it.running[0][0] - it.k if it.order else 1.0
+    if chunk:
+        steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
+    if it.order and not it.queue.reserve and it.held <= it.queue.room:
+        steps = min(steps, (it.queue.room - it.held) // len(it.order) + 1)
+    return max(steps, 1.0)
+
+
+def _advance(it: _Replica, steps: float, chunk: float) -> None:
+    n = float(len(it.order))
+    prompt = squares = 0.0
+    budget, done = chunk * steps, []
+    while it.loading and budget > 0:
+        head = it.loading[0]
+        taken = min(budget, head.prompt - head.done)
+        head.done += taken
+        budget -= taken
+        prompt += taken / steps
+        squares += taken / steps * head.prompt
+        if head.done < head.prompt:
+            break
+        done.append(it.loading.popleft())
+    if it.order or prompt:
+        loading = sum(request.prompt for request in it.loading) + sum(request.prompt for request in done)
+        context = it.held - loading + n * steps / 2 if n else 0.0
+        skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
+        at = (1.0, n, context, skewed, prompt, squares)
+        rows = it.queue.single if n == 1 and not prompt else it.queue.rows
+        seconds = steps * max(sum(map(mul, row, at)) for row in rows)
+        it.now += seconds
+        it.decoding += n * seconds
+    it.k += steps
+    it.held += n * steps
+    for request in done:
+        _start(it, request)
