@@ -99,7 +99,9 @@ def test_kernel_rate_follows_from_its_text() -> None:
         llm.kv_bytes(1, 4096) / near_storage(hw, llm, 1.0, 4096.0, x, csd(hw, 1.0)).seconds for x in (0.0, 1.0)
     )
     assert single == pytest.approx(1 / (1 / 2.18546e9 + per_byte))
-    assert double == pytest.approx(2.18546e9)  # the text's kernel hides behind the flash; a third of it needs another cause
+    assert double == pytest.approx(
+        2.18546e9
+    )  # the text's kernel hides behind the flash; a third of it needs another cause
 
 
 def test_delayed_writeback_gain() -> None:
