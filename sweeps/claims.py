@@ -15,7 +15,7 @@ from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
 from sweeps.checks import checks, find_check
 from sweeps.run import Columns, evaluate
-from sweeps.study import Study, blocks, pairs, split
+from sweeps.study import Block, Study, blocks, pairs, split
 
 FOLDER = Path(__file__).parent / "claims"
 
@@ -135,10 +135,21 @@ def _column(claim: Claim, system: str, knobs: str, platform: str) -> NDArray[np.
     return np.where(study["ok"], found.astype(float), np.nan)
 
 
+def block_of(claim: Claim, over: bool = False) -> Block:
+    """The design points a claim's column is asked at: of its system, or of the one that divides it.
+
+    Raises:
+        InputError: the question names something that does not exist.
+    """
+    who = (claim.over, claim.over_knob, claim.over_platform or claim.platform)
+    system, knobs, platform = who if over else (claim.system, claim.knob, claim.platform)
+    return _block(system, claim.model, claim.batch, claim.context, claim.output, platform, claim.set, knobs)
+
+
 @cache
-def _study(
+def _block(
     system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
-) -> Columns:
+) -> Block:
     (block,) = blocks(
         Study(
             (system,),
@@ -151,5 +162,12 @@ def _study(
             pairs((item for item in knobs.split(";") if item), "knob"),
         )
     )
-    (found,) = evaluate([block])
+    return block
+
+
+@cache
+def _study(
+    system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
+) -> Columns:
+    (found,) = evaluate([_block(system, model, batch, context, output, platform, sets, knobs)])
     return found
