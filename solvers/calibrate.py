@@ -94,22 +94,25 @@ def _best_start(residuals: Residuals, start: Numbers) -> Numbers:
 
 
 def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[Numbers]]:
-    """Half widths, correlations and unknown directions, from the singular values of the Jacobian."""
+    """Half widths, correlations and unknown directions, from the singular values of the Jacobian.
+
+    Rows that no factor moves say nothing of the noise.
+    """
     from scipy.special import stdtrit
 
-    rows, count = slope.shape
-    free = rows - count
-    spread = np.sqrt(np.sum(after**2) / free)
-    wide = stdtrit(free, 1 - (1 - CONFIDENCE) / (2 * count)) * spread
+    moved, count = np.any(np.abs(slope) > _SINGULAR, axis=1), slope.shape[1]
+    free = max(np.sum(moved) - count, 0)
+    noise = np.sqrt(np.sum(after[moved] ** 2) / max(free, 1))
+    wide = stdtrit(max(free, 1), 1 - (1 - CONFIDENCE) / (2 * count)) * noise
     _, size, directions = np.linalg.svd(slope, full_matrices=False)
     flat = size <= _SINGULAR * max(size[0], _SINGULAR)
     inverse = 1 / np.where(flat, 1.0, size)
     # along a flat direction nothing is known: the interval is the whole range
     covariance = (directions.T * np.where(flat, 0.0, inverse**2)) @ directions
-    touched = np.any(np.abs(directions[flat]) > _SINGULAR, axis=0)
+    touched = np.any(np.abs(directions[flat]) > _SINGULAR, axis=0) | (free == 0)
     half = np.where(touched, 1.0, np.minimum(wide * np.sqrt(np.diag(covariance)), 1.0))
     chord = 1 / np.max(np.abs(directions), axis=1)
-    lost = flat | (2 * wide * inverse >= chord)
+    lost = flat | (free == 0) | (2 * wide * inverse >= chord)
     error = np.sqrt(np.diag(covariance))
     known = np.outer(error, error)
     correlation = np.divide(covariance, known, out=np.eye(count), where=known > 0)

@@ -159,7 +159,7 @@ def residual_rows(found: Calibration) -> list[dict[str, Any]]:
 def sentences(found: Calibration) -> list[str]:
     """How good the fit is, and what the rows cannot tell."""
     before, after, alone = (
-        100 * np.expm1(np.sqrt(np.mean(r**2))) for r in (found.fit.before, found.fit.after, found.left_out)
+        100 * np.sqrt(np.mean(np.expm1(r) ** 2)) for r in (found.fit.before, found.fit.after, found.left_out)
     )
     factors = list(found.factors)
     said = [

@@ -10,6 +10,12 @@ from sweeps.options import Format, show
 
 SHOWN = ("paper", "id", "where", "stated", "unit", "bound", "predicted", "error", "verdict", "hangs_on")
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
+HEADING = """# Validation: every published claim beside its prediction
+
+Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the paper contradicts
+itself, its tables or physics, with the proof (errata.md). Errors of the summary are those of measured and simulated
+rows. `make validation` writes this page.
+"""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,6 +43,10 @@ def validate(
     check_format(form)
     rows = reviewed.validate(reviewed.check_paper(paper))
     wanted = {name.strip() for name in only.split(",") if name.strip()}
+    if form == "markdown":
+        typer.echo(HEADING)
+        show(reviewed.summary(rows), form)
+        typer.echo()
     show([row for row in rows if not wanted or row["verdict"] in wanted], form, SHOWN)
     if form == "table":
         show(reviewed.summary(rows), form)
