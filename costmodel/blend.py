@@ -26,7 +26,7 @@ def blend(start: Span, end: Span, share: Real) -> Span:
             return start
         if start.resource != end.resource or not np.array_equal(start.rate, end.rate):
             raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-        amount = start.amount + share * (end.amount - start.amount)
+        amount = (1 - share) * start.amount + share * end.amount
         return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)
     if isinstance(start, Repeat) and isinstance(end, Repeat):
         if not np.array_equal(start.times, end.times):

@@ -26,7 +26,8 @@ class Estimate:
         work: the workload this answers.
         batch_run: sequences served together; fewer than asked where memory is short, and then
             prefill and step count every round [1].
-        kernel_power: resource -> power it draws while busy, on top of its device's [W].
+        accelerator_power: power an accelerator adds to its device's, by role where it is drawn while any
+            part of the device works, by resource where only while that works [W].
         also: further columns only this family has, by name with the unit in it.
         serving: how the system serves a queue, where it does; a simulation plays it event by event.
     """
@@ -36,7 +37,7 @@ class Estimate:
     fits: Fits
     work: Workload
     batch_run: Real
-    kernel_power: Mapping[str, Real] = field(default_factory=dict)
+    accelerator_power: Mapping[str, Real] = field(default_factory=dict)
     also: Mapping[str, Real] = field(default_factory=dict)
     serving: Serving | None = None
 

@@ -87,11 +87,6 @@ class LLM:
         embeddings = (self.vocab * (2 - self.tied) + self.positions) * self.hidden
         return embeddings + self.layers * self.layer_parameters(self.experts)
 
-    @property
-    def active_parameters(self) -> Real:
-        """Matrices that one token is multiplied with, output head apart [1]."""
-        return self.layers * self.layer_parameters(self.active_experts)
-
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
         moe_share = np.where(np.asarray(self.experts) > 1, 1 / np.asarray(self.moe_every), 0.0)[()]

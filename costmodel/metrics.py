@@ -97,8 +97,9 @@ def energy(answer: Answer) -> Real:
         idle = part.maybe("idle_power", part.maybe("power", np.nan))
         active = part.maybe("power", idle)
         joules = joules + part.count * (idle * seconds + (active - idle) * estimate.total.active_of(role))
-    for resource, watts in estimate.kernel_power.items():
-        joules = joules + watts * estimate.total.busy_of(resource)
+    for name, watts in estimate.accelerator_power.items():
+        working = estimate.total.busy_of(name) if "." in name else estimate.total.active_of(name)
+        joules = joules + watts * working
     return joules / (estimate.work.batch * estimate.work.output)
 
 

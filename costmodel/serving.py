@@ -183,7 +183,7 @@ def steady(
     serving: Serving,
     fits: Fits,
     also: Mapping[str, Real] = NONE,
-    kernel_power: Mapping[str, Real] = NONE,
+    accelerator_power: Mapping[str, Real] = NONE,
 ) -> Estimate:
     """Fluid model: prefill and one decode step of all B requests, N at a time, in the steady state of a queue.
 
@@ -195,7 +195,7 @@ def steady(
         serving: how the system serves them.
         fits: what fits.
         also: columns beside the time between tokens, which counts the pauses for prompts that come later.
-        kernel_power: as in `Estimate`.
+        accelerator_power: as in `Estimate`.
 
     Returns:
         Prefill, and one decode step over all R rounds.
@@ -218,7 +218,7 @@ def steady(
         fits=fits,
         work=work,
         batch_run=n,
-        kernel_power=kernel_power,
+        accelerator_power=accelerator_power,
         also={"tbt_ms": 1e3 * (iteration.seconds + paused), **also},
         serving=serving,
     )

@@ -49,16 +49,17 @@ class Choice:
 
 def _highest(curve: Envelope, x: Real) -> tuple[Real, Real]:
     """Value and slope of an envelope at a share, but for its `times`."""
+    rest = 1 - x  # at0 + x (at1 - at0) would lose a small at1 behind a large at0
     at0, at1 = curve.lines[0]
     slope = at1 - at0
-    value = at0 + x * slope
+    value = rest * at0 + x * at1
     for at0, at1 in curve.lines[1:]:
         rise = at1 - at0
-        other = at0 + x * rise
+        other = rest * at0 + x * at1
         slope = np.where(other > value, rise, slope)
         value = np.maximum(value, other)
     at0, at1 = curve.base
-    return value + (at0 + x * (at1 - at0)), slope + (at1 - at0)
+    return value + (rest * at0 + x * at1), slope + (at1 - at0)
 
 
 def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -93,7 +93,9 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
         InputError: no such name, or an override that does not fit.
     """
     parts, platforms = names("part"), names("platform")
-    if name in parts and not sets:
+    if name in parts and sets:
+        raise InputError(f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}")
+    if name in parts:
         return part_numbers(name, "part")
     if name not in platforms and not name.endswith(".toml"):
         raise unknown("platform or part", name, [*platforms, *parts])

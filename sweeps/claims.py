@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.catalog import load_llm, load_part, load_platform, names
 from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
-from sweeps.checks import checks, find_check
-from sweeps.run import Columns, evaluate
+from sweeps.checks import checks, find_check, number_at
+from sweeps.run import Columns, table
 from sweeps.study import Block, Study, blocks, pairs, split
 
 FOLDER = Path(__file__).parent / "claims"
@@ -33,6 +32,7 @@ class Claim:
         system, knob, platform: who is asked; of a `number`, its address `NAME:ROLE.KEY`.
         over, over_knob, over_platform: whose answer divides it; empty for none.
         model, batch, context, output, set: the grid.
+        trace, method: requests in place of batch, context and output; `simulate` plays their queue.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
         exclude: why no closed form can speak to it.
         assume: what the prediction hangs on.
@@ -60,12 +60,17 @@ class Claim:
     context: str = ""
     output: str = ""
     set: str = ""
+    trace: str = ""
+    method: str = ""
     take: str = ""
     exclude: str = ""
     assume: str = ""
     verdict: str = ""
     proof: str = ""
 
+
+_PRINTED = {"GFLOPS": 1e9, "PBW": 1e15, "billion params": 1e9}
+"""Units as papers print them that no specification is written in, in SI."""
 
 FIELDS = tuple(field.name for field in fields(Claim))
 
@@ -94,14 +99,14 @@ def predict(claim: Claim) -> NDArray[np.float64]:
         InputError: the question names something that does not exist.
     """
     if claim.metric == "number":
-        value = _number(claim.system) / unit_of(claim.unit)[1] if _has_unit(claim) else _number(claim.system)
+        value = number_at(claim.system) / _size_of(claim.unit)
         return np.array([value, value])
     if claim.metric in checks():
         found = np.ravel(np.asarray(find_check(claim.metric)(*split(claim.system)), dtype=float))
     else:
-        found = _column(claim, claim.system, claim.knob, claim.platform)
+        found = _column(claim)
         if claim.over:
-            found = found / _column(claim, claim.over, claim.over_knob, claim.over_platform or claim.platform)
+            found = found / _column(claim, over=True)
     found = found[np.isfinite(found)]
     if not found.size:
         raise InputError(f"claim {claim.id}: no point of its grid fits; widen it")
@@ -112,62 +117,61 @@ def predict(claim: Claim) -> NDArray[np.float64]:
     return np.array([found.min(), found.max()])
 
 
-def _has_unit(claim: Claim) -> bool:
+def _size_of(unit: str) -> float:
+    """What one printed unit is in SI; 1 for words and shares [SI]."""
+    if unit in _PRINTED:
+        return _PRINTED[unit]
     try:
-        return unit_of(claim.unit)[0] != "1"
+        dimension, size = unit_of(unit)
     except InputError:
-        return False
+        return 1.0
+    return 1.0 if dimension == "1" else size
 
 
-def _number(address: str) -> float:
-    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI]."""
-    name, _, key = address.partition(":")
-    if name in names("platform"):
-        role, _, number = key.partition(".")
-        return load_platform(name).roles[role].numbers[number].si
-    part = load_part(name) if name in names("part") else load_llm(name)
-    return part.numbers[key].si
-
-
-def _column(claim: Claim, system: str, knobs: str, platform: str) -> NDArray[np.float64]:
-    study = _study(system, claim.model, claim.batch, claim.context, claim.output, platform, claim.set, knobs)
-    found = study[claim.metric]
-    return np.where(study["ok"], found.astype(float), np.nan)
-
-
-def block_of(claim: Claim, over: bool = False) -> Block:
+def laid(claim: Claim, over: bool = False) -> tuple[Block, ...]:
     """The design points a claim's column is asked at: of its system, or of the one that divides it.
 
     Raises:
         InputError: the question names something that does not exist.
     """
-    who = (claim.over, claim.over_knob, claim.over_platform or claim.platform)
-    system, knobs, platform = who if over else (claim.system, claim.knob, claim.platform)
-    return _block(system, claim.model, claim.batch, claim.context, claim.output, platform, claim.set, knobs)
+    return _laid(_words(claim, over))
 
 
 @cache
-def _block(
-    system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
-) -> Block:
-    (block,) = blocks(
-        Study(
-            (system,),
-            split(model),
-            batch or "16",
-            context or "32k",
-            output or "64",
-            split(platform),
-            pairs((item for item in sets.split(";") if item), "set"),
-            pairs((item for item in knobs.split(";") if item), "knob"),
-        )
+def _laid(words: tuple[str, ...]) -> tuple[Block, ...]:
+    return tuple(blocks(_study(words)))
+
+
+def _column(claim: Claim, over: bool = False) -> NDArray[np.float64]:
+    study = _table(_words(claim, over))
+    found = study[claim.metric]
+    return np.where(study["ok"], found.astype(float), np.nan)
+
+
+@cache
+def _table(words: tuple[str, ...]) -> Columns:
+    return table(_study(words))
+
+
+def _words(claim: Claim, over: bool) -> tuple[str, ...]:
+    """What a study of the claim is made of: many claims ask the same."""
+    asked = (claim.model, claim.batch, claim.context, claim.output, claim.trace, claim.method, claim.set)
+    if over:
+        return (claim.over, claim.over_knob, claim.over_platform or claim.platform, *asked)
+    return (claim.system, claim.knob, claim.platform, *asked)
+
+
+def _study(words: tuple[str, ...]) -> Study:
+    system, knobs, platform, model, batch, context, output, trace, method, sets = words
+    return Study(
+        (system,),
+        split(model),
+        batch or Study.batch,
+        context or Study.context,
+        output or Study.output,
+        split(platform),
+        pairs((item for item in sets.split(";") if item), "set"),
+        pairs((item for item in knobs.split(";") if item), "knob"),
+        split(trace),
+        method or Study.method,
     )
-    return block
-
-
-@cache
-def _study(
-    system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
-) -> Columns:
-    (found,) = evaluate([_block(system, model, batch, context, output, platform, sets, knobs)])
-    return found

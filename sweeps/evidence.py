@@ -13,7 +13,7 @@ from costmodel.metrics import COLUMNS
 from costmodel.registry import find
 from hardware.catalog import Platform, load_platform
 from hardware.errors import InputError
-from sweeps.claims import Claim, block_of, load
+from sweeps.claims import Claim, laid, load
 from sweeps.measurements import Run, read_runs
 from sweeps.probe import Probe, column
 from sweeps.study import NONE, Numbers, Study, blocks, pairs
@@ -43,10 +43,23 @@ class Evidence:
     predict: Predict
 
 
-def ask(probe: Probe, of: str, numbers: Mapping[str, Numbers], axes: Mapping[str, Numbers] = NONE) -> Numbers:
+def ask(
+    probe: Probe,
+    of: str,
+    numbers: Mapping[str, Numbers],
+    axes: Mapping[str, Numbers] = NONE,
+    infeasible: bool = True,
+) -> Numbers:
     """A column for k values of some numbers at all design points of a block, or at other values of its axes.
 
-    Numbers that the block sets itself stay as set. What does not fit has its time all the same.
+    Numbers that the block sets itself stay as set.
+
+    Args:
+        probe: the block.
+        of: the column.
+        numbers: hardware numbers by `role.key` [SI].
+        axes: values of axes, one each point.
+        infeasible: what does not fit has its time all the same; else it is NaN.
 
     Returns:
         (k, points).
@@ -57,7 +70,7 @@ def ask(probe: Probe, of: str, numbers: Mapping[str, Numbers], axes: Mapping[str
     own = probe.block.sets.values()
     free = {address: np.repeat(values, size) for address, values in numbers.items() if address not in own}
     answer = probe.answer(np.tile(point, count), {name: np.tile(v, count) for name, v in axes.items()}, free)
-    found = COLUMNS[of].compute(answer)
+    found = COLUMNS[of].compute(answer) if infeasible else column(answer, of, count * size)
     return np.broadcast_to(found, (count * size,)).reshape(count, size).astype(float)
 
 
@@ -137,19 +150,20 @@ class Question:
 
     Attributes:
         claim: what is stated.
-        probe, over: who is asked, and whose answer divides it.
+        asked, over: who is asked, and whose answer divides it; none where nothing does.
         fits: design points where both fit at the platform's own numbers.
     """
 
     claim: Claim
-    probe: Probe
-    over: Probe | None
+    asked: tuple[Probe, ...]
+    over: tuple[Probe, ...]
     fits: Numbers
 
-    def stated(self) -> list[float]:
-        """One value, or both ends where a grid is compared with a range."""
-        low, high = float(self.claim.low), float(self.claim.high)
-        return [low] if self._single else [low, high]
+    @property
+    def stated(self) -> dict[str, float]:
+        """What each row states: one value, or both ends where a grid is compared with them."""
+        low, high, name = float(self.claim.low), float(self.claim.high), self.claim.id
+        return {name: low} if self._single else {f"{name} low": low, f"{name} high": high}
 
     def reduce(self, found: Numbers) -> Numbers:
         """Predictions (k, points) as rows (k, 1 or 2)."""
@@ -158,8 +172,8 @@ class Question:
             mean: Numbers = np.mean(kept, axis=1, keepdims=True)
             return mean
         ends = np.stack([kept.min(axis=1), kept.max(axis=1)], axis=1)
-        if self.claim.take in ("max", "min"):
-            return ends[:, 1:] if self.claim.take == "max" else ends[:, :1]
+        if self.claim.take == "max":
+            return ends[:, 1:]
         return ends[:, :1] if self._single else ends
 
     @property
@@ -171,7 +185,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     """Collect the measured and simulated claims of a paper whose metric is a column.
 
     Left out are bounds (`take` every: one that is kept says nothing), rows with a proof that they
-    are inconsistent, and questions on other machines.
+    are inconsistent, played queues, and questions on other machines.
 
     Args:
         paper: whose claims.
@@ -181,7 +195,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
         InputError: no such paper, or no such claim of it on that machine.
     """
     usable = [claim for claim in load(paper) if _usable(claim)]
-    beds = Counter(block_of(claim).platform.name for claim in usable)
+    beds = Counter(laid(claim)[0].platform.name for claim in usable)
     if not beds or (platform and platform not in beds):
         where = f" on {platform}; they are on {', '.join(sorted(beds))}" if platform and beds else ""
         raise InputError(f"no measured claim of {paper!r} is a column of a table{where}")
@@ -189,44 +203,40 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     questions = [question for claim in usable if (question := _question(claim, bed.name)) is not None]
 
     def predict(numbers: Mapping[str, Numbers]) -> Numbers:
-        known: dict[tuple[int, str], Numbers] = {}
+        known: dict[tuple[str, tuple[int, ...]], Numbers] = {}
 
-        def answer(probe: Probe, of: str) -> Numbers:
-            key = (id(probe.block), of)
+        def answers(probes: tuple[Probe, ...], of: str) -> Numbers:
+            # many claims ask the same of the same blocks
+            key = (of, tuple(id(probe.block) for probe in probes))
             if key not in known:
-                known[key] = ask(probe, of, numbers)
+                known[key] = _ask_all(probes, of, numbers)
             return known[key]
 
         rows = []
         for question in questions:
-            found = answer(question.probe, question.claim.metric)
+            found = answers(question.asked, question.claim.metric)
             if question.over:
-                found = found / answer(question.over, question.claim.metric)
+                found = found / answers(question.over, question.claim.metric)
             rows.append(question.reduce(found))
         return np.concatenate(rows, axis=1)
 
-    stated = np.array([value for question in questions for value in question.stated()])
-    names = tuple(name for question in questions for name in _row_names(question))
-    return Evidence(f"claims of {paper}", paper, bed, names, stated, predict)
+    stated = {name: value for question in questions for name, value in question.stated.items()}
+    return Evidence(f"claims of {paper}", paper, bed, tuple(stated), np.array(list(stated.values())), predict)
 
 
 def _usable(claim: Claim) -> bool:
     stated = claim.metric in COLUMNS and claim.kind in ("measured", "simulated") and not claim.proof
-    return stated and claim.take != "every" and float(claim.low) > 0
+    return stated and claim.take != "every" and claim.method != "simulate" and float(claim.low) > 0
 
 
 def _question(claim: Claim, platform: str) -> Question | None:
-    laid = [block_of(claim)] + ([block_of(claim, over=True)] if claim.over else [])
-    if any(block.platform.name != platform for block in laid):
+    sides = [tuple(map(Probe, laid(claim, over))) for over in (False, *([True] if claim.over else []))]
+    if any(probe.block.platform.name != platform for probes in sides for probe in probes):
         return None
-    probes = [Probe(block) for block in laid]
-    everywhere = [probe.answer(np.arange(probe.size)) for probe in probes]
-    fits = np.all(
-        [np.isfinite(column(a, claim.metric, p.size)) for a, p in zip(everywhere, probes, strict=True)], axis=0
-    )
-    return Question(claim, probes[0], probes[1] if claim.over else None, fits) if np.any(fits) else None
+    finite = [np.isfinite(_ask_all(probes, claim.metric, NONE, infeasible=False)) for probes in sides]
+    fits = np.ravel(np.all(np.broadcast_arrays(*finite), axis=0))
+    return Question(claim, sides[0], sides[1] if claim.over else (), fits) if np.any(fits) else None
 
 
-def _row_names(question: Question) -> list[str]:
-    ends = question.stated()
-    return [question.claim.id] if len(ends) == 1 else [f"{question.claim.id} {end}" for end in ("low", "high")]
+def _ask_all(probes: Sequence[Probe], of: str, numbers: Mapping[str, Numbers], infeasible: bool = True) -> Numbers:
+    return np.concatenate([ask(probe, of, numbers, infeasible=infeasible) for probe in probes], axis=1)

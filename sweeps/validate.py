@@ -54,7 +54,7 @@ def row(paper: str, claim: Claim) -> dict[str, Any]:
     if not claim.metric:
         return {**line, "predicted": "", "error": None, "verdict": "excluded", "hangs_on": claim.exclude}
     found = predict(claim)
-    off = error(claim, found)
+    off = round(error(claim, found), 9)
     verdict = "match" if off <= MATCH else "near" if off <= NEAR else "inconsistent" if claim.proof else "miss"
     why = claim.proof if verdict == "inconsistent" else claim.assume
     return {**line, "predicted": _span(*found), "error": off, "verdict": verdict, "hangs_on": why}

@@ -183,7 +183,7 @@ def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """/dev/full takes no byte; the file that was there stays as it was."""
+    """Where no more may be written, the file that was there stays as it was."""
     out = tmp_path / "out.csv"
     out.write_text("old")
     limit = f"ulimit -f 1; exec {COMMAND} sweep --system hilos --model opt-66b --batch 1:64:+1 -o {out}"

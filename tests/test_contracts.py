@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.registry import System
-from costmodel.span import Real, Repeat, Span, Stream
+from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
 from hardware.schema import KINDS
@@ -20,7 +20,7 @@ from solvers.knobs import settle
 
 MODELS = ["opt-30b", "opt-66b", "qwen2.5-32b", "mixtral-8x7b", "glam-143b"]
 # Nodes split a fixed number of GPUs between them; more nodes are not more hardware.
-NOT_CAPACITY = {("cluster_host", "count"), ("gpu_link", "count")}
+NOT_CAPACITY = {("cluster_host", "count")}
 
 
 def solved_shares(system: System) -> list[str]:
@@ -45,17 +45,31 @@ def test_no_resource_is_booked_twice(system: System, work: Workload, name: str) 
         assert busy <= total.seconds * (1 + 1e-9), resource
 
 
-def streams(span: Span) -> list[Span]:
-    inner = span.span if isinstance(span, Repeat) else span
-    found = [inner] if isinstance(inner, Stream) else []
-    return found + [stream for part in inner.parts.values() for stream in streams(part)]
+def test_what_leaves_storage_arrives_over_its_link(work: Workload) -> None:
+    """Bytes read from drives that only a link reaches equal the bytes on that link, each way and in both phases."""
+    ways = {
+        "flexgen-ssd": ("ssd.flash", "ssd_link"),
+        "flexgen-16ssd": ("raid.flash", "uplink"),
+        "flexgen-raid": ("ssd.flash", "uplink"),
+    }
+    for name, (flash, lanes) in ways.items():
+        estimate = evaluate(SYSTEMS[name], machine_of(SYSTEMS[name]), model("opt-175b"), work)
+        for span in (estimate.prefill, estimate.step):
+            traffic = span.traffic()
+            for verb, way in (("read", "in"), ("write", "out")):
+                assert traffic.get((flash, verb), 0.0) == pytest.approx(traffic.get((f"{lanes}.{way}", "move"), 0.0)), (
+                    name
+                )
 
 
-def test_what_leaves_a_tier_arrives(system: System, work: Workload) -> None:
-    estimate = evaluate(system, machine_of(system), model("opt-66b"), work)
-    for stream in streams(estimate.prefill) + streams(estimate.step):
-        carried = list(stream.traffic().values())
-        assert carried == pytest.approx([carried[0]] * len(carried))
+def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> None:
+    """KV bytes written to a drive in prefill are the bytes its capacity is asked for, less what decode adds."""
+    hw, llm = machine_of(SYSTEMS["flexgen-ssd"]), model("opt-66b")
+    estimate = evaluate(SYSTEMS["flexgen-ssd"], hw, llm, work)
+    written = (
+        estimate.prefill.traffic()["ssd.flash", "write"] + work.output * estimate.step.traffic()["ssd.flash", "write"]
+    )
+    assert written == pytest.approx(estimate.fits.tiers["ssd"][0])
 
 
 def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) -> None:

@@ -134,5 +134,12 @@ def test_endurance_of_long_requests_on_175b() -> None:
     assert binary == pytest.approx(4.08e6, rel=0.01)
 
 
-def test_one_device_reads_at_its_own_rate() -> None:
-    assert csd(BED.with_values({"csd.count": 1.0}), 1.0).read.rate == BED["csd"].p2p_read
+def test_one_device_works_at_its_own_rate() -> None:
+    """With all else infinitely fast and no delay, a step is the KV bytes over one device's flash."""
+    fast = {f"{role}.bandwidth": np.inf for role in ("gpu_link", "uplink", "gpu", "host")}
+    hw = BED.with_values({**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0})
+    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    step = SYSTEMS["hilos"](hw, model("opt-66b"), work, {**ANS, "writeback": 0.0}).step
+    kv = 64 * 4 * 32768 * 9216 * 16
+    pages = 64 * 2 * 72 * 16 * 4096
+    assert step.seconds == pytest.approx(kv / 3.0e9 + pages / 2.006e9)

@@ -79,6 +79,6 @@ def test_a_batch_of_models_equals_each() -> None:
 
     each = [model(name) for name in ("opt-66b", "mixtral-8x7b", "glam-143b")]
     both = LLM(**{f.name: np.array([getattr(llm, f.name) for llm in each]) for f in fields(LLM)})
-    for method in ("parameters", "active_parameters", "weight_bytes"):
+    for method in ("parameters", "weight_bytes"):
         assert list(getattr(both, method)) == [getattr(llm, method) for llm in each]
     assert np.ravel(both.layer_weight_bytes(16.0)).tolist() == [llm.layer_weight_bytes(16.0) for llm in each]

@@ -121,6 +121,6 @@ def hillinfer(
         fits=fits(**held, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
         work=work,
         batch_run=work.batch,
-        kernel_power={"csd.kernel": dev.kernel_power},
+        accelerator_power={"csd": dev.kernel_power},
         also=where_kv_lives(llm, work, tiers),
     )

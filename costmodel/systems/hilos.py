@@ -38,8 +38,6 @@ from costmodel.writeback import (
 )
 from hardware.machine import Machine
 
-NAIVE, DELAYED = 0, 1
-
 
 def alpha_closed_form(hw: Machine, llm: LLM, work: Workload) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
@@ -124,7 +122,7 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
         fits=held(llm, work, alpha, writeback * interval, on_storage, gpu_.memory, host_.memory, dev.capacity),
         work=work,
         batch_run=b,
-        kernel_power={"csd.kernel": dev.kernel_power},
+        accelerator_power={"csd": dev.kernel_power},
     )
 
 

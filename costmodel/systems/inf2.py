@@ -126,7 +126,7 @@ def inf2(
         fits=held(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
         work=work,
         batch_run=b,
-        kernel_power={"csd.kernel": dev.kernel_power},
+        accelerator_power={"csd": dev.kernel_power},
     )
 
 
