@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from costmodel.metrics import COLUMNS
 from costmodel.registry import find
 from hardware.catalog import Platform, load_platform
-from hardware.errors import InputError
+from hardware.errors import InputError, unknown
 from sweeps.claims import Claim, laid, load
 from sweeps.measurements import Run, read_runs
 from sweeps.probe import Probe, column
@@ -41,6 +41,26 @@ class Evidence:
     names: tuple[str, ...]
     stated: Numbers
     predict: Predict
+
+
+def without(evidence: Evidence, rows: Sequence[str]) -> Evidence:
+    """Leave rows out, by name; the id of a claim stands for both of its ends.
+
+    Raises:
+        InputError: no such row.
+    """
+    named = [{row for row in rows if name in (row, f"{row} low", f"{row} high")} for name in evidence.names]
+    for row in rows:
+        if not any(row in found for found in named):
+            raise unknown("row", row, evidence.names, "--without")
+    kept = [i for i, found in enumerate(named) if not found]
+
+    def predict(numbers: Mapping[str, Numbers]) -> Numbers:
+        found: Numbers = evidence.predict(numbers)[:, kept]
+        return found
+
+    names = tuple(evidence.names[i] for i in kept)
+    return replace(evidence, names=names, stated=evidence.stated[kept], predict=predict)
 
 
 def ask(

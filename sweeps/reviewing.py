@@ -68,6 +68,7 @@ def calibrate(
     factor: Annotated[
         list[str], typer.Option(metavar="PART.KEY", help="A number to fit: derate.pcie. At most six.")
     ] = [],
+    without: Annotated[list[str], typer.Option(metavar="ROW", help="Leave out: 'line 5', or a claim's id.")] = [],
     file: Annotated[
         str, typer.Option("--output-file", "-o", metavar="FILE.toml", help="Write the fitted platform.")
     ] = "",
@@ -92,7 +93,7 @@ def calibrate(
     if bool(claims) == bool(measurements):
         raise InputError("calibrate needs either --claims PAPER or --measurements FILE.csv")
     rows = evidence.claimed(claims, platform) if claims else evidence.measured(measurements, platform)
-    found = calibration.calibrate(rows, factor)
+    found = calibration.calibrate(evidence.without(rows, without), factor)
     if file:
         write_text(Path(file), calibration.platform_file(found))
     if form == "table" or not residuals:

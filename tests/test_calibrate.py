@@ -17,7 +17,7 @@ from hardware.catalog import load_platform
 from hardware.errors import InputError
 from solvers.calibrate import Numbers, fit, left_out
 from sweeps.calibration import calibrate, factor_rows, platform_file, residual_rows, sentences
-from sweeps.evidence import Evidence, claimed, measured
+from sweeps.evidence import Evidence, claimed, measured, without
 from sweeps.run import table
 from sweeps.study import Study
 
@@ -96,12 +96,7 @@ def test_a_product_of_two_factors_cannot_be_told_apart(exact: Evidence) -> None:
 
 def some(rows: Evidence, kept: list[int]) -> Evidence:
     """Only these rows."""
-
-    def predict(numbers: Mapping[str, Numbers]) -> Numbers:
-        found: Numbers = rows.predict(numbers)[:, kept]
-        return found
-
-    return replace(rows, names=tuple(rows.names[i] for i in kept), stated=rows.stated[kept], predict=predict)
+    return without(rows, [name for i, name in enumerate(rows.names) if i not in kept])
 
 
 def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
@@ -186,6 +181,7 @@ def test_claims_of_a_paper_are_rows() -> None:
     assert {"HI-001", "HI-003 low", "HI-003 high"} <= set(rows.names)
     # bounds (HI-019) and proven inconsistencies are left out
     assert not any(name.startswith("HI-019") for name in rows.names)
+    assert set(rows.names) - set(without(rows, ["HI-003", "HI-001"]).names) == {"HI-001", "HI-003 low", "HI-003 high"}
     (row,) = factor_rows(calibrate(rows, ["ssd.read"]))
     assert row["hint"] == "at an end of its range"
 
@@ -267,6 +263,7 @@ def test_the_command(tmp_path: Path) -> None:
         (["--claims", "hillinfer", "--measurements", "my.csv"], "needs either"),
         (["--claims", "vllm"], "unknown paper 'vllm'"),
         (["--claims", "hillinfer", "--platform", "hilos-a100"], "no measured claim of 'hillinfer'"),
+        (["--claims", "hillinfer", "--without", "HI-01"], "--without: unknown row 'HI-01'; did you mean 'HI-001'"),
         (["--measurements", "nowhere.csv"], "nowhere.csv: cannot be read"),
         (["--measurements", "nowhere.csv", "--format", "xml"], "unknown format 'xml'"),
     ],
