@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.llm import LLM
+from costmodel.resources import per
 from costmodel.span import Leaf, Port, Real, Span, overlap, serial
 from hardware.machine import Machine
 
@@ -60,7 +61,7 @@ def side(hw: Machine, memory: str, *chips: str) -> Side:
         skew=Port(arrays.resource, "wait", chip.frequency, "op"),
         vectors=Port(f"{memory}.vectors", "run", macs, "op"),
         memory=Port(f"{memory}.memory", "read", part.count * part.bandwidth),
-        walk=Port(f"{memory}.mmu", "wait", 1 / chip.tlb_miss, "op"),
+        walk=Port(f"{memory}.mmu", "wait", per(chip.tlb_miss), "op"),
         rows=chip.rows,
         columns=chip.columns,
         fill=chip.scratchpad,

@@ -287,6 +287,14 @@ def test_exact_is_the_optimum_over_all_97_cubed_mappings_and_milp_agrees() -> No
     assert best.units == brute(tables).units
 
 
+@pytest.mark.parametrize("name", ["h2m2", "oracle", "lpddr-only", "hbm-8"])
+def test_delays_of_zero_cost_nothing(name: str) -> None:
+    delays = ("hbm.latency", "lpddr.latency", "hbm_chip.tlb_miss", "lpddr_chip.tlb_miss", "collective.all_reduce")
+    none, short = (HW.with_values(dict.fromkeys(delays, delay)) for delay in (0.0, 1e-20))
+    assert seconds(name, GPT3, 32.0, 1024.0, none) == pytest.approx(seconds(name, GPT3, 32.0, 1024.0, short), rel=1e-12)
+    assert seconds(name, GPT3, 32.0, 1024.0, none) <= seconds(name, GPT3, 32.0, 1024.0)
+
+
 def test_lpddr_capacity_pushes_heads_to_hbm() -> None:
     # cut to where greedy, which fills attention first, still fits
     small = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
