@@ -235,6 +235,29 @@ def test_the_table_says_what_binds() -> None:
     assert found["t_cpu_ms"][1] < found["t_csd_ms"][1]
 
 
+def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
+    found = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
+    assert list(found["bound_by"] == "none: nothing is off the GPU") == [True, False]
+    for name in ("beta", "hot_share", "eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"):
+        assert list(np.isnan(found[name].astype(float))) == [True, False]
+    assert why_beta(found)[0] == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
+
+
+def test_the_gpus_link_can_bind() -> None:
+    fast = {"gpu_link.bandwidth": "2GB/s", "host.bandwidth": "900GB/s", "csd_link.bandwidth": "100GB/s"}
+    fast |= {"csd.p2p_read": "100GB/s", "csd.read": "100GB/s"}
+    found = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
+    assert list(found["bound_by"]) == ["GPU link"]
+    assert found["bound_ms"][0] > 1.01 * max(found["t_cpu_ms"][0], found["t_csd_ms"][0])
+    assert "queue there" in why_beta(found)[0]
+    assert found["eq4_loss"][0] == found["sec54_loss"][0] == 0.0
+
+
+def test_the_split_that_is_solved_for_is_not_taken() -> None:
+    with pytest.raises(InputError, match="--knob hot_share: is what is solved for; leave it out"):
+        beta_table(replace(STUDY, knobs={"hot_share": "0.5"}))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
