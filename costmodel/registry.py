@@ -16,7 +16,8 @@ from costmodel.workload import Workload
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 
-Rule = Callable[[Machine, LLM, Workload], Real]
+Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
+"""A closed form: hw, llm, work and the other knobs that are numbers -> value."""
 Model = Callable[..., Estimate]
 
 

@@ -6,6 +6,8 @@ alpha retained share, sigma skew, m chunks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.capacity import fits
@@ -33,7 +35,7 @@ STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
 
-def static_split(hw: Machine, llm: LLM, work: Workload) -> Real:
+def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
     """60/20 between host and SmartSSD (sec. 3.2) [1]."""
     return STATIC_HOT_SHARE
 

@@ -6,6 +6,7 @@ alpha share of the batch kept as X, c spill interval.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -39,18 +40,18 @@ from costmodel.writeback import (
 from hardware.machine import Machine
 
 
-def alpha_closed_form(hw: Machine, llm: LLM, work: Workload) -> Real:
+def alpha_closed_form(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
     pci, ssd = link(hw, "uplink", "uplink").inward.rate, csd(hw, llm.group).read.rate
     return np.minimum(2 * pci / (ssd + pci), 1.0)
 
 
-def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload) -> Real:
+def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Real:
     """The closed form at the nearest power of two, on a logarithmic scale (sec. 4.2 leaves that open) [1]."""
-    return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work))))
+    return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work, knobs))))
 
 
-def interval_of_page(hw: Machine, llm: LLM, work: Workload) -> Real:
+def interval_of_page(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
     """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
     return np.maximum(np.floor(hw.csd.page / (llm.head_size * llm.kv_width)), 1.0)
 

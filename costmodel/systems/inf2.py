@@ -5,6 +5,8 @@ Symbols: b batch, s context, L layers, N devices, alpha share of the batch kept 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.capacity import Fits, fits
@@ -38,12 +40,18 @@ INTERVAL = 2
 """Default spill interval c (sec. 7.1)."""
 
 
-def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1]."""
-    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * llm.weight_bytes
-    room = host(hw).memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
-    x = llm.layers * llm.x_bytes(work.batch, work.final)
-    return np.clip(np.divide(room, np.maximum(x, 1.0)), 0.0, 1.0)
+def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Real:
+    """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1].
+
+    Alpha = (M - (1 - r) W - B) / (X - B), where r of the weights W is on the drives and only the
+    share 1 - alpha fills the buffers, which take B for all of it.
+    """
+    on_drives, c, writeback = knobs.get("ssd_weights", 0.0), knobs.get("interval", INTERVAL), knobs.get("writeback", 1)
+    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * (1 - on_drives) * llm.weight_bytes
+    buffers = llm.layers * llm.kv_bytes(work.batch, writeback * c)
+    beyond = llm.layers * llm.x_bytes(work.batch, work.final) - buffers
+    room = host(hw).memory - weights - buffers
+    return np.where(beyond > 0, np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0), 1.0)[()]
 
 
 @system(
