@@ -134,7 +134,10 @@ def test_a_part_that_is_not_text_is_refused(tmp_path: Path) -> None:
             f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("value = 1", "value = 1.5")}\n',
             "whole number",
         ),
-        (f"[precision]\nkv = {GOOD.replace('W', 'bit').replace('value = 1', 'value = 16')}\n", "needs weight, activation"),
+        (
+            f"[precision]\nkv = {GOOD.replace('W', 'bit').replace('value = 1', 'value = 16')}\n",
+            "needs weight, activation",
+        ),
     ],
 )
 def test_a_broken_platform_is_one_sentence(tmp_path: Path, text: str, problem: str) -> None:

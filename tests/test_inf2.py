@@ -76,7 +76,9 @@ def test_alpha_stays_inside_host_memory(gib: int) -> None:
 
 @pytest.mark.parametrize("ssd_weights", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(("interval", "writeback"), [(2.0, 1.0), (64.0, 1.0), (64.0, 0.0), ("auto", 1.0)])
-def test_the_papers_alpha_fills_the_memory_and_fits(ssd_weights: float, interval: float | str, writeback: float) -> None:
+def test_the_papers_alpha_fills_the_memory_and_fits(
+    ssd_weights: float, interval: float | str, writeback: float
+) -> None:
     # weights on the drives leave room for X, a long interval takes some
     hw, knobs = machine("inf2-a100"), {"ssd_weights": ssd_weights, "interval": interval, "writeback": writeback}
     ruled = run("inf2", hw, "opt-175b", Workload(32.0, 16384.0, 64.0), alpha="paper", **knobs)
