@@ -73,6 +73,17 @@ def test_one_chip_is_131_tops_and_loads_512_gb_of_weights_a_second() -> None:
     assert product.parts["work"].parts["memory"].seconds < product.parts["work"].parts["compute"].seconds
 
 
+def test_chips_that_share_a_memory_add_up() -> None:
+    fast = HW.with_values({"lpddr_chip.frequency": 3e9, "lpddr_chip.vector_lanes": 256.0})
+    shared = side(fast, "lpddr", "hbm_chip", "lpddr_chip")
+    assert shared.arrays.rate == 4 * 1e9 + 4 * 3e9
+    assert shared.vectors.rate == 16384e9 * (1 + 3 * 2)
+    assert shared.skew.rate == 1e9
+    assert seconds("lpddr-only", GPT3, 256.0, 256.0, fast) < seconds("lpddr-only", GPT3, 256.0, 256.0)
+    with pytest.raises(InputError, match="their arrays must be alike"):
+        run("lpddr-only", GPT3, 32.0, 1024.0, HW.with_values({"lpddr_chip.rows": 64.0}))
+
+
 def test_more_tokens_than_rows_make_a_gemm_compute_bound_in_proportion() -> None:
     chip = side(HW, "hbm", "hbm_chip")
     work = [gemm(chip, GPT3, m, 8192.0, 8192.0).parts["work"].seconds for m in (1.0, 128.0, 256.0)]
