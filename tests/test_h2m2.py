@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from costmodel.accelerator import gemm, side
 from costmodel.estimate import Estimate
-from costmodel.headmap import asymmetric_memory, attention, decoder_bytes, fc, qkv
-from costmodel.headtables import head_tables
+from costmodel.headmap import asymmetric_memory, attention, decoder_bytes, fc, prompt_attention, qkv
+from costmodel.headtables import HeadTables, head_tables
 from costmodel.llm import LLM, llm_of
 from costmodel.paging import fragmentation, page_table_bytes, tlb_reach_bytes
+from costmodel.promptmap import bytes_of, prompt_heads
 from costmodel.registry import find
 from costmodel.span import Real
 from costmodel.workload import Workload
@@ -20,7 +21,7 @@ from hardware.catalog import load_llm, load_platform
 from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.knobs import Solved, settle
-from solvers.mapping import brute, exact
+from solvers.mapping import brute, evaluate, exact
 from solvers.mapping_milp import milp
 
 FAMILY = (
@@ -345,6 +346,49 @@ def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -
             role, _, key = address.partition(".")
             more = run(name, llm, batches, contexts, HW.with_values({address: 2 * HW[role].values[key]})).estimate
             assert np.all(np.where(more.fits.ok, more.step.seconds, np.inf) <= took * (1 + 1e-12)), address
+
+
+# --- prefill, which the paper does not map ---------------------------------------------------------
+
+
+def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
+    two, n = asymmetric_memory(hw), np.arange(float(llm.heads) + 1)
+    tokens, rest = work.batch * work.prompt, llm.heads - n
+    spans = (
+        prompt_attention(two, llm, work.batch, work.prompt, n),
+        *(qkv(two, llm, tokens, n), fc(two, llm, tokens, n)),
+    )
+    a, q, f = (np.asarray(llm.layers * span.seconds) for span in spans)
+    sides = (tuple(np.asarray(b) for b in bytes_of(llm, work, (heads,) * 3)) for heads in (n, rest))
+    return HeadTables((a, q, f), *sides, *(np.asarray(x) for x in (two.hbm.capacity, two.lpddr.capacity, llm.heads)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("llm", "batch"), [(GPT3, 32.0), (CHINCHILLA, 64.0), (LLAMA2, 128.0)])
+@pytest.mark.parametrize("changes", [{}, {"hbm.memory": 30e9}, {"lpddr_chip.count": 2.0}])
+def test_prefill_is_mapped_at_its_best(llm: LLM, batch: float, changes: Mapping[str, float]) -> None:
+    hw = HW.with_values(changes)
+    for prompt in (256.0, 2048.0):
+        work = Workload(batch, prompt, 64.0)
+        tables, heads = prompt_tables(llm, work, hw), prompt_heads(asymmetric_memory(hw), llm, work)
+        found = evaluate(tables, *heads)
+        assert found.ok
+        assert found.seconds <= exact(tables).seconds * (1.02 if changes else 1.0)
+
+
+def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_second() -> None:
+    for prompt in (256.0, 2048.0):
+        solved, base = (settle(find(n), HW, GPT3, Workload(32.0, prompt, 64.0), said).estimate for n, said in (
+            ("h2m2", {"n_attention": "auto", "n_qkv": "auto", "n_fc": "auto"}), ("lpddr-only", {})
+        ))  # fmt: skip
+        assert 1 <= solved.prefill.seconds / base.prefill.seconds < 1.03
+        assert 0 < solved.prefill.parts["change"].seconds < 1
+
+
+def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
+    hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
+    work = Workload(32.0, 256.0, 64.0)
+    on_lpddr = bytes_of(GPT3, work, tuple(96 - n for n in prompt_heads(asymmetric_memory(hw), GPT3, work)))  # type: ignore[arg-type]
+    assert sum(on_lpddr) <= 20e9
 
 
 # --- bad input and what does not fit ---------------------------------------------------------------
