@@ -175,6 +175,16 @@ def test_accelerate_ends_where_the_paper_says() -> None:
     assert run("accelerate", hw, "opt-175b", Workload(32.0, 1024.0, 64.0)).fits.limited_by == "gpu"
 
 
+def test_eager_attention_computes_and_moves_the_whole_square() -> None:
+    hw, llm, work = machine("inf2-h100"), model("llama2-7b"), Workload(1.0, 16384.0, 64.0)
+    layers = run("accelerate", hw, "llama2-7b", work).prefill.parts["layers"].traffic()
+    square = 4 * 16384**2 * llm.query_size
+    assert layers["gpu.tensor", "run"] == pytest.approx(llm.layers * (llm.linear_flops(16384.0) + square))
+    scores = 32 * 16384**2 * 2 * (2 + 4)  # 16-bit product and 32-bit softmax, each written and read
+    moved = llm.layer_weight_bytes(16384.0) + scores
+    assert layers["gpu.hbm", "read"] == pytest.approx(llm.layers * moved)
+
+
 def test_prices_of_section_7_7() -> None:
     work = Workload(32.0, 16384.0, 64.0)
     for system, platform, usd in (

@@ -24,10 +24,11 @@ from costmodel.eviction import (
     where_kv_lives,
 )
 from costmodel.llm import LLM
+from costmodel.offload import output_head
 from costmodel.registry import Knob, system
 from costmodel.resources import csd, gpu, link
 from costmodel.scoring import PRECISIONS, SOURCES, Pools, cpu_path, csd_path, narrow_copies
-from costmodel.span import Real, overlap, pipeline
+from costmodel.span import Real, overlap, pipeline, serial
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -108,18 +109,16 @@ def hillinfer(
         csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
         put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, dev.write),
     )
+    layer = gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_)
+    head = output_head(llm, work.batch, gpu_)
     copies = narrow_copies(
         llm, tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final), score_precision, score_source
     )
     stored = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, dev.write)
     held = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
     return Estimate(
-        prefill=llm.layers * prefill_layer(llm, work, gpu_, stored),
-        step=pipeline(
-            llm.layers,
-            prefetch=layer_ahead,
-            gpu=gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_),
-        ),
+        prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu_, stored), head=head),
+        step=serial(layers=pipeline(llm.layers, prefetch=layer_ahead, gpu=layer), head=head),
         fits=fits(**held, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
         work=work,
         batch_run=work.batch,
