@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.catalog import load_llm, load_part, load_platform, names
 from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
-from sweeps.checks import checks, find_check
-from sweeps.run import Columns, evaluate
-from sweeps.study import Study, blocks, pairs, split
+from sweeps.checks import checks, find_check, number_at
+from sweeps.run import Columns, table
+from sweeps.study import Study, pairs, split
 
 FOLDER = Path(__file__).parent / "claims"
 
@@ -33,6 +32,7 @@ class Claim:
         system, knob, platform: who is asked; of a `number`, its address `NAME:ROLE.KEY`.
         over, over_knob, over_platform: whose answer divides it; empty for none.
         model, batch, context, output, set: the grid.
+        trace, method: requests in place of batch, context and output; `simulate` plays their queue.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
         exclude: why no closed form can speak to it.
         assume: what the prediction hangs on.
@@ -60,12 +60,17 @@ class Claim:
     context: str = ""
     output: str = ""
     set: str = ""
+    trace: str = ""
+    method: str = ""
     take: str = ""
     exclude: str = ""
     assume: str = ""
     verdict: str = ""
     proof: str = ""
 
+
+_PRINTED = {"GFLOPS": 1e9, "PBW": 1e15, "billion params": 1e9}
+"""Units as papers print them that no specification is written in, in SI."""
 
 FIELDS = tuple(field.name for field in fields(Claim))
 
@@ -94,7 +99,7 @@ def predict(claim: Claim) -> NDArray[np.float64]:
         InputError: the question names something that does not exist.
     """
     if claim.metric == "number":
-        value = _number(claim.system) / unit_of(claim.unit)[1] if _has_unit(claim) else _number(claim.system)
+        value = number_at(claim.system) / _size_of(claim.unit)
         return np.array([value, value])
     if claim.metric in checks():
         found = np.ravel(np.asarray(find_check(claim.metric)(*split(claim.system)), dtype=float))
@@ -112,44 +117,48 @@ def predict(claim: Claim) -> NDArray[np.float64]:
     return np.array([found.min(), found.max()])
 
 
-def _has_unit(claim: Claim) -> bool:
+def _size_of(unit: str) -> float:
+    """What one printed unit is in SI; 1 for words and shares [SI]."""
+    if unit in _PRINTED:
+        return _PRINTED[unit]
     try:
-        return unit_of(claim.unit)[0] != "1"
+        dimension, size = unit_of(unit)
     except InputError:
-        return False
-
-
-def _number(address: str) -> float:
-    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI]."""
-    name, _, key = address.partition(":")
-    if name in names("platform"):
-        role, _, number = key.partition(".")
-        return load_platform(name).roles[role].numbers[number].si
-    part = load_part(name) if name in names("part") else load_llm(name)
-    return part.numbers[key].si
+        return 1.0
+    return 1.0 if dimension == "1" else size
 
 
 def _column(claim: Claim, system: str, knobs: str, platform: str) -> NDArray[np.float64]:
-    study = _study(system, claim.model, claim.batch, claim.context, claim.output, platform, claim.set, knobs)
+    asked = (claim.model, claim.batch, claim.context, claim.output, claim.trace, claim.method)
+    study = _study(system, *asked, platform, claim.set, knobs)
     found = study[claim.metric]
     return np.where(study["ok"], found.astype(float), np.nan)
 
 
 @cache
 def _study(
-    system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
+    system: str,
+    model: str,
+    batch: str,
+    context: str,
+    output: str,
+    trace: str,
+    method: str,
+    platform: str,
+    sets: str,
+    knobs: str,
 ) -> Columns:
-    (block,) = blocks(
+    return table(
         Study(
             (system,),
             split(model),
-            batch or "16",
-            context or "32k",
-            output or "64",
+            batch or Study.batch,
+            context or Study.context,
+            output or Study.output,
             split(platform),
             pairs((item for item in sets.split(";") if item), "set"),
             pairs((item for item in knobs.split(";") if item), "knob"),
+            split(trace),
+            method or Study.method,
         )
     )
-    (found,) = evaluate([block])
-    return found

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.metrics import COLUMNS
 from costmodel.registry import find_knob
 from costmodel.span import Leaf, Real, Repeat, Span
 from hardware.errors import InputError
@@ -118,7 +119,8 @@ def _beta_columns(block: Block) -> Columns:
     split = answer.bound_by != NOTHING
     best, rules = answer.best, {"eq4": answer.eq4, "sec54": answer.sec54}
     chosen = replace(block, said={**block.said, "hot_share": best.hot_share})
-    found = columns(chosen, block.grid.whole, ("step_ms",))
+    every = columns(chosen, block.grid.whole)
+    found = {name: values for name, values in every.items() if name == "step_ms" or name not in COLUMNS}
     added: dict[str, Real | NDArray[np.str_]] = {
         "hot_share": np.where(split, best.hot_share, np.nan),
         "beta": np.where(split, best.beta, np.nan),

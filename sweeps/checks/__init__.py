@@ -8,20 +8,27 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+
+from costmodel.estimate import Estimate
 from costmodel.llm import LLM, llm_of
+from costmodel.registry import find, find_knob
 from costmodel.span import Real
-from hardware.catalog import load_llm, load_platform
+from costmodel.workload import Workload
+from hardware.catalog import load_llm, load_part, load_platform, names
 from hardware.errors import unknown
 from hardware.machine import Machine
+from solvers.knobs import settle
 
 Check = Callable[..., Any]
+_Check = TypeVar("_Check", bound=Check)
 
 _CHECKS: dict[str, Check] = {}
 
 
-def check(function: Check) -> Check:
+def check(function: _Check) -> _Check:
     """Register a check under its function's name.
 
     It takes the words of a claim's `system` field, split at commas, and gives the predicted value or
@@ -57,3 +64,35 @@ def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
     hw = load_platform(platform).machine()
     shape: dict[str, Real] = {key: number.si for key, number in load_llm(name).numbers.items()}
     return hw, llm_of(shape, hw["precision"])
+
+
+def number_at(address: str) -> float:
+    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI]."""
+    name, _, key = address.partition(":")
+    if name in names("platform"):
+        role, _, number = key.partition(".")
+        return load_platform(name).roles[role].numbers[number].si
+    part = load_part(name) if name in names("part") else load_llm(name)
+    return part.numbers[key].si
+
+
+def estimate_of(platform: str, system: str, model: str, work: Workload, knobs: str = "") -> Estimate:
+    """What a system answers for one model, its knobs (`name=value;...`) as said and solved."""
+    hw, llm = model_on(platform, model)
+    spec = find(system)
+    said: dict[str, Real | str] = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    for item in knobs.split(";") if knobs else ():
+        name, _, value = item.partition("=")
+        knob = find_knob(spec, name)
+        if knob.sets:
+            hw = hw.with_values({knob.sets: float(value)})
+        elif value in knob.choices:
+            said[name] = float(knob.choices.index(value))
+        else:
+            said[name] = value if value == "auto" or value in knob.rules else float(value)
+    return settle(spec, hw, llm, work, said).estimate
+
+
+def decode_rate(estimate: Estimate) -> Real:
+    """Tokens a second while decoding; NaN where it does not fit [1/s]."""
+    return np.where(estimate.fits.ok, estimate.work.batch / estimate.step.seconds, np.nan)

@@ -22,7 +22,7 @@ def kv_gigabytes(name: str, batch: str, context: str) -> Real:
 
 
 @check
-def step_bytes(platform: str, system: str, knobs: str, resource: str) -> Real:
+def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Real:
     """Bytes a resource carries in one decode step of OPT-66B, a layer, sequence and hidden unit [B]."""
     hw, llm = model_on(platform, "opt-66b")
     work = Workload(16.0, 32768.0, 2.0).at(32768.0)
