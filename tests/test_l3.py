@@ -164,7 +164,7 @@ def test_balanced_cpu_share_beats_every_other(name: str, batch: float) -> None:
     others = estimate("cpu-offload", llm, work, cpu_share=np.linspace(0.0, 1.0, 2001))
     rounding = 1.03  # whole requests: half of one idle in each replica shifts the optimum a little
     assert solved.step.seconds <= np.min(np.where(others.fits.ok, others.step.seconds, np.inf)) * rounding
-    assert 0 <= balanced_share(HW, llm, work, {}) <= 1
+    assert 0 <= balanced_share(HW, llm, work) <= 1
 
 
 def test_imbalance_matches_random_placement() -> None:

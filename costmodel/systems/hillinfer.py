@@ -25,7 +25,7 @@ from costmodel.eviction import (
 )
 from costmodel.llm import LLM
 from costmodel.offload import output_head
-from costmodel.registry import Knob, system
+from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import csd, gpu, link
 from costmodel.scoring import PRECISIONS, SOURCES, Pools, cpu_path, csd_path, narrow_copies
 from costmodel.span import Real, overlap, pipeline, serial
@@ -36,7 +36,7 @@ STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
 
-def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> Real:
+def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """60/20 between host and SmartSSD (sec. 3.2) [1]."""
     return STATIC_HOT_SHARE
 
