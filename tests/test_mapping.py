@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pulp
 import pytest
 
 from costmodel.headtables import HeadTables
@@ -140,4 +141,4 @@ def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(monkeypatch: pytest.
 
     monkeypatch.setattr(pulp.LpProblem, "solve", unbounded)
     with pytest.raises(RuntimeError, match="HiGHS gave up: Unbounded"):
-        milp(instance(1))
+        milp(instance(np.random.default_rng(1), 4, 0))
