@@ -58,30 +58,38 @@ def sweep(
     """
     from pathlib import Path
 
-    from hardware.errors import InputError
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
-    from sweeps.study import Study, load_study, split
-    from sweeps.table import select
+    from sweeps.study import split
+    from sweeps.table import check_format, select
     from sweeps.workers import Workers
 
-    chosen = replace(study, systems=split(system))
-    if file_of_study and chosen != Study((), ()):
-        raise InputError(f"{file_of_study} holds the axes; give them there or on the command line, not both")
-    chosen = load_study(file_of_study) if file_of_study else chosen
-    reducer = reducer_of(top, by, split(pareto), split(best_per))
+    chosen, reducer = named(study, file_of_study, system), reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
+    check_format(form)
     if file and not reducer:
         to_file(chosen, Path(file), split(columns), run)
-        return
-    if resume:
-        raise InputError("--resume goes on with a file of rows; give the -o that it was begun with")
-    found = best(chosen, reducer, run) if reducer else table(chosen)
-    if file:
-        save(select(found, columns), chosen, file)
+    elif file and reducer:
+        save(select(best(chosen, reducer, run), columns), chosen, file)
     else:
+        found = best(chosen, reducer, run) if reducer else table(chosen)
         show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
+
+
+def named(study: Study, file: str, systems: str) -> Study:
+    """The study in a file, or the one the command line describes.
+
+    Raises:
+        InputError: both at once.
+    """
+    from hardware.errors import InputError
+    from sweeps.study import Study, load_study, split
+
+    chosen = replace(study, systems=split(systems))
+    if file and chosen != Study((), ()):
+        raise InputError(f"{file} holds the axes; give them there or on the command line, not both")
+    return load_study(file) if file else chosen
 
 
 def save(found: Columns, study: Study, file: str) -> None:
