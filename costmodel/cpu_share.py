@@ -5,10 +5,13 @@ Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.llm import LLM
-from costmodel.serving import data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
+from costmodel.registry import NO_KNOBS
+from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
 from costmodel.span import Port, Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
@@ -19,7 +22,7 @@ def host_attention(hw: Machine) -> Port:
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
 
 
-def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
+def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """Share of the residents whose KV stays with the CPU so that neither side waits (NEO's rule, min-max) [1].
 
     Nc grows until T_CPU(Nc) = T_GPU(Ng, Nc), with Ng all that the GPUs hold, or all the others
@@ -37,7 +40,8 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     products = one_each["products"].parts
     weights, flops = working * llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
     each = llm.layers * one_each["all_reduce"].seconds / dp
-    fixed = working * llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
+    a_layer = one_each["launch"].seconds + one_each["settle"].seconds + attention_launch(hw)
+    fixed = working * llm.layers * a_layer
 
     full = fixed + (gpu_kv + each) * most_gpu
     beside_full = np.maximum(

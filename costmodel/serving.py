@@ -115,8 +115,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     tp, dp = tensor_parallel(hw, llm), data_parallel(hw, llm)
     visits = passes * np.minimum(tokens / dp, 1.0)
     gpus, nvlink = gpu(hw), link(hw, "nvlink", "link")
-    launch = Port("gpu.launch", "wait", 1 / hw.gpu.launch, "op")
-    settle = Port("nvlink.latency", "wait", 1 / hw.nvlink.latency, "op")
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    settle = Port("nvlink.latency", "wait", 1.0, "s")
     ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width * (hw.gpu.count / (tp * dp))
     return serial(
         products=overlap(
@@ -125,8 +125,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
             ),
             compute=gpus.run(llm.linear_flops(tokens), "2 P n"),
         ),
-        launch=launch(visits, "kernels of a layer"),
-        settle=settle(2 * visits * np.minimum(tp - 1, 1.0), "two all-reduces a layer"),
+        launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
+        settle=settle(2 * visits * np.minimum(tp - 1, 1.0) * hw.nvlink.latency, "two all-reduces a layer"),
         all_reduce=nvlink.outward(2 * ring, "2 (tp-1)/tp of the activations, twice"),
     )
 
@@ -143,6 +143,21 @@ def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     return serial(
         linear=linear(hw, llm, load.prompt, prompts / data_parallel(hw, llm)),
         attention=prefill_attention(hw, llm, load.squares),
+    )
+
+
+def attention_launch(hw: Machine) -> Real:
+    """Fixed time of the attention kernels of one layer, where a platform tells it apart from `launch` [s]."""
+    return hw.gpu.maybe("attention_launch", 0.0)
+
+
+def decode_attention(hw: Machine, llm: LLM, sequences: Real, tokens: Real) -> Span:
+    """Attention of one layer to so many tokens of sequences on the GPUs; each replica launches its own kernels."""
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
+    return serial(
+        read=gpu_attention(hw)(llm.kv_bytes(1, tokens), "kappa tokens / L"),
+        launch=launch(visits * attention_launch(hw), "kernels of the attention of a layer"),
     )
 
 

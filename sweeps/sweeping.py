@@ -61,11 +61,12 @@ def sweep(
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
-    from sweeps.study import split
+    from sweeps.study import either, split
     from sweeps.table import check_format, select
     from sweeps.workers import Workers
 
-    chosen, reducer = named(study, file_of_study, system), reducer_of(top, by, split(pareto), split(best_per))
+    chosen = either(file_of_study, replace(study, systems=split(system)))
+    reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
     check_format(form)
     if file and not reducer:
@@ -75,21 +76,6 @@ def sweep(
     else:
         found = best(chosen, reducer, run) if reducer else table(chosen)
         show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
-
-
-def named(study: Study, file: str, systems: str) -> Study:
-    """The study in a file, or the one the command line describes.
-
-    Raises:
-        InputError: both at once.
-    """
-    from hardware.errors import InputError
-    from sweeps.study import Study, load_study, split
-
-    chosen = replace(study, systems=split(systems))
-    if file and chosen != Study((), ()):
-        raise InputError(f"{file} holds the axes; give them there or on the command line, not both")
-    return load_study(file) if file else chosen
 
 
 def save(found: Columns, study: Study, file: str) -> None:
