@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from sweeps.study import Study
 
 
+USAGE: Any = typer.BadParameter.__base__
+"""What the parser raises for words it cannot use; typer gives it no name of its own."""
+
+
 class Commands(TyperGroup):
     """A group of commands that turns every failure a user can cause into one sentence."""
 
@@ -47,6 +51,12 @@ class Commands(TyperGroup):
 
         try:
             return super().invoke(ctx)
+        except USAGE as problem:
+            if type(problem).__name__ == "NoArgsIsHelpError":  # a group that was called alone shows its help
+                raise
+            said, place = problem.format_message().rstrip("."), problem.ctx.command_path if problem.ctx else "nearkv"
+            typer.echo(f"nearkv: {said}; see `{place} --help`", err=True)
+            raise typer.Exit(2) from None
         except InputError as problem:
             typer.echo(f"nearkv: {problem}", err=True)
             raise typer.Exit(2) from None

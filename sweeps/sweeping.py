@@ -62,14 +62,11 @@ def sweep(
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
-    from sweeps.study import Study, load_study, split
+    from sweeps.study import either, split
     from sweeps.table import select
     from sweeps.workers import Workers
 
-    chosen = replace(study, systems=split(system))
-    if file_of_study and chosen != Study((), ()):
-        raise InputError(f"{file_of_study} holds the axes; give them there or on the command line, not both")
-    chosen = load_study(file_of_study) if file_of_study else chosen
+    chosen = either(file_of_study, replace(study, systems=split(system)))
     reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
     if file and not reducer:
