@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.llm import LLM
-from costmodel.serving import data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
+from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
 from costmodel.span import Port, Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
@@ -37,7 +37,8 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     products = one_each["products"].parts
     weights, flops = working * llm.layers * products["weights"].seconds, llm.layers * products["compute"].seconds / dp
     each = llm.layers * one_each["all_reduce"].seconds / dp
-    fixed = working * llm.layers * (one_each["launch"].seconds + one_each["settle"].seconds)
+    a_layer = one_each["launch"].seconds + one_each["settle"].seconds + attention_launch(hw)
+    fixed = working * llm.layers * a_layer
 
     full = fixed + (gpu_kv + each) * most_gpu
     beside_full = np.maximum(

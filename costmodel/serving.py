@@ -146,6 +146,21 @@ def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     )
 
 
+def attention_launch(hw: Machine) -> Real:
+    """Fixed time of the attention kernels of one layer, where a platform tells it apart from `launch` [s]."""
+    return hw.gpu.maybe("attention_launch", 0.0)
+
+
+def decode_attention(hw: Machine, llm: LLM, sequences: Real, tokens: Real) -> Span:
+    """Attention of one layer to so many tokens of sequences on the GPUs; each replica launches its own kernels."""
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
+    return serial(
+        read=gpu_attention(hw)(llm.kv_bytes(1, tokens), "kappa tokens / L"),
+        launch=launch(visits * attention_launch(hw), "kernels of the attention of a layer"),
+    )
+
+
 def gpu_attention(hw: Machine) -> Port:
     """Decode attention from HBM, in KV bytes [B]."""
     gpus: Gpu = gpu(hw)

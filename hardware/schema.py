@@ -56,6 +56,7 @@ KINDS: dict[str, dict[str, Key]] = {
         "bandwidth": Key("B/s", "device memory bandwidth"),
         "pim_bandwidth": Key("B/s", "bandwidth inside the memory, for units at its banks", optional=True),
         "launch": Key("s", "fixed time of the kernels of one layer", optional=True),
+        "attention_launch": Key("s", "fixed time of the attention kernels of one layer beside it", optional=True),
         **_POWER,
     },
     "dimm-pim": {

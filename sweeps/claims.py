@@ -32,6 +32,7 @@ class Claim:
         system, knob, platform: who is asked; of a `number`, its address `NAME:ROLE.KEY`.
         over, over_knob, over_platform: whose answer divides it; empty for none.
         model, batch, context, output, set: the grid.
+        trace, method: requests in place of batch, context and output; `simulate` plays their queue.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
         exclude: why no closed form can speak to it.
         assume: what the prediction hangs on.
@@ -59,6 +60,8 @@ class Claim:
     context: str = ""
     output: str = ""
     set: str = ""
+    trace: str = ""
+    method: str = ""
     take: str = ""
     exclude: str = ""
     assume: str = ""
@@ -126,24 +129,36 @@ def _size_of(unit: str) -> float:
 
 
 def _column(claim: Claim, system: str, knobs: str, platform: str) -> NDArray[np.float64]:
-    study = _study(system, claim.model, claim.batch, claim.context, claim.output, platform, claim.set, knobs)
+    asked = (claim.model, claim.batch, claim.context, claim.output, claim.trace, claim.method)
+    study = _study(system, *asked, platform, claim.set, knobs)
     found = study[claim.metric]
     return np.where(study["ok"], found.astype(float), np.nan)
 
 
 @cache
 def _study(
-    system: str, model: str, batch: str, context: str, output: str, platform: str, sets: str, knobs: str
+    system: str,
+    model: str,
+    batch: str,
+    context: str,
+    output: str,
+    trace: str,
+    method: str,
+    platform: str,
+    sets: str,
+    knobs: str,
 ) -> Columns:
     return table(
         Study(
             (system,),
             split(model),
-            batch or "16",
-            context or "32k",
-            output or "64",
+            batch or Study.batch,
+            context or Study.context,
+            output or Study.output,
             split(platform),
             pairs((item for item in sets.split(";") if item), "set"),
             pairs((item for item in knobs.split(";") if item), "knob"),
+            split(trace),
+            method or Study.method,
         )
     )

@@ -18,7 +18,7 @@ from costmodel.serving import (
     Load,
     Serving,
     data_parallel,
-    gpu_attention,
+    decode_attention,
     gpu_room,
     kv_token_bytes,
     linear,
@@ -46,10 +46,9 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     """
 
     def iteration(load: Load) -> Span:
-        attention = gpu_attention(hw)
         return llm.layers * serial(
             linear=linear(hw, llm, load.sequences),
-            attention=attention(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+            attention=decode_attention(hw, llm, load.sequences, load.tokens),
         )
 
     serving = Serving(
@@ -94,11 +93,11 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     host_room = hw.host.memory / kv_token_bytes(llm)
 
     def iteration(load: Load) -> Span:
-        on_gpu, on_cpu = gpu_attention(hw), host_attention(hw)
+        on_cpu, here = host_attention(hw), 1 - cpu_share
         return llm.layers * overlap(
             gpu=serial(
                 linear=linear(hw, llm, load.sequences),
-                attention=on_gpu((1 - cpu_share) * llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+                attention=decode_attention(hw, llm, here * load.sequences, here * load.tokens),
             ),
             cpu=on_cpu(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
         )

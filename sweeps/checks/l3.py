@@ -1,0 +1,109 @@
+"""Checks of L3's statements about throughput, memory and time between tokens (L3 sec. 1, 5, 6)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.registry import find
+from costmodel.span import Real
+from costmodel.workload import Workload
+from hardware.catalog import load_part
+from solvers.knobs import settle
+from sweeps.checks import check, model_on
+from sweeps.run import Columns, table
+from sweeps.study import Study
+
+PLATFORM = "dgx-a100-pim"
+MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
+TRACES = ("openr1", "dolphin", "openthoughts", "longbench")
+BASE = {"dimm.capacity": 16 * 2.0**30, "dimm.ranksets": 2.0}
+"""Smallest memory of sec. 6.2: 32 DIMMs hold 512 GB, in two ranksets."""
+BATCHES = (16.0, 32.0, 48.0, 64.0)
+"""Of fig. 11, each request with 6,000 tokens."""
+Values = NDArray[np.float64]
+
+
+@cache
+def _cells(system: str) -> Columns:
+    """All models on all traces, 1,000 requests each, played (fig. 8)."""
+    return table(Study((system,), MODELS, traces=TRACES, method="simulate"))
+
+
+@check
+def worst_rank(first: str, *others: str) -> float:
+    """Worst rank of a system by throughput among others, over all models and traces (fig. 8) [1]."""
+    mine = _cells(first)["throughput_tok_s"].astype(float)
+    ahead = [np.nan_to_num(_cells(system)["throughput_tok_s"].astype(float)) > mine for system in others]
+    return float(1 + np.sum(ahead, axis=0).max())
+
+
+@check
+def out_of_memory(system: str, model: str, *traces: str) -> list[float]:
+    """1 where a system cannot hold the requests of a trace, else 0 (fig. 8)."""
+    found = table(Study((system,), (model,), traces=traces))
+    return [float(not ok) for ok in found["ok"]]
+
+
+@check
+def larger_memory(model: str, capacity: str, ranksets: str) -> float:
+    """Throughput of L3 on OpenR1 with a memory so many times as large, and as fast, as the smallest (fig. 9) [1]."""
+    base, more = (
+        table(
+            Study(("l3",), (model,), traces=("openr1",), method="simulate", sets={"dimm.capacity": f"{size}B"},
+                  knobs={"ranksets": f"{count:g}"})
+        )["throughput_tok_s"].astype(float)
+        for size, count in (
+            (BASE["dimm.capacity"], BASE["dimm.ranksets"]),
+            (BASE["dimm.capacity"] * float(capacity), BASE["dimm.ranksets"] * float(ranksets)),
+        )
+    )  # fmt: skip
+    return float(more[0] / base[0])
+
+
+@check
+def both_are_needed(times: str, *models: str) -> float:
+    """Whether scaling capacity and bandwidth together gains more than the sum of scaling either alone (fig. 9)."""
+    held = []
+    for model in models:
+        bandwidth, capacity, both = (
+            larger_memory(model, *by) - 1 for by in (("1", times), (times, "1"), (times, times))
+        )
+        held.append(both > bandwidth + capacity)
+    return float(np.all(held))
+
+
+@check
+def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
+    """Time between tokens of L3 over GPUs with endless memory at the same batch, at each batch (sec. 6.3) [%]."""
+    ours, theirs = _tbt(model, "l3", float(context), ranksets), _tbt(model, "gpu-only", float(context))
+    percent: Values = 100 * ours / theirs
+    return percent
+
+
+@check
+def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
+    """Times between tokens of GPUs and L3 at every batch, over the GPUs' at the smallest (fig. 11) [1]."""
+    gpus = _tbt(model, "gpu-only", float(context))
+    bars = [gpus, *(_tbt(model, "l3", float(context), count) for count in ranksets)]
+    return np.concatenate(bars) / gpus[0]
+
+
+def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
+    """One step of a whole batch, whatever its memory [s]."""
+    hw, llm = model_on(PLATFORM, model)
+    endless: dict[str, Real] = {"gpu.memory": 1e15, "dimm.capacity": 1e15}
+    hw = hw.with_values({**endless, **({"dimm.ranksets": float(ranksets)} if ranksets else {})})
+    spec = find(system)
+    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    work = Workload(np.array(BATCHES), context, 1.0).at(context)
+    step: Values = np.asarray(settle(spec, hw, llm, work, knobs).estimate.step.seconds)
+    return step
+
+
+@check
+def trace_mean(key: str, *traces: str) -> list[float]:
+    """A statistic of traces as they are specified (Table 4) [tokens]."""
+    return [load_part(trace, "trace").numbers[key].si for trace in traces]
