@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.llm import LLM
-from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
+from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, in_use, kv_token_bytes, linear
 from costmodel.span import Port, Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
@@ -26,6 +26,7 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     where the batch is small. T_GPU is the larger of two lines (weights, FLOPs), so the crossing is
     the larger of two; only a full host memory stops earlier.
     """
+    hw = in_use(hw, llm)
     kv = kv_token_bytes(llm) * work.context
     most_gpu = np.minimum(gpu_room(hw, llm) / work.context, work.batch)
     most_cpu = hw.host.memory / kv

@@ -91,6 +91,13 @@ def data_parallel(hw: Machine, llm: LLM) -> Real:
     return np.floor(hw.gpu.count / tensor_parallel(hw, llm))
 
 
+def in_use(hw: Machine, llm: LLM) -> Machine:
+    """The machine with the tp x dp GPUs that serve; GPUs left over add nothing, nor do links beyond one a GPU."""
+    used = tensor_parallel(hw, llm) * data_parallel(hw, llm)
+    links = {f"{role}.count": np.minimum(hw[role].count, used) for role in ("gpu_link", "nvlink") if role in hw.roles}
+    return hw.with_values({"gpu.count": used, **links})
+
+
 def kv_token_bytes(llm: LLM) -> Real:
     """KV cache of one token in all layers, kappa = 4 L D for plain attention and 16 bit [B]."""
     return llm.layers * llm.kv_bytes(1, 1)
@@ -117,7 +124,7 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     gpus, nvlink = gpu(hw), link(hw, "nvlink", "link")
     launch = Port("gpu.launch", "wait", 1 / hw.gpu.launch, "op")
     settle = Port("nvlink.latency", "wait", 1 / hw.nvlink.latency, "op")
-    ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width * (hw.gpu.count / (tp * dp))
+    ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width
     return serial(
         products=overlap(
             weights=gpus.read(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.llm import LLM
-from costmodel.serving import Load, data_parallel
+from costmodel.serving import Load, data_parallel, in_use
 from costmodel.span import overlap
 from costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from hardware.errors import InputError
@@ -119,6 +119,7 @@ class Plan:
 
 def costs_of(hw: Machine, llm: LLM) -> Costs:
     """Seconds of a phase on one replica of a machine; every replica does the same at once."""
+    hw = in_use(hw, llm)
     dp = float(np.asarray(data_parallel(hw, llm)).ravel()[0])
 
     def load(n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0) -> Load:

@@ -64,6 +64,18 @@ def test_splits_of_table_3() -> None:
         assert (tensor_parallel(HW, LLMS[name]), data_parallel(HW, LLMS[name])) == (tp, dp)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_gpus_that_fill_no_replica_do_nothing(system: str) -> None:
+    found = find(system)
+    knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
+    counts = HW.with_values({"gpu.count": np.array([8.0, 12.0, 15.0, 16.0, 20.0, 23.0])})
+    answer = settle(found, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs).estimate
+    one, two = np.split(np.broadcast_to(answer.total.seconds, 6), 2)
+    assert np.all(one == one[0])
+    assert np.all(two == two[0])
+    assert two[0] != one[0]
+
+
 def test_memory_left_and_requests_that_fill_a_gpu() -> None:
     left = HW.gpu.count * HW.gpu.memory - LLMS["gpt-175b"].weight_bytes
     assert left / 2**30 == pytest.approx(310, rel=0.03)  # sec. 6.2, in GiB
