@@ -69,6 +69,42 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
     assert f"because {row['binds']} binds" in row["reason"]
 
 
+def test_never_is_explained_where_the_target_comes_closest() -> None:
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
+    cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
+    assert row["reason"] == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
+    assert row["reason"].startswith("never: at csd.count = 64 still throughput_tok_s = ")
+    dram = replace(POINT, systems=("flexgen-dram",), context="1M")
+    (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
+    assert "the host memory is short of" in row["reason"]
+    assert "nan" not in row["reason"]
+
+
+def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
+    every = run.table(replace(POINT, sets=COUNTS))
+    cost, rate = (every[name].astype(float) for name in ("cost_usd", "throughput_tok_s"))
+    wanted = [f"throughput_tok_s>={float(rate[3])!r}", f"cost_usd<={float(cost[6])!r}"]
+    (row,) = least_hardware(POINT, "csd.count=1:100", wanted)
+    assert (row["limit"], row["value"], row["up_to"]) == ("from", 4, 7)
+
+
+def test_a_search_does_not_play_queues() -> None:
+    study = Study(("l3",), ("gpt-175b",), traces=("openr1",), method="simulate")
+    for ask in (
+        lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
+        lambda: sensitivity(study, "throughput_tok_s"),
+        lambda: crossovers(replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"),
+    ):
+        with pytest.raises(InputError, match="--method simulate"):
+            ask()
+
+
+def test_a_batch_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InputError, match="--batch"):
+        best_batches(replace(POINT, batch="abc"))
+
+
 @pytest.mark.parametrize(
     ("vary", "targets", "said"),
     [
@@ -82,6 +118,7 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
         ("csd.count", ["speedup:nobody>=2"], "unknown system 'nobody'"),
         ("csd.cuont", ["step_ms<=2"], "did you mean 'csd.count'"),
         ("csd.count=8:2", ["step_ms<=2"], "low before high"),
+        ("csd.count=1:2:3", ["step_ms<=2"], "LOW:HIGH"),
     ],
 )
 def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], said: str) -> None:
