@@ -217,6 +217,8 @@ def steady(
         serving: how the system serves them.
         fits: what fits.
         also: columns beside the time between tokens, which counts the pauses for prompts that come later.
+            That time is too long, up to 9 x, where riding prompts take longer than decoding: fewer
+            than N would decode then (docs/l3.md).
         accelerator_power: as in `Estimate`.
 
     Returns:
@@ -241,6 +243,7 @@ def steady(
         work=work,
         batch_run=n,
         accelerator_power=accelerator_power,
+        step_carries=each * work.prompt,
         also={"tbt_ms": 1e3 * (iteration.seconds + paused), **also},
         serving=serving,
     )

@@ -214,6 +214,15 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     assert found.preempted == 0
 
 
+@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
+@pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
+def test_a_lone_request_takes_what_the_fluid_model_says(system: str, prompt: float, output: float) -> None:
+    llm, trace = LLMS["gpt-175b"], equal(1, prompt, output)
+    found = estimate(system, llm, trace.workload)
+    assert found.serving is not None
+    assert simulate(trace, found.serving, prompt).seconds == pytest.approx(float(found.total.seconds), rel=0.02)
+
+
 def test_no_token_is_lost_when_memory_runs_out() -> None:
     trace = equal(40, 500.0, 6000.0)
     serving = estimate("gpu-only", LLMS["gpt-175b"], trace.workload).serving
