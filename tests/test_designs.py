@@ -137,6 +137,21 @@ def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
         assert row["bound_tok_s"] >= best * (1 - 1e-12)
 
 
+def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
+    study = Study(("h2m2",), ("gpt3-175b",), "1", "32k", "64")
+    (row,) = best_batches(study)
+    every = swept(replace(study, batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
+    assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
+
+
+def test_a_count_is_nudged_by_one() -> None:
+    rows, band = sensitivity(POINT, "step_ms")
+    (row,) = [row for row in rows if row["number"] == "csd.count"]
+    less, more = swept(replace(POINT, sets={"csd.count": "7,9"}), "step_ms")
+    assert row["elasticity"] == pytest.approx(np.log(more / less) / np.log(9 / 7))
+    assert band["unfit"] == 0
+
+
 def test_a_batch_that_never_fits() -> None:
     (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
     assert row["largest_batch"] == 0
@@ -162,6 +177,7 @@ def test_who_never_loses_is_named() -> None:
     ("systems", "along", "of", "said"),
     [
         (("hilos",), "context=1k:2k", "decode_tok_s", "name two"),
+        (("hilos", "hilos"), "context=1k:2k", "decode_tok_s", "name two different"),
         (("hilos", "flexgen-ssd"), "contxt=1k:2k", "decode_tok_s", "did you mean 'context'"),
         (("hilos", "flexgen-ssd"), "context=1k", "decode_tok_s", "AXIS=LOW:HIGH"),
         (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low must come before high"),

@@ -292,7 +292,8 @@ def test_moments_are_those_of_every_token_decoded() -> None:
         ("input_tok,out\n1,2\n", "has no column 'output_tok'; it has input_tok, out"),
         ("input_tok,output_tok\n5,6\n5,many\n", "row 3, output_tok: 'many' is not a number"),
         ("input_tok,output_tok\n-5,6\n", "row 2, input_tok: '-5' must be a whole number"),
-        ("input_tok,output_tok\n5\n", "row 2, output_tok: None is not a number"),
+        ("input_tok,output_tok\n5\n", "row 2: has 1 values for 2 columns"),
+        ("input_tok,output_tok,input_tok\n5,6,7\n", "has column 'input_tok' twice"),
         ("input_tok,output_tok\n5,nan\n", "row 2, output_tok: 'nan' must be a whole number"),
     ],
 )
@@ -305,7 +306,7 @@ def test_a_bad_csv_is_one_sentence(tmp_path, text: str, message: str) -> None:  
 
 def test_a_csv_keeps_its_requests(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "trace.csv"
-    path.write_text("id,input_tok,output_tok\na,5,6\nb,7,8\n")
+    path.write_text("\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8")  # as spreadsheets write it
     trace = load_trace(str(path))
     assert trace.prompt.tolist() == [5, 7]
     assert trace.output.tolist() == [6, 8]
