@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output 64 --platform hilos-a100
 
-.PHONY: help setup demo test lint type bench lock
+.PHONY: help setup demo validation test lint type bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -18,6 +18,9 @@ setup: .venv/ready ## install into .venv, the command is .venv/bin/nearkv
 demo: setup ## compare HILOS with four baselines, print the table, write out/hilos.csv
 	@mkdir -p out
 	$(BIN)/nearkv compare flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos $(SIZES) --knob devices=4,8,16 -o out/hilos.csv
+
+validation: setup ## write docs/validation.md anew
+	$(BIN)/nearkv validate --format markdown > docs/validation.md
 
 test: setup ## run the tests
 	$(BIN)/python -m pytest -n auto

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sweeps import browse, commands, reviewing
-from sweeps.options import Bed, Format, Llm, Named, Only, Out, Set, System, Systems, axes, group, show, with_axes
+from sweeps.options import (
+    Bed,
+    Format,
+    Llm,
+    Named,
+    Only,
+    Out,
+    Set,
+    System,
+    Systems,
+    axes,
+    group,
+    show,
+    show_columns,
+    with_axes,
+)
+from sweeps.sweeping import save, sweep
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -20,15 +35,9 @@ solve = group("Find the best value of a knob, with a proof, beside what the pape
 app.add_typer(solve, name="solve", no_args_is_help=True)
 browse.add_to(app)
 commands.add_to(app, solve)
+app.command()(sweep)
 reviewing.add_to(app)
 
-BRIEF = [
-    *("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "alpha", "devices"),
-    *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
-    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tbt_ms", "tok_s_per_kusd"),
-    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
-]
-"""Columns a terminal shows of a result; CSV and JSON hold all."""
 BETA = [
     *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
@@ -37,34 +46,10 @@ BETA = [
 """Columns a terminal shows of `solve beta`."""
 
 
-def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
-    """Print a result in the format asked for, all formats with the same columns where some were chosen."""
-    from sweeps.table import records, select
-
-    show(records(select(found, only)), form, () if only else usual)
-
-
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
     at = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
     show_columns(found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))])
-
-
-def save(study: Study, tables: Iterable[Columns], file: str) -> None:
-    """Write tables to a CSV with a progress bar, and where every number comes from beside it."""
-    from pathlib import Path
-
-    from sweeps.export import provenance, write_csv, write_text
-    from sweeps.progress import progress
-    from sweeps.study import blocks
-
-    path, origin = Path(file), Path(f"{file}.provenance.json")
-    laid = blocks(study)
-    sources = provenance(laid)
-    with progress(sum(block.grid.size for block in laid)) as advance:
-        rows = write_csv(path, tables, advance)
-    write_text(origin, sources)
-    typer.echo(f"{rows:,} rows in {path}; where its numbers come from in {origin}", err=True)
 
 
 @app.command()
@@ -112,36 +97,8 @@ def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "
     chosen = replace(study, systems=tuple(systems))
     found = compared(chosen)
     if file:
-        save(chosen, [found], file)
+        save(found, chosen, file)
     show_columns(found, form, columns)
-
-
-@app.command()
-@with_axes
-def sweep(
-    study: Study,
-    file_of_study: Annotated[str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")] = "",
-    system: Named = "",
-    columns: Only = "",
-    form: Format = "csv",
-    file: Out = "",
-) -> None:
-    """Evaluate a grid of design points into CSV.
-
-    Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
-    """
-    from hardware.errors import InputError
-    from sweeps.run import chunks, table
-    from sweeps.study import Study, blocks, load_study, split
-
-    chosen = replace(study, systems=split(system))
-    if file_of_study and chosen != Study((), ()):
-        raise InputError(f"{file_of_study} holds the axes; give them there or on the command line, not both")
-    chosen = load_study(file_of_study) if file_of_study else chosen
-    if file:
-        save(chosen, chunks(blocks(chosen)), file)
-    else:
-        show_columns(table(chosen), form, columns)
 
 
 @solve.command()

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.metrics import COLUMNS
 from sweeps.grid import Box
 from sweeps.run import CHUNK, columns
 from sweeps.study import Block, Study, blocks
@@ -42,7 +41,7 @@ def with_breakdown(block: Block, box: Box) -> object:
 
 def rows(block: Block, box: Box) -> object:
     """Every column of a table."""
-    return columns(block, box, COLUMNS)
+    return columns(block, box)
 
 
 def main() -> None:

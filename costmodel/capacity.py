@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,35 +24,43 @@ class Fits:
 
     tiers: Mapping[str, tuple[Real, Real]]
 
-    @property
+    @cached_property
     def ok(self) -> NDArray[np.bool_]:
         """True where every memory holds what it must."""
-        return np.equal(self.short_bytes, 0)
+        return reduce(np.logical_and, (_holds(need, there) for need, there in self.tiers.values()))
 
     @property
     def short_bytes(self) -> Real:
         """Bytes missing in the memory that is shortest; 0 where all fit [B]."""
-        worst: Real = np.max(self._missing(), axis=0)
+        worst: Real = np.max(self._missing, axis=0)
         return worst
+
+    @property
+    def limiting(self) -> NDArray[np.intp]:
+        """Place of the memory that misses most bytes, counted from 1; 0 where all fit."""
+        return np.where(self.short_bytes > 0, np.argmax(self._missing, axis=0) + 1, 0)
 
     @property
     def limited_by(self) -> NDArray[np.str_]:
         """Name of the memory that misses most bytes; empty where all fit."""
-        missing = self._missing()
-        names = np.array(["", *self.tiers])
-        worst = np.argmax(missing, axis=0) + 1
-        chosen: NDArray[np.str_] = names[np.where(np.max(missing, axis=0) > 0, worst, 0)]
+        chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
         return chosen
 
+    @cached_property
     def _missing(self) -> NDArray[np.float64]:
         missing = np.broadcast_arrays(*(_beyond(need, there) for need, there in self.tiers.values()))
         short: NDArray[np.float64] = np.maximum(np.stack(missing), 0.0)
         return short
 
 
+def _holds(need: Real, there: Real) -> NDArray[np.bool_]:
+    """Whether it fits; a share solved for the last byte may miss it by rounding, which counts as fitting."""
+    return np.less_equal(need, np.multiply(there, 1 + _ROUNDING))
+
+
 def _beyond(need: Real, there: Real) -> Real:
-    """Bytes too many; a share solved for the last byte may miss it by rounding, which counts as fitting [B]."""
-    return np.where(np.less_equal(need, np.multiply(there, 1 + _ROUNDING)), 0.0, np.subtract(need, there))
+    """Bytes too many [B]."""
+    return np.where(_holds(need, there), 0.0, np.subtract(need, there))
 
 
 def fits(**tiers: tuple[Real, Real]) -> Fits:

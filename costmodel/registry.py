@@ -76,6 +76,10 @@ class System:
         """Evaluate the model; knobs must be numbers, one for every knob that sets no hardware number."""
         return self.model(hw, llm, work, **knobs)
 
+    def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
+        """Travel to another process by name; every process registers the same systems."""
+        return find, (self.name,)
+
 
 _SYSTEMS: dict[str, System] = {}
 

@@ -122,8 +122,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     tp, dp = tensor_parallel(hw, llm), data_parallel(hw, llm)
     visits = passes * np.minimum(tokens / dp, 1.0)
     gpus, nvlink = gpu(hw), link(hw, "nvlink", "link")
-    launch = Port("gpu.launch", "wait", 1 / hw.gpu.launch, "op")
-    settle = Port("nvlink.latency", "wait", 1 / hw.nvlink.latency, "op")
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    settle = Port("nvlink.latency", "wait", 1.0, "s")
     ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width
     return serial(
         products=overlap(
@@ -132,8 +132,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
             ),
             compute=gpus.run(llm.linear_flops(tokens), "2 P n"),
         ),
-        launch=launch(visits, "kernels of a layer"),
-        settle=settle(2 * visits * np.minimum(tp - 1, 1.0), "two all-reduces a layer"),
+        launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
+        settle=settle(2 * visits * np.minimum(tp - 1, 1.0) * hw.nvlink.latency, "two all-reduces a layer"),
         all_reduce=nvlink.outward(2 * ring, "2 (tp-1)/tp of the activations, twice"),
     )
 

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 from hardware.errors import InputError, unknown
@@ -64,7 +65,7 @@ class Quantity:
     low: float | None = None
     high: float | None = None
 
-    @property
+    @cached_property
     def si(self) -> float:
         """The value in SI base units (B, B/s, FLOP/s, s, W, J, USD, 1)."""
         return self.value * unit_of(self.unit)[1]

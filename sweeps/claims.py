@@ -14,7 +14,7 @@ from hardware.errors import InputError, unknown
 from hardware.quantity import unit_of
 from sweeps.checks import checks, find_check, number_at
 from sweeps.run import Columns, table
-from sweeps.study import Study, pairs, split
+from sweeps.study import Block, Study, blocks, pairs, split
 
 FOLDER = Path(__file__).parent / "claims"
 
@@ -104,9 +104,9 @@ def predict(claim: Claim) -> NDArray[np.float64]:
     if claim.metric in checks():
         found = np.ravel(np.asarray(find_check(claim.metric)(*split(claim.system)), dtype=float))
     else:
-        found = _column(claim, claim.system, claim.knob, claim.platform)
+        found = _column(claim)
         if claim.over:
-            found = found / _column(claim, claim.over, claim.over_knob, claim.over_platform or claim.platform)
+            found = found / _column(claim, over=True)
     found = found[np.isfinite(found)]
     if not found.size:
         raise InputError(f"claim {claim.id}: no point of its grid fits; widen it")
@@ -128,37 +128,50 @@ def _size_of(unit: str) -> float:
     return 1.0 if dimension == "1" else size
 
 
-def _column(claim: Claim, system: str, knobs: str, platform: str) -> NDArray[np.float64]:
-    asked = (claim.model, claim.batch, claim.context, claim.output, claim.trace, claim.method)
-    study = _study(system, *asked, platform, claim.set, knobs)
+def laid(claim: Claim, over: bool = False) -> tuple[Block, ...]:
+    """The design points a claim's column is asked at: of its system, or of the one that divides it.
+
+    Raises:
+        InputError: the question names something that does not exist.
+    """
+    return _laid(_words(claim, over))
+
+
+@cache
+def _laid(words: tuple[str, ...]) -> tuple[Block, ...]:
+    return tuple(blocks(_study(words)))
+
+
+def _column(claim: Claim, over: bool = False) -> NDArray[np.float64]:
+    study = _table(_words(claim, over))
     found = study[claim.metric]
     return np.where(study["ok"], found.astype(float), np.nan)
 
 
 @cache
-def _study(
-    system: str,
-    model: str,
-    batch: str,
-    context: str,
-    output: str,
-    trace: str,
-    method: str,
-    platform: str,
-    sets: str,
-    knobs: str,
-) -> Columns:
-    return table(
-        Study(
-            (system,),
-            split(model),
-            batch or Study.batch,
-            context or Study.context,
-            output or Study.output,
-            split(platform),
-            pairs((item for item in sets.split(";") if item), "set"),
-            pairs((item for item in knobs.split(";") if item), "knob"),
-            split(trace),
-            method or Study.method,
-        )
+def _table(words: tuple[str, ...]) -> Columns:
+    return table(_study(words))
+
+
+def _words(claim: Claim, over: bool) -> tuple[str, ...]:
+    """What a study of the claim is made of: many claims ask the same."""
+    asked = (claim.model, claim.batch, claim.context, claim.output, claim.trace, claim.method, claim.set)
+    if over:
+        return (claim.over, claim.over_knob, claim.over_platform or claim.platform, *asked)
+    return (claim.system, claim.knob, claim.platform, *asked)
+
+
+def _study(words: tuple[str, ...]) -> Study:
+    system, knobs, platform, model, batch, context, output, trace, method, sets = words
+    return Study(
+        (system,),
+        split(model),
+        batch or Study.batch,
+        context or Study.context,
+        output or Study.output,
+        split(platform),
+        pairs((item for item in sets.split(";") if item), "set"),
+        pairs((item for item in knobs.split(";") if item), "knob"),
+        split(trace),
+        method or Study.method,
     )

@@ -138,10 +138,10 @@ def pareto(
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
     from sweeps.pareto import pareto as undominated
-    from sweeps.study import load_study, split
+    from sweeps.study import either, split
     from sweeps.table import records, select
 
-    chosen = load_study(file_of_study) if file_of_study else replace(study, systems=split(system))
+    chosen = either(file_of_study, replace(study, systems=split(system)))
     found = undominated(chosen, by, where)
     point = ("system", "model", "platform", "batch", "context_tok", "output_tok", *chosen.sets, "devices", "step_ms")
     show(records(select(found, columns)), form, () if columns else (*point, *split(by)))

@@ -6,20 +6,19 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO, cast
 
 from hardware.catalog import Part, Platform, load_part, names, sources
 from hardware.errors import InputError
-from sweeps.run import Columns
 from sweeps.study import Block
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[str]]:
+def replacing(path: Path) -> Iterator[TextIO]:
     """Open a file to write; it takes the name only when all is written.
 
     Raises:
@@ -31,7 +30,7 @@ def replacing(path: Path) -> Iterator[IO[str]]:
         raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            yield file
+            yield cast("TextIO", file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -49,40 +48,19 @@ def _umask() -> int:
     return mask
 
 
-def write_csv(path: Path, tables: Iterable[Columns], done: Callable[[int], None] = lambda rows: None) -> int:
-    """Write tables of the same columns below one another as CSV.
-
-    Args:
-        path: the file; it appears only when complete.
-        tables: pieces, evaluated as they are written.
-        done: told the rows of every piece written.
-
-    Returns:
-        Number of rows.
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file; it appears only when complete.
 
     Raises:
         InputError: the file cannot be written.
     """
-    import pandas as pd
-
-    rows = 0
     with replacing(path) as file:
-        for piece in tables:
-            frame = pd.DataFrame(piece)
-            frame.to_csv(file, index=False, header=rows == 0, lineterminator="\n", float_format="%.12g")
-            rows += len(frame)
-            done(len(frame))
-    return rows
+        file.buffer.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text; it appears only when complete.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    with replacing(path) as file:
-        file.write(text)
+    """Write a text; it appears only when complete; see `write_bytes`."""
+    write_bytes(path, text.encode())
 
 
 def numbers(name: str, part: Part) -> list[dict[str, Any]]:
@@ -120,7 +98,7 @@ def provenance(laid: Iterable[Block]) -> str:
     cited |= {number.source for part in [*models.values(), *traces.values()] for number in part.numbers.values()}
     record = {
         "nearkv": version("nearkv"),
-        "command": " ".join(["nearkv", *sys.argv[1:]]),
+        "command": " ".join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]),
         "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
         "models": {name: numbers(name, part) for name, part in models.items()},
         "traces": {name: numbers(name, part) for name, part in traces.items()},

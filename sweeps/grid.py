@@ -59,7 +59,8 @@ class Grid:
         if cut == 0:
             yield tail
             return
-        width = max(most // inner, 1)
+        pieces = math.ceil(self.shape[cut - 1] / max(most // inner, 1))
+        width = math.ceil(self.shape[cut - 1] / pieces)  # pieces of equal size, no small one at the end
         for outer in np.ndindex(*self.shape[: cut - 1]):
             head = tuple(slice(i, i + 1) for i in outer)
             for start in range(0, self.shape[cut - 1], width):

@@ -15,7 +15,12 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweeps.run import Columns
     from sweeps.study import Study
+
+
+USAGE: Any = typer.BadParameter.__base__
+"""What the parser raises for words it cannot use; typer gives it no name of its own."""
 
 
 class Commands(TyperGroup):
@@ -46,11 +51,17 @@ class Commands(TyperGroup):
 
         try:
             return super().invoke(ctx)
+        except USAGE as problem:
+            if type(problem).__name__ == "NoArgsIsHelpError":  # a group that was called alone shows its help
+                raise
+            said, place = problem.format_message().rstrip("."), problem.ctx.command_path if problem.ctx else "nearkv"
+            typer.echo(f"nearkv: {said}; see `{place} --help`", err=True)
+            raise typer.Exit(2) from None
         except InputError as problem:
             typer.echo(f"nearkv: {problem}", err=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            typer.echo("nearkv: stopped; no file was changed", err=True)
+        except KeyboardInterrupt as stopped:
+            typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped; no file was changed'}", err=True)
             raise typer.Exit(130) from None
 
 
@@ -71,6 +82,22 @@ def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (),
     typer.echo(render(rows, check_format(form), columns, title), nl=False)
 
 
+BRIEF = [
+    *("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "alpha", "devices"),
+    *("n_attention", "n_qkv", "n_fc", "limited_by", "short_gb", "batch_run", "prefill_s", "step_ms", "decode_tok_s"),
+    *("throughput_tok_s", "energy_j_tok", "memory_energy_j_tok", "tbt_ms", "tok_s_per_kusd"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "speedup", "total_speedup"),
+]
+"""Columns a terminal shows of a result; CSV and JSON hold all."""
+
+
+def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
+    """Print a result in the format asked for, all formats with the same columns where some were chosen."""
+    from sweeps.table import records, select
+
+    show(records(select(found, only)), form, () if only else usual)
+
+
 System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
 Systems = Annotated[list[str], typer.Argument(help="Systems; the first is what the others are compared with.")]
 Named = Annotated[str, typer.Option("--system", help="Systems apart by commas; see `nearkv systems`.")]
@@ -82,9 +109,21 @@ Only = Annotated[str, typer.Option("--columns", help="Show only these, apart by 
 Out = Annotated[
     str,
     typer.Option(
-        "--output-file", "-o", metavar="FILE.csv", help="Write CSV, and beside it where its numbers come from."
+        "--output-file",
+        "-o",
+        metavar="FILE",
+        help="Write FILE.csv, .jsonl or .parquet, and beside it where its numbers come from.",
     ),
 ]
+Top = Annotated[int, typer.Option(metavar="N", help="Keep only the N best rows.")]
+By = Annotated[str, typer.Option(metavar="COLUMN", help="What --top and --best-per compare by.")]
+Pareto = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only what nothing beats in all two or three.")]
+BestPer = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")]
+Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
+Scheduler = Annotated[str, typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a file that was not finished.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Write even a file of more than 10^9 rows.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
 
 def axes(

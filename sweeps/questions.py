@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.metrics import COLUMNS
 from costmodel.registry import find_knob
 from costmodel.span import Leaf, Real, Repeat, Span
 from hardware.errors import InputError
@@ -110,7 +111,8 @@ def _beta_columns(block: Block) -> Columns:
     answer = solve_beta(hw, llm, work, {name: np.asarray(value, float) for name, value in knobs.items()})
     best, rules = answer.best, {"eq4": answer.eq4, "sec54": answer.sec54}
     chosen = replace(block, said={**block.said, "hot_share": best.hot_share})
-    found = columns(chosen, block.grid.whole, ("step_ms",))
+    every = columns(chosen, block.grid.whole)
+    found = {name: values for name, values in every.items() if name == "step_ms" or name not in COLUMNS}
     added: dict[str, Real | NDArray[np.str_]] = {
         "beta": best.beta,
         "t_cpu_ms": 1e3 * best.cpu,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,7 @@ from costmodel.metrics import COLUMNS, Answer
 from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.errors import InputError
+from hardware.machine import Machine
 from solvers.knobs import Solved, settle
 from sweeps.grid import Box
 from sweeps.played import simulated
@@ -26,63 +30,110 @@ MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
 
 
-def columns(block: Block, box: Box, wanted: Iterable[str] = COLUMNS) -> Columns:
+@dataclass(frozen=True)
+class Names:
+    """Text at every design point, as places in a list of names.
+
+    Attributes:
+        places: broadcast over design points.
+        names: what stands at each place.
+    """
+
+    places: NDArray[np.intp]
+    names: tuple[str, ...]
+
+
+Cell = Real | NDArray[np.bool_] | Names
+"""A column of a box of design points before it is spread over them: it broadcasts to the box."""
+
+
+def columns(block: Block, box: Box, wanted: Collection[str] = ()) -> Columns:
     """Evaluate one box of a block into columns, in row-major order of its grid.
 
     Numbers of design points that do not fit are NaN; `limited_by` and `short_gb` say why.
+
+    Args:
+        block, box: the design points.
+        wanted: columns to compute; all where none is named.
     """
+    shape = tuple(piece.stop - piece.start for piece in box)
+    return {name: _spread(cell, shape) for name, cell in cells(block, box, wanted).items()}
+
+
+def _spread(cell: Cell, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    if isinstance(cell, Names):
+        return np.broadcast_to(np.array(cell.names)[cell.places], shape).ravel()
+    return np.broadcast_to(cell, shape).ravel()
+
+
+def at(cell: Cell, shape: tuple[int, ...], rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    """A column at some rows of a box, by their place in row-major order."""
+    if isinstance(cell, Names):
+        return np.array(cell.names)[np.broadcast_to(cell.places, shape).ravel()[rows]]
+    return np.broadcast_to(cell, shape).ravel()[rows]
+
+
+def cells(block: Block, box: Box, wanted: Collection[str] = ()) -> dict[str, Cell]:
+    """The columns of a box, each only as large as the axes it depends on; see `columns`."""
     hw, llm, work, said = block.inputs(box)
     solved = settle(block.system, hw, llm, work, said)
-    estimate = solved.estimate
-    shape = tuple(piece.stop - piece.start for piece in box)
-    ok = estimate.fits.ok
-    found: dict[str, Real | NDArray[np.generic]] = {
-        "system": np.array(block.system.name),
-        "model": np.array(block.grid.axes[0].labels)[block.grid.mesh(box)["model"].astype(int)],
-        "platform": np.array(block.platform.name),
-        **_asked(block, box, work),
-        **{name: _said(block, name, value) for name, value in _knobs(block, box, solved).items()},
-        "ok": ok,
-        "limited_by": estimate.fits.limited_by,
-        "short_gb": estimate.fits.short_bytes / 1e9,
-    }
+    offered = _offered(block, box, solved, hw, work)
+    return {name: make() for name, make in offered.items() if not wanted or name in wanted}
+
+
+def _offered(block: Block, box: Box, solved: Solved, hw: Machine, work: Workload) -> dict[str, Callable[[], Cell]]:
+    """Every column by name, computed when called."""
+    estimate, mesh = solved.estimate, block.grid.mesh(box)
+    ok, every = estimate.fits.ok, bool(np.all(estimate.fits.ok))
     answer = Answer(estimate, hw, block.system.owns)
-    for name in wanted:
-        found[name] = np.where(ok, COLUMNS[name].compute(answer), np.nan)
-    for name, value in estimate.also.items():
-        found[name] = np.where(ok, value, np.nan)
-    if block.method == "simulate":
-        found |= simulated(block, box)
-    return {name: np.broadcast_to(value, shape).ravel() for name, value in found.items()}
-
-
-def _asked(block: Block, box: Box, work: Workload) -> dict[str, Real | NDArray[np.generic]]:
-    mesh: dict[str, Real | NDArray[np.generic]] = {
-        k: v for k, v in block.grid.mesh(box).items() if k != "model" and k not in block.system.knobs
+    offered: dict[str, Callable[[], Cell]] = {
+        "system": partial(_name, block.system.name),
+        "model": lambda: Names(mesh["model"].astype(int), block.grid.axes[0].labels),
+        "platform": partial(_name, block.platform.name),
+        **_asked(block, mesh, work),
+        **{name: partial(_knob, block, mesh, solved, name) for name in block.system.knobs},
+        "ok": lambda: ok,
+        "limited_by": lambda: _name("") if every else Names(estimate.fits.limiting, ("", *estimate.fits.tiers)),
+        "short_gb": lambda: 0.0 if every else estimate.fits.short_bytes / 1e9,
     }
+    for name, column in COLUMNS.items():
+        offered[name] = partial(_where, True if every else ok, column.compute, answer)
+    for name, value in estimate.also.items():
+        offered[name] = partial(_where, True if every else ok, np.asarray, value)
+    if block.method == "simulate":
+        offered |= {name: partial(np.asarray, value) for name, value in simulated(block, box).items()}
+    return offered
+
+
+def _asked(block: Block, mesh: Mapping[str, NDArray[np.float64]], work: Workload) -> dict[str, Callable[[], Cell]]:
+    asked = {name: value for name, value in mesh.items() if name != "model" and name not in block.system.knobs}
     if not block.traces:
-        return mesh
-    names = np.array([trace.name for trace in block.traces])[np.asarray(mesh.pop("trace")).astype(int)]
+        return {name: partial(np.asarray, value) for name, value in asked.items()}
+    trace = Names(asked.pop("trace").astype(int), tuple(trace.name for trace in block.traces))
     lengths = {"batch": work.batch, "context_tok": work.prompt, "output_tok": work.output}
-    return {"trace": names, **lengths, **mesh, "method": np.array(block.method)}
+    numbers: dict[str, Callable[[], Cell]] = {name: partial(np.asarray, v) for name, v in (lengths | asked).items()}
+    return {"trace": lambda: trace, **numbers, "method": partial(_name, block.method)}
 
 
-def _knobs(block: Block, box: Box, solved: Solved) -> Mapping[str, Real]:
-    mesh = block.grid.mesh(box)
-    machine = block.platform.machine()
-    settled: dict[str, Real] = {}
-    for name, knob in block.system.knobs.items():
-        role, _, key = knob.sets.partition(".")
-        address = next((axis for axis, number in block.sets.items() if number == knob.sets), "")
-        settled[name] = (
-            solved.knobs[name] if not knob.sets else mesh[address] if address else getattr(machine[role], key)
-        )
-    return settled
+def _where(ok: NDArray[np.bool_] | Literal[True], compute: Callable[[Any], Real], of: Any) -> Real:
+    value = compute(of)
+    return value if ok is True else np.where(ok, value, np.nan)
 
 
-def _said(block: Block, name: str, value: Real) -> Real | NDArray[np.generic]:
-    choices = block.system.knobs[name].choices
-    return np.array(choices)[np.asarray(value).astype(int)] if choices else value
+def _name(name: str) -> Names:
+    return Names(np.zeros((), int), (name,))
+
+
+def _knob(block: Block, mesh: Mapping[str, NDArray[np.float64]], solved: Solved, name: str) -> Cell:
+    """What a knob was settled to; of one that stands for a hardware number, that number."""
+    knob = block.system.knobs[name]
+    if not knob.sets:
+        value = solved.knobs[name]
+        return Names(np.asarray(value).astype(int), knob.choices) if knob.choices else value
+    address = next((axis for axis, number in block.sets.items() if number == knob.sets), "")
+    role, _, key = knob.sets.partition(".")
+    stated: Real = mesh[address] if address else block.platform.roles[role].numbers[key].si
+    return stated
 
 
 def evaluate(laid: list[Block]) -> list[Columns]:
@@ -111,13 +162,13 @@ def table(study: Study) -> Columns:
 
 def stack(tables: list[Columns]) -> Columns:
     """Put tables below one another; a column some lack is blank (NaN or empty) there."""
-    order = _merge(tables)
+    order = merge(tables)
     kinds = {name: next(t[name].dtype for t in tables if name in t) for name in order}
     return {name: np.concatenate([_filled(t, name, kinds[name]) for t in tables]) for name in order}
 
 
-def _merge(tables: list[Columns]) -> list[str]:
-    """Keep every table's own order: a name new to the others goes behind the one before it."""
+def merge(tables: Sequence[Mapping[str, object]]) -> list[str]:
+    """Names of all columns. Keep every table's own order: a name new to the others goes behind the one before it."""
     order: list[str] = []
     for one in tables:
         last = -1

@@ -171,6 +171,17 @@ def load_study(path: str) -> Study:
     )
 
 
+def either(path: str, axes: Study) -> Study:
+    """The study of a file, or the axes of the command line where no file is named.
+
+    Raises:
+        InputError: both are given, or the file is no study.
+    """
+    if path and axes != Study((), ()):
+        raise InputError(f"{path} holds the axes; give them there or on the command line, not both")
+    return load_study(path) if path else axes
+
+
 def _text(value: Any) -> str:
     return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
 

@@ -30,7 +30,7 @@ def error(claim: Claim, found: NDArray[np.float64]) -> float:
         beyond = max(found[1] - high, 0.0) if claim.bound == "at_most" else max(low - found[0], 0.0)
         if claim.bound == "range":
             beyond = max(found[1] - high, low - found[0], 0.0)
-        return float(beyond / max(abs(low), abs(high), 1e-300))
+        return float(beyond / (max(abs(low), abs(high)) or 1.0))
     ends = np.abs(found - (low, high)) / np.where((np.array((low, high))) == 0, 1.0, np.abs((low, high)))
     return float(np.max(ends))
 
@@ -54,7 +54,7 @@ def row(paper: str, claim: Claim) -> dict[str, Any]:
     if not claim.metric:
         return {**line, "predicted": "", "error": None, "verdict": "excluded", "hangs_on": claim.exclude}
     found = predict(claim)
-    off = error(claim, found)
+    off = round(error(claim, found), 9)
     verdict = "match" if off <= MATCH else "near" if off <= NEAR else "inconsistent" if claim.proof else "miss"
     why = claim.proof if verdict == "inconsistent" else claim.assume
     return {**line, "predicted": _span(*found), "error": off, "verdict": verdict, "hangs_on": why}

@@ -95,7 +95,7 @@ def l3(
         gpu=(replicas * llm.weight_bytes, gpu(hw).memory),
         dimm=(kappa * memory_needed(work, serving), memory.capacity),
     )
-    return steady(work, serving, memories, pu_overhead(hw), {"dimm": memory.power})
+    return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 
 
 def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:

@@ -87,10 +87,10 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     check_heads(llm)
     on = side(hw, "hbm8", *CHIPS)
-    reduce = Port("collective.link", "wait", 1 / hw.collective.all_reduce, "op")
+    reduce = Port("collective.link", "wait", 1.0, "s")
 
     def layer(work_of_layer: Span) -> Span:
-        reduced = reduce(1.0 * np.greater(work.batch, 0), "all-reduces of a layer")
+        reduced = reduce(hw.collective.all_reduce * np.greater(work.batch, 0), "all-reduces of a layer")
         return serial(work=work_of_layer, all_reduce=powered(reduced, on.name))
 
     step = llm.layers * layer(decode_layer(on, llm, work))

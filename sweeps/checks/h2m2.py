@@ -149,6 +149,12 @@ def crossover_context(name: str, first: str, second: str) -> float:
     return float(crossings(lead, 1, np.arange(64.0, 2049.0, 64.0), True)[0].above)
 
 
+@check
+def mappings(name: str, sublayers: str) -> float:
+    """Ways to put 0 to N heads of so many sub-layers on HBM (sec. 3.2, 3.3) [1]."""
+    return float((model_on(PLATFORM, name)[1].heads + 1) ** int(sublayers))
+
+
 # --- what HBM holds, sec. 4.3, fig. 3 and 14 -------------------------------------------------------
 
 

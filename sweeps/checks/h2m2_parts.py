@@ -110,9 +110,9 @@ def chip(what: str) -> float:
 
 
 @check
-def weight_gigabytes(name: str, width: str) -> float:
-    """All weights of a model at a width (sec. 2.2.1) [GB]."""
-    return float(np.asarray(model_on(PLATFORM, name)[1].parameters)) * unit_of(width)[1] * float(width[:-3] or 1) / 1e9
+def all_weights_gigabytes(name: str, width: str) -> float:
+    """All weights of a model at so many bits (sec. 2.2.1) [GB]."""
+    return float(np.asarray(model_on(PLATFORM, name)[1].parameters)) * float(width) / 8 / 1e9
 
 
 @check

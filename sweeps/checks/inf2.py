@@ -53,7 +53,7 @@ def rebuilding_hides(platform: str, *models: str) -> float:
 
 
 @check
-def weight_gigabytes(model: str) -> Real:
+def weights_at_16_bit(model: str) -> Real:
     """Weights at 16 bit (sec. 7.3) [GB]."""
     return model_on("inf2-a100", model)[1].weight_bytes / 1e9
 

@@ -11,6 +11,7 @@ from costmodel.registry import find
 from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.catalog import load_part
+from hardware.quantity import unit_of
 from solvers.knobs import settle
 from sweeps.checks import check, model_on
 from sweeps.run import Columns, table
@@ -33,6 +34,14 @@ def _cells(system: str) -> Columns:
 
 
 @check
+def gains(first: str, second: str, *traces: str) -> Values:
+    """Throughput of a system over another's, for all models on these traces, where both run (fig. 8) [1]."""
+    ran = [_cells(system)["throughput_tok_s"].astype(float) for system in (first, second)]
+    ratio: Values = (ran[0] / ran[1])[np.isin(_cells(first)["trace"], traces)]
+    return ratio
+
+
+@check
 def worst_rank(first: str, *others: str) -> float:
     """Worst rank of a system by throughput among others, over all models and traces (fig. 8) [1]."""
     mine = _cells(first)["throughput_tok_s"].astype(float)
@@ -41,7 +50,7 @@ def worst_rank(first: str, *others: str) -> float:
 
 
 @check
-def out_of_memory(system: str, model: str, *traces: str) -> list[float]:
+def trace_runs_out(system: str, model: str, *traces: str) -> list[float]:
     """1 where a system cannot hold the requests of a trace, else 0 (fig. 8)."""
     found = table(Study((system,), (model,), traces=traces))
     return [float(not ok) for ok in found["ok"]]
@@ -50,17 +59,23 @@ def out_of_memory(system: str, model: str, *traces: str) -> list[float]:
 @check
 def larger_memory(model: str, capacity: str, ranksets: str) -> float:
     """Throughput of L3 on OpenR1 with a memory so many times as large, and as fast, as the smallest (fig. 9) [1]."""
-    base, more = (
-        table(
-            Study(("l3",), (model,), traces=("openr1",), method="simulate", sets={"dimm.capacity": f"{size}B"},
-                  knobs={"ranksets": f"{count:g}"})
-        )["throughput_tok_s"].astype(float)
-        for size, count in (
-            (BASE["dimm.capacity"], BASE["dimm.ranksets"]),
-            (BASE["dimm.capacity"] * float(capacity), BASE["dimm.ranksets"] * float(ranksets)),
-        )
-    )  # fmt: skip
-    return float(more[0] / base[0])
+    return _openr1(model, float(capacity), float(ranksets)) / _openr1(model, 1.0, 1.0)
+
+
+@cache
+def _openr1(model: str, capacity: float, ranksets: float) -> float:
+    """Throughput of L3 with the smallest memory so many times larger and faster [1/s]."""
+    sets = {"dimm.capacity": f"{BASE['dimm.capacity'] * capacity}B"}
+    knobs = {"ranksets": f"{BASE['dimm.ranksets'] * ranksets:g}"}
+    found = table(Study(("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs))
+    return float(found["throughput_tok_s"][0])
+
+
+@check
+def smallest_memory(unit: str) -> float:
+    """Memory from which the study of larger ones starts (sec. 6.2), in a unit."""
+    hw, _ = model_on(PLATFORM, "gpt-175b")
+    return float(hw.dimm.count * BASE["dimm.capacity"] / unit_of(unit)[1])
 
 
 @check
@@ -88,7 +103,8 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
     """Times between tokens of GPUs and L3 at every batch, over the GPUs' at the smallest (fig. 11) [1]."""
     gpus = _tbt(model, "gpu-only", float(context))
     bars = [gpus, *(_tbt(model, "l3", float(context), count) for count in ranksets)]
-    return np.concatenate(bars) / gpus[0]
+    normalised: Values = np.concatenate(bars) / gpus[0]
+    return normalised
 
 
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
@@ -104,6 +120,6 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
 
 
 @check
-def trace_mean(key: str, *traces: str) -> list[float]:
+def trace_statistic(key: str, *traces: str) -> list[float]:
     """A statistic of traces as they are specified (Table 4) [tokens]."""
     return [load_part(trace, "trace").numbers[key].si for trace in traces]

@@ -61,7 +61,7 @@ def default_of(key: str, study: str = "") -> float:
 
 
 @check
-def knob_default(system: str, knob: str) -> Any:
+def knob_as_set(system: str, knob: str) -> Any:
     """A knob's default."""
     return find(system).knobs[knob].default
 
@@ -108,7 +108,7 @@ def fits_in(platform: str, system: str, model: str, batch: str, context: str, kn
 
 
 @check
-def out_of_memory(platform: str, system: str, model: str, batch: str, context: str, tier: str) -> float:
+def short_of_memory(platform: str, system: str, model: str, batch: str, context: str, tier: str) -> float:
     """1 where this memory is too small for a workload (HILOS sec. 6.3, INF² sec. 7.6)."""
     return float(estimate_of(platform, system, model, asked(context, batch)).fits.limited_by == tier)
 

@@ -1,0 +1,159 @@
+"""How fast a sweep is beside what limits it: a C loop of the same equations, PyArrow writing the same table."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from bench.bench_grid import AXES, million, seconds
+from costmodel.resources import attention_kernel, gpu, link
+from solvers.knobs import settle
+from sweeps.encode import encoded, table
+from sweeps.execute import PIECE
+from sweeps.grid import Box
+from sweeps.memory import keep_freed_memory
+from sweeps.plan import plan
+from sweeps.run import CHUNK
+from sweeps.study import Block, Study
+
+HUNDRED_MILLION = [
+    *("sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:100:+1", "--context", "4k:400k:+4k"),
+    *("--set", "csd.count=1:20:+1", "--set", "uplink.bandwidth=10GB/s:59GB/s:+1GB/s"),
+    *("--set", "csd.p2p_read=1GB/s:10GB/s:+1GB/s", "--top", "100", "--quiet"),
+]
+
+
+def least(run: Callable[[], object], times: int = 5) -> float:
+    """Shortest time of a few [s]."""
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def solved_step(block: Block, box: Box) -> NDArray[np.float64]:
+    """Seconds of every point, alpha solved."""
+    return np.add(settle(block.system, *block.inputs(box)).estimate.step.seconds, 0.0)
+
+
+def solved_breakdown(block: Block, box: Box) -> object:
+    """Seconds every leaf is to blame for, alpha solved."""
+    return settle(block.system, *block.inputs(box)).estimate.step.breakdown()
+
+
+def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | None:
+    """Time of the C loop over all points [s] and their seconds; None without a C compiler."""
+    if not shutil.which("cc"):
+        return None
+    library, source = folder / "hilos.so", Path(__file__).with_name("hilos.c")
+    flags = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", library, source, "-lm"], check=True)
+    hw, llm, work, _ = block.inputs(block.grid.whole)
+    on, csd, host = gpu(hw), hw.csd, hw.host
+    numbers = (
+        *(on.run.rate, on.read.rate, host.bandwidth, host.memory, link(hw, "gpu_link", "pcie").inward.rate),
+        *(hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0], csd.commit, csd.dma, csd.page),
+        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), llm.weight_bytes, llm.linear_flops(1.0), llm.hidden),
+        *(llm.kv_heads, llm.head_size, llm.group, llm.kv_width, 16.0, work.output),
+    )
+    given = np.array([np.ravel(number)[0] for number in numbers])
+    values = {axis.name: axis.values for axis in block.grid.axes}
+    out = np.empty(block.grid.size)
+    arguments = [given.ctypes.data_as(ctypes.c_void_p)]
+    for name in ("batch", "context_tok", *AXES):
+        arguments += [values[name].ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(len(values[name]))]
+    sweep = ctypes.CDLL(str(library)).sweep
+    return least(lambda: sweep(*arguments, out.ctypes.data_as(ctypes.c_void_p))), out
+
+
+def core() -> None:
+    """Points a second in one process, and how far that is from C."""
+    block = million("auto")
+    rate = {}
+    for what, run, goal in (("seconds only", solved_step, 5), ("with the breakdown", solved_breakdown, 1)):
+        rate[what] = block.grid.size / least(lambda run=run: seconds(run, block))  # type: ignore[misc]
+        print(f"hilos, alpha solved, {what}: {rate[what] / 1e6:.2f} M points/s (at least {goal})")
+    with tempfile.TemporaryDirectory() as folder:
+        found = c_loop(block, Path(folder))
+    if found is None:
+        print("no C compiler: no ratio to C")
+        return
+    spent, in_c = found
+    ours = np.concatenate([solved_step(block, box).ravel() for box in block.grid.boxes(CHUNK)])
+    away, ratio = np.max(np.abs(in_c / ours - 1)), block.grid.size / spent / rate["seconds only"]
+    print(f"C loop of the same equations: {block.grid.size / spent / 1e6:.1f} M points/s, {away:.0e} apart at most")
+    print(f"our ratio to C: 1/{ratio:.1f} (at least 1/15)")
+
+
+def files(folder: Path) -> None:
+    """Rows a second into files, evaluated and written, beside PyArrow writing the same table."""
+    rows = plan(Study(("hilos",), ("opt-66b",), batch="1:20:+1", context="4k:200k:+4k", sets=AXES))
+    packed = rows.packed()
+    whole = table(packed, next(rows.pieces(rows.size))).combine_chunks()
+    theirs = {
+        "parquet": lambda file: pyarrow.parquet.write_table(whole, file),
+        "csv": lambda file: pyarrow.csv.write_csv(whole, file),
+    }
+    for form, goal in (("parquet", 2.0), ("csv", 0.3)):
+
+        def ours(form: str = form) -> None:
+            with (folder / form).open("wb") as file:
+                for piece in rows.pieces(PIECE[form]):
+                    file.write(encoded(packed, form, piece))
+
+        mine = rows.size / least(ours, 3) / 1e6
+        arrow = rows.size / least(lambda form=form: theirs[form](folder / form), 3) / 1e6  # type: ignore[misc]
+        print(
+            f"{form}, {len(rows.kinds)} columns: {mine:.2f} M rows/s evaluated and written (at least {goal}), "
+            f"PyArrow writes the same table at {arrow:.2f}, ratio {mine / arrow:.2f}"
+        )
+
+
+def hundred_million(jobs: int) -> tuple[float, float, float]:
+    """A sweep of 10^8 points down to its best 100: its time [s], that of all cores [s], memory of all processes [B]."""
+    command = Path(sys.executable).with_name("nearkv")
+    start, most = time.perf_counter(), 0.0
+    process = subprocess.Popen([command, *HUNDRED_MILLION, "--jobs", str(jobs)], stdout=subprocess.DEVNULL)
+    while True:
+        ended, status, used = os.wait4(process.pid, os.WNOHANG)
+        if ended:
+            assert status == 0
+            return time.perf_counter() - start, used.ru_utime + used.ru_stime, most
+        most = max(most, peak(process.pid))
+        time.sleep(0.05)
+
+
+def peak(process: int) -> float:
+    """Most memory that was resident at a time in a process, and in those it started [B]."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        own = next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+        return own + sum(peak(int(c)) for c in Path(f"/proc/{process}/task/{process}/children").read_text().split())
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return 0.0
+
+
+def main() -> None:
+    keep_freed_memory()
+    core()
+    with tempfile.TemporaryDirectory() as folder:
+        files(Path(folder))
+    one, busy_one, most_one = hundred_million(1)
+    two, busy_two, most_two = hundred_million(2)
+    print(f"100 M points, --top 100: {one:.1f} s, {most_one / 1e6:.0f} MB resident at most (at most 1,000)")
+    print(
+        f"two jobs: {two:.1f} s, {one / two:.2f} times one (at least 1.6), {most_two / 1e6:.0f} MB in all; "
+        f"all cores worked {busy_two:.1f} s, with one job {busy_one:.1f} s"
+    )

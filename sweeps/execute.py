@@ -1,0 +1,195 @@
+"""Run a sweep: into a file that survives a crash, or down to its best rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.errors import InputError
+from sweeps.encode import ENCODERS, encoded, table_of
+from sweeps.export import provenance, write_bytes, write_text
+from sweeps.plan import Piece, Plan, plan, size_of, unpacked
+from sweeps.progress import bytes_of, duration, progress
+from sweeps.reduce import Kept, Reducer, reduced
+from sweeps.run import CHUNK, Columns, at, cells, stack
+from sweeps.sinks import check_free, form_of, origin_of
+from sweeps.store import store
+from sweeps.study import Study, blocks
+from sweeps.workers import Workers
+
+PIECE = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 18}
+"""Rows of a task that writes; of Parquet, of a part."""
+REDUCED = 1 << 20
+"""Rows of a task that keeps only the best."""
+MANY = 10**9
+"""More rows than this in a file are likely a mistake."""
+_SAMPLE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a sweep is run.
+
+    Attributes:
+        workers: who evaluates.
+        quiet: show no progress.
+        resume: go on with an unfinished file.
+        say: tells the user a line.
+        confirm: asks the user a question.
+    """
+
+    workers: Workers
+    quiet: bool
+    resume: bool
+    say: Callable[[str], None]
+    confirm: Callable[[str], bool]
+
+
+def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
+    """Evaluate a study into a file, and put beside it where its numbers come from.
+
+    Args:
+        study: what to evaluate.
+        path: its end says the form, see `sinks.FORMS`.
+        only: columns to write, in that order; all where none is named.
+        run: how.
+
+    Raises:
+        InputError: the study cannot be evaluated, or the file not written.
+    """
+    form, rows = form_of(path), plan(study, only)
+    check_free(path, form)
+    task, most = partial(encoded, rows.packed(), form), PIECE[form]
+    with store(path, form, identity(rows, f"{form} {most}"), provenance(rows.laid), run.resume) as out:
+        announce(rows, task, run, "write")
+        if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
+            raise InputError(
+                f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
+                "keep only the best"
+            )
+        with progress(rows.size, out.now.rows, run.quiet) as advance:
+            pieces = islice(rows.pieces(most), out.now.pieces, None)
+            with closing(run.workers.run(task, pieces)) as done:
+                for piece, content in done:
+                    out.add(piece.rows, content)
+                    advance(piece.rows)
+        out.finish()
+    run.say(written(rows.size, path))
+
+
+def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -> None:
+    """Say how many design points there are, how long they will take and how much they will fill."""
+    if run.quiet:
+        return
+    sample = rows.sample(_SAMPLE)
+    task(sample)  # the first time also loads and allocates
+    start = time.perf_counter()
+    found = task(sample)
+    seconds = (time.perf_counter() - start) / sample.rows * rows.size / run.workers.jobs
+    where = " on one core" if run.workers.scheduler else ""
+    size = f", {bytes_of(len(found) / sample.rows * rows.size)}" if isinstance(found, bytes) else ""
+    run.say(f"{rows.size:,} design points to {verb}, {duration(seconds)}{where}{size}")
+
+
+def identity(rows: Plan, form: str) -> dict[str, str]:
+    """What the bytes of a file depend on, by name."""
+    told = json.loads(provenance(rows.laid))
+    told.pop("command")
+    laid = [
+        (
+            block.system.name,
+            block.platform.name,
+            [(axis.name, axis.labels, axis.values.tolist()) for axis in block.grid.axes],
+            sorted(block.sets.items()),
+            sorted((name, str(said)) for name, said in block.said.items()),
+            [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces],
+            block.method,
+        )
+        for block in rows.laid
+    ]
+    text = json.dumps([form, list(rows.kinds.items()), told, laid])
+    versions = {name: version(name) for name in ("nearkv", "numpy", "pyarrow")}
+    return {**versions, "study": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def best(study: Study, reducer: Reducer, run: Run) -> Columns:
+    """Evaluate a study and return its best rows, in the order of the reducer.
+
+    Raises:
+        InputError: the study cannot be evaluated, a column not compared by, or no design point fits.
+    """
+    rows = plan(study)
+    reducer.check(rows.kinds)
+    packed = rows.packed()
+    task = partial(reduced, packed, reducer)
+    announce(rows, task, run, "compare")
+    kept: Kept | None = None
+    with (
+        progress(rows.size, quiet=run.quiet) as advance,
+        closing(run.workers.run(task, rows.pieces(REDUCED))) as done,
+    ):
+        for piece, found in done:
+            kept = reducer.merge(kept, found)
+            advance(piece.rows)
+    if kept is None or not len(kept.rows):
+        raise InputError(f"no design point fits and has {' and '.join(reducer.by)}; `limited_by` says what is short")
+    return whole_rows(rows, kept.rows, run.workers)
+
+
+def whole_rows(rows: Plan, wanted: NDArray[np.int64], workers: Workers) -> Columns:
+    """All columns of some rows, in the order asked; evaluates only the chunks they lie in."""
+    order = np.argsort(wanted)
+    with closing(workers.run(partial(_taken, rows.packed()), _where(rows, wanted[order]))) as done:
+        found = stack([part for _, parts in done for part in parts])
+    back = np.argsort(order)
+    return {name: found[name][back] for name in rows.kinds if name in found}
+
+
+def _where(rows: Plan, wanted: NDArray[np.int64]) -> Iterator[tuple[Piece, NDArray[np.int64]]]:
+    """Chunks that hold some rows, each with their numbers; `wanted` is in order."""
+    for piece in rows.pieces(CHUNK):
+        start, end = np.searchsorted(wanted, (piece.first, piece.first + piece.rows))
+        if start < end:
+            yield piece, wanted[start:end]
+
+
+def _taken(packed: bytes, asked: tuple[Piece, NDArray[np.int64]]) -> list[Columns]:
+    (piece, wanted), laid = asked, unpacked(packed).laid
+    first, found = piece.first, []
+    for place, box in piece.boxes:
+        rows = wanted[(wanted >= first) & (wanted < first + size_of(box))] - first
+        first += size_of(box)
+        if len(rows):
+            shape = tuple(part.stop - part.start for part in box)
+            found.append({name: at(cell, shape, rows) for name, cell in cells(laid[place], box).items()})
+    return found
+
+
+def write_table(found: Columns, path: Path, study: Study) -> str:
+    """Write a table in memory, and put beside it where its numbers come from.
+
+    Returns:
+        What was written, for the user.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    write_bytes(path, ENCODERS[form_of(path)](table_of(found), True))
+    write_text(origin_of(path), provenance(blocks(study)))
+    return written(len(found["system"]), path)
+
+
+def written(rows: int, path: Path) -> str:
+    """Tell the user what was written."""
+    return f"{rows:,} rows in {path}; where its numbers come from in {origin_of(path)}"

@@ -1,0 +1,105 @@
+"""Every published claim is there once, with a question or a reason; verdicts and their page are as recorded."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import app
+from sweeps.claims import FIELDS, load, papers
+from sweeps.validate import validate, worse
+
+DOCS = Path(__file__).parent.parent / "docs"
+ROWS = {"hilos": 118, "inf2": 72, "hillinfer": 75, "l3": 88, "h2m2": 98}
+BOUNDS = {"exact", "approx", "at_most", "at_least", "range"}
+KINDS = {"parameter", "analytic", "measured", "simulated"}
+
+each_paper = pytest.mark.parametrize("paper", papers())
+
+
+@cache
+def rows(paper: str) -> list[dict[str, Any]]:
+    return validate(paper)
+
+
+def explained() -> set[str]:
+    """Claims with a paragraph: `### id, id: ...`."""
+    headings = re.findall(r"^### ([^:\n]+)", (DOCS / "misses.md").read_text(), re.M)
+    return {name.strip() for heading in headings for name in heading.split(",")}
+
+
+def test_papers_are_known() -> None:
+    assert papers()
+    assert set(papers()) <= set(ROWS)
+
+
+@each_paper
+def test_every_claim_is_there_once(paper: str) -> None:
+    ids = [claim.id for claim in load(paper)]
+    assert len(ids) == len(set(ids)) == ROWS[paper]
+
+
+@each_paper
+def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
+    for claim in load(paper):
+        assert bool(claim.metric) != bool(claim.exclude), claim.id
+        assert claim.bound in BOUNDS, claim.id
+        assert claim.kind in KINDS, claim.id
+        asked = {name for name in FIELDS[FIELDS.index("metric") : FIELDS.index("exclude")] if getattr(claim, name)}
+        assert not (claim.exclude and asked), f"{claim.id} is excluded, and asks {asked}"
+
+
+@each_paper
+def test_verdicts_are_as_recorded(paper: str) -> None:
+    assert worse(rows(paper)) == []
+
+
+@each_paper
+def test_what_the_model_misses_is_explained(paper: str) -> None:
+    headings = explained()
+    for row in rows(paper):
+        if row["verdict"] == "miss":
+            assert row["hangs_on"], row["id"]
+            assert row["id"] in headings, f"{row['id']} has no paragraph in docs/misses.md"
+
+
+@each_paper
+def test_what_is_inconsistent_is_proven(paper: str) -> None:
+    proofs = {claim.id: claim.proof for claim in load(paper)}
+    for row in rows(paper):
+        if row["verdict"] == "inconsistent":
+            assert re.search(r"\d", proofs[row["id"]]), f"{row['id']} has no proof with numbers"
+
+
+@each_paper
+def test_analytic_claims_match_or_are_inconsistent(paper: str) -> None:
+    for row in rows(paper):
+        if row["kind"] == "analytic":
+            assert row["verdict"] in ("match", "inconsistent", "excluded"), row["id"]
+
+
+def test_misses_of_no_claim_are_not_explained() -> None:
+    known = {claim.id for paper in papers() for claim in load(paper)}
+    assert explained() <= known
+
+
+def test_tests_named_by_the_errata_exist() -> None:
+    here = Path(__file__).parent
+    named = re.findall(r"`(?:tests/\w+\.py::)?(test_\w+)`", (DOCS / "errata.md").read_text())
+    written = {
+        name for file in here.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
+    }
+    assert named
+    assert set(named) <= written
+
+
+def test_the_page_of_claims_is_current() -> None:
+    """`make validation` writes it."""
+    printed = CliRunner().invoke(app, ["validate", "--format", "markdown"])
+    assert printed.exit_code == 0, printed.stderr
+    assert printed.stdout == (DOCS / "validation.md").read_text()

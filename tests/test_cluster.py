@@ -1,0 +1,89 @@
+"""Sweeps on a real Dask cluster: a scheduler and two workers, each a process, on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from test_sweep_files import content, finish, refused, start, until_saved
+
+SMALLER = ["--batch", "1:20:+1"]
+
+
+def dask(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Cluster:
+    """A scheduler's address and its worker processes."""
+
+    def __init__(
+        self, address: str, scheduler: subprocess.Popen[bytes], workers: list[subprocess.Popen[bytes]]
+    ) -> None:
+        self.address, self.scheduler, self.workers = address, scheduler, workers
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Two workers of one thread each."""
+    told = tmp_path / "scheduler.json"
+    with ExitStack() as stack:
+
+        def begin(*arguments: str) -> subprocess.Popen[bytes]:
+            process = stack.enter_context(dask(*arguments))
+            stack.callback(process.kill)
+            return process
+
+        scheduler = begin("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
+        deadline = time.monotonic() + 30
+        while not told.exists() or not told.read_text():
+            assert time.monotonic() < deadline, "the scheduler does not start"
+            time.sleep(0.05)
+        address = str(json.loads(told.read_text())["address"])
+        worker = ("worker", address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path))
+        workers = [begin(*worker), begin(*worker)]
+        from distributed import Client
+
+        with Client(address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=30)
+        yield Cluster(address, scheduler, workers)
+
+
+def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    finish(tmp_path / "here.csv")
+    with start(tmp_path / "there.csv", "--scheduler", cluster.address) as process:
+        assert until_saved(process, tmp_path / "there.csv")
+        cluster.workers[0].kill()
+        assert process.poll() is None
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert content(tmp_path / "there.csv") == content(tmp_path / "here.csv")
+    top = ["--columns", "", "--top", "5", *SMALLER]
+    finish(tmp_path / "here_top.csv", *top)
+    finish(tmp_path / "there_top.csv", *top, "--scheduler", cluster.address)
+    assert content(tmp_path / "there_top.csv") == content(tmp_path / "here_top.csv")
+
+
+def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file, "--scheduler", cluster.address)
+    assert until_saved(process, file)
+    cluster.scheduler.kill()
+    said = refused(process)
+    assert f"--scheduler {cluster.address}: the cluster cannot go on" in said
+    assert "finished rows are safe" in said
+    finish(file, "--resume")
+    assert content(file)[""].count(b"\n") == 3_000_001
+
+
+def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
+    said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
+    assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in said
+    assert not list(tmp_path.iterdir())

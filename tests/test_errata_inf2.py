@@ -1,0 +1,71 @@
+"""Where the INF² paper contradicts itself, its tables or physics; `docs/errata.md` names each test."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS, model
+
+from costmodel.workload import Workload
+from hardware.catalog import load_part, load_platform
+from sweeps.checks.inf2 import drives_that_pay, stated_rate
+from sweeps.claims import load
+from sweeps.validate import row
+
+STATED = {claim.id: claim for claim in load("inf2")}
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("opt-30b", 0.80), ("opt-66b", 1.03), ("opt-175b", 1.38)])
+def test_rebuilding_is_not_negligible_on_an_a100(name: str, ratio: float) -> None:
+    # sec. 4.3, peaks on both sides: 4 h^2 FLOPs at 312 TFLOP/s against 4 h bytes at 16 x 2.19 GB/s
+    hw, llm = load_platform("inf2-a100").machine(), model(name)
+    rebuild = llm.kv_from_x_flops(1, 1) / hw.gpu.flops
+    read = llm.kv_bytes(1, 1) / (hw.csd.count * hw.csd.p2p_read)
+    assert rebuild / read == pytest.approx(ratio, abs=0.01)
+
+
+def test_filling_memory_with_x_loses_on_an_a100() -> None:
+    # sec. 7.5 says INF² fully uses main memory for X; OPT-30B at 16K would rebuild all of its KV
+    hw, llm, work = load_platform("inf2-a100").machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
+    rest = {"interval": 2.0, "writeback": 1.0, "buffering": 0.0, "ssd_weights": 0.0}
+    steps = np.ravel(SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds)
+    assert steps[-1] > 1.5 * steps.min()
+
+
+def test_the_knee_is_stated_twice() -> None:
+    stated = {float(STATED[name].low) for name in ("inf2-raid-knee", "inf2-raid-limit2")}
+    assert stated == {2.0, 3.0}
+    assert drives_that_pay("opt-30b", "32k") in stated
+
+
+def test_a_csd_has_two_prices() -> None:
+    prices = [float(STATED[name].low) for name in ("inf2-price-csd", "inf2-price-csd-alt")]
+    assert prices == [2400, 2000]
+    rest = 30000 + 20000 + 10000
+    assert [rest + 16 * price == float(STATED["inf2-cost-total"].low) for price in prices] == [True, False]
+
+
+def test_16_over_4133_ms_is_not_3_88() -> None:
+    assert stated_rate("inf2-sq-latency", "16") == pytest.approx(3.871, abs=5e-4)
+
+
+def test_a_decoded_token_on_eight_a100_cannot_take_four_seconds() -> None:
+    # 350 GB of weights at 8 x 2.04 TB/s
+    read = model("opt-175b").weight_bytes / (8 * load_part("a100-80gb").numbers["bandwidth"].si)
+    assert read == pytest.approx(0.0214, rel=0.01)
+    assert read < 0.01 * float(STATED["inf2-sq-latency"].low) / 1e3
+
+
+def test_short_contexts_hold_more_than_100_gb() -> None:
+    llm = model("opt-175b")
+    assert llm.layers * llm.kv_bytes(32, 1024) > 1.5 * 100e9
+
+
+def test_the_processor_has_24_cores() -> None:
+    # Table 1 prints 2 x 48C 96T; HILOS prints 24C 48T for the same processor
+    assert "24 cores" in load_platform("inf2-a100").roles["host"].numbers["count"].at
+
+
+@pytest.mark.parametrize("name", [name for name, claim in STATED.items() if claim.proof and claim.metric != "number"])
+def test_rows_with_a_proof_are_inconsistent(name: str) -> None:
+    assert row("inf2", STATED[name])["verdict"] == "inconsistent"

@@ -1,0 +1,266 @@
+"""Sweeps as a user runs them, killed, stopped and hindered: nothing is lost, and the bytes stay the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("nearkv")
+AXES = [
+    "--system",
+    "hilos",
+    "--model",
+    "opt-66b",
+    "--batch",
+    "1:60:+1",
+    "--context",
+    "4k:200k:+4k",
+    "--set",
+    "csd.count=1:20:+1",
+    "--set",
+    "uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
+    "--columns",
+    "batch,context_tok,csd.count,alpha,step_ms",
+]
+"""3 million rows, a few seconds of work."""
+
+
+def start(file: Path, *more: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+    command = [str(COMMAND), "sweep", *AXES, "-o", str(file), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+
+
+def finish(file: Path, *more: str) -> None:
+    with start(file, *more) as process:
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+
+
+def refused(process: subprocess.Popen[str], code: int = 2) -> str:
+    """What a process that must fail says: one sentence after the estimate, and no traceback."""
+    with process:
+        _, said = process.communicate()
+    assert process.returncode == code, said
+    sentences = [line for line in said.splitlines() if "design points to write" not in line]
+    assert len(sentences) == 1, said
+    assert sentences[0].startswith("nearkv: ")
+    return sentences[0]
+
+
+def state(file: Path) -> Path:
+    return file.with_name(f".{file.name}.partial")
+
+
+def saved(file: Path) -> int:
+    """Rows that the manifest calls safe."""
+    try:
+        return int(json.loads((state(file) / "manifest.json").read_text())["rows"])
+    except FileNotFoundError:
+        return 0
+
+
+def until_saved(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:
+    """Wait until more rows are safe; False where the process ended first."""
+    while process.poll() is None:
+        if saved(file) > more_than:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def content(file: Path) -> dict[str, bytes]:
+    """Every byte of an output, of a file or of a dataset."""
+    files = sorted(file.iterdir()) if file.is_dir() else [file]
+    return {part.name if file.is_dir() else "": part.read_bytes() for part in files}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """The bytes of a sweep that nothing disturbed, by form."""
+    folder = tmp_path_factory.mktemp("whole")
+    for form in ("csv", "parquet"):
+        finish(folder / f"all.{form}")
+    found = {form: content(folder / f"all.{form}") for form in ("csv", "parquet")}
+    assert found["csv"][""].count(b"\n") == 3_000_001
+    shutil.rmtree(folder)
+    return found
+
+
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "1"), ("parquet", "2")])
+def test_killed_five_times_and_resumed_gives_the_same_bytes(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]], form: str, jobs: str
+) -> None:
+    file, draw, kills, before = tmp_path / f"out.{form}", random.Random(time.time_ns()), 0, 0
+    for _ in range(5):
+        with start(file, "--resume", "--jobs", jobs) as process:
+            if until_saved(process, file, before):
+                time.sleep(draw.uniform(0.0, 0.3))
+            process.kill()
+        kills += process.returncode == -signal.SIGKILL
+        before = saved(file) or before
+    assert kills >= 3
+    assert before > 0
+    finish(file, "--resume", "--jobs", jobs)
+    assert content(file) == whole[form]
+    assert sorted(left.name for left in tmp_path.iterdir()) == [f"out.{form}", f"out.{form}.provenance.json"]
+
+
+def test_workers_end_with_a_killed_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    with start(file, "--jobs", "2") as process:
+        assert until_saved(process, file)
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(alive(int(worker)) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlives its sweep"
+        time.sleep(0.05)
+
+
+def alive(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file, "--jobs", "2")
+    assert until_saved(process, file)
+    process.send_signal(signal.SIGINT)
+    said = refused(process, 130)
+    again = re.search(r"finished rows are safe, go on with: nearkv (.*--resume)$", said)
+    assert again, said
+    subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
+    assert content(file) == whole["csv"]
+
+
+def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file)
+    while process.poll() is None and not state(file).exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    assert "nothing was changed" in refused(process, 130) or saved(file)
+    assert saved(file) or not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.csv"
+    line = f"ulimit -f {30 << 10}; exec {shlex.join([str(COMMAND), 'sweep', *AXES, '-o', str(file)])}"
+    process = subprocess.Popen(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = refused(process)
+    assert "cannot be written (File too large)" in said
+    assert saved(file) > 100_000
+    assert f"{saved(file):,} finished rows are safe" in said
+    assert not file.exists()
+    finish(file, "--resume")
+    assert content(file) == whole["csv"]
+
+
+def test_an_output_folder_that_vanishes(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    process = start(here / "out.csv")
+    assert until_saved(process, here / "out.csv")
+    here.rename(there)
+    assert "cannot be written (its folder is gone)" in refused(process)
+    assert not here.exists()
+    finish(there / "out.csv", "--resume")
+    assert content(there / "out.csv") == whole["csv"]
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Path:
+    """A sweep that was killed."""
+    file = tmp_path / "out.csv"
+    with start(file) as process:
+        assert until_saved(process, file)
+        process.kill()
+    return file
+
+
+def test_a_damaged_manifest_is_not_trusted(unfinished: Path) -> None:
+    manifest, rows = state(unfinished) / "manifest.json", state(unfinished) / "rows"
+    before, size = manifest.read_text(), rows.stat().st_size
+    for damage in ("", "{", '{"pieces": 3}', "[]", '{"identity": {}, "pieces": -1, "rows": 0, "size": 0}'):
+        manifest.write_text(damage)
+        assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished, "--resume"))
+    assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
+    manifest.unlink()
+    assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
+    assert rows.stat().st_size == size
+    manifest.write_text(before)
+    assert "an unfinished sweep" in refused(start(unfinished))
+
+
+def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
+    unfinished: Path, whole: dict[str, dict[str, bytes]]
+) -> None:
+    assert "go on with --resume, or delete" in refused(start(unfinished))
+    assert "was begun for another study" in refused(start(unfinished, "--resume", "--output", "32"))
+    manifest = state(unfinished) / "manifest.json"
+    before = manifest.read_text()
+    manifest.write_text(before.replace('"nearkv": "', '"nearkv": "0.0.'))
+    assert "was begun with nearkv 0.0." in refused(start(unfinished, "--resume"))
+    manifest.write_text(before)
+    size = (state(unfinished) / "rows").stat().st_size
+    os.truncate(state(unfinished) / "rows", 1000)
+    assert "holds 1,000 bytes where its manifest says" in refused(start(unfinished, "--resume"))
+    assert size > 1000
+
+
+def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.csv"
+    with start(file) as first:
+        assert until_saved(first, file)
+        assert "another sweep is writing it" in refused(start(file))
+        assert "another sweep is writing it" in refused(start(file, "--resume"))
+        _, said = first.communicate()
+    assert first.returncode == 0, said
+    assert content(file) == whole["csv"]
+
+
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "2"), ("csv", "4"), ("parquet", "4")])
+def test_any_number_of_jobs_gives_the_same_bytes(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]], form: str, jobs: str
+) -> None:
+    finish(tmp_path / f"out.{form}", "--jobs", jobs, "--quiet")
+    assert content(tmp_path / f"out.{form}") == whole[form]
+
+
+def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
+    small = ["--batch", "1", "--context", "4k", "--output", "8"]
+    folder = tmp_path / "out.parquet"
+    finish(folder, *small)
+    finish(folder, *small, "--output", "16")
+    assert [part.name for part in folder.iterdir()] == ["part-000000.parquet"]
+    (folder / "notes.txt").write_text("mine")
+    assert "holds 'notes.txt', so it is no dataset to replace" in refused(start(folder, *small))
+    (tmp_path / "taken.parquet").write_text("mine")
+    assert "is a file already" in refused(start(tmp_path / "taken.parquet", *small))
+    (tmp_path / "taken.csv").mkdir()
+    assert "is a folder already" in refused(start(tmp_path / "taken.csv", *small))
+    assert "unknown form '.xls'" in refused(start(tmp_path / "out.xls", *small))
+
+
+def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:
+    many = ["--batch", "1:1000:+1", "--context", "1k:1001k:+1k"]
+    process = subprocess.Popen(
+        [COMMAND, "sweep", *AXES, *many, "-o", str(tmp_path / "out.csv")],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "1,001,000,000 rows are very many; --yes writes them" in refused(process)
+    assert not list(tmp_path.iterdir())
