@@ -178,11 +178,11 @@ def mapping(
 @solve.command("mapping-trace")
 def mapping_trace(
     model: Llm,
-    requests: Annotated[int, typer.Option(help="Sequences served together.")] = 32,
-    iterations: Annotated[int, typer.Option(help="Decode steps.")] = 128,
+    requests: Annotated[str, typer.Option(help="Sequences served together.")] = "32",
+    iterations: Annotated[str, typer.Option(help="Decode steps.")] = "128",
     finish: Annotated[float, typer.Option(help="Chance that a request finishes in a step and is replaced.")] = 0.02,
-    shortest: Annotated[int, typer.Option(help="Tokens of the shortest new request.")] = 1,
-    longest: Annotated[int, typer.Option(help="Tokens of the longest request.")] = 2048,
+    shortest: Annotated[str, typer.Option(help="Tokens of the shortest new request.")] = "1",
+    longest: Annotated[str, typer.Option(help="Tokens of the longest request: 2k.")] = "2k",
     seed: Annotated[int, typer.Option(help="Of the random lengths.")] = 0,
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
@@ -195,9 +195,12 @@ def mapping_trace(
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
     from sweeps.dynamic import SYSTEMS, random_trace, replay
+    from sweeps.sizes import size
     from sweeps.study import one_point
 
-    trace = random_trace(requests, iterations, finish, shortest, longest, seed)
+    asked = {"requests": requests, "iterations": iterations, "shortest": shortest, "longest": longest}
+    counts = {name: int(size(text, f"--{name}")) for name, text in asked.items()}
+    trace = random_trace(**counts, finish=finish, seed=seed)
     hw, llm = one_point(replace(axes(model, "1", "1", "1", platform, sets), systems=("asymmetric",)))
     show_columns(replay(hw, llm, trace, SYSTEMS), form, usual=())
 

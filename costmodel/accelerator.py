@@ -6,11 +6,14 @@ Symbols: m tokens of a GEMM [m, k] x [k, w], n heads, g queries a KV head, d hea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from costmodel.llm import LLM
+from costmodel.resources import per
 from costmodel.span import Leaf, Port, Real, Span, overlap, serial
+from hardware.errors import InputError
 from hardware.machine import Machine
 
 
@@ -43,24 +46,36 @@ class Side:
 
 
 def side(hw: Machine, memory: str, *chips: str) -> Side:
-    """Build a memory role with the chips of one or more roles; array shape and clock are the first role's.
+    """Build a memory role with the chips of one or more roles.
+
+    Arrays of chips that share a memory work on one product, so they must be alike; the slowest clock
+    ends it. Scratchpads and TLBs, which only paging reads, are the first role's.
 
     Args:
         hw: the machine.
         memory: role of the memory.
         chips: roles of the chips that work from it.
+
+    Raises:
+        InputError: chips whose arrays differ in shape.
     """
     part, chip = hw[memory], hw[chips[0]]
-    cores = sum((hw[role].count * hw[role].cores for role in chips), 0.0)
-    arrays = Port(f"{memory}.arrays", "run", cores * chip.frequency, "op")
-    macs = cores * chip.vector_arrays * chip.vector_lanes * chip.frequency
+    for other in chips[1:]:
+        if np.any(np.not_equal(chip.rows, hw[other].rows) | np.not_equal(chip.columns, hw[other].columns)):
+            raise InputError(
+                f"{chips[0]} and {other} work on {memory} together, so their arrays must be alike; "
+                f"set rows and columns of both"
+            )
+    clocked = {role: hw[role].count * hw[role].cores * hw[role].frequency for role in chips}
+    arrays = Port(f"{memory}.arrays", "run", sum(clocked.values(), 0.0), "op")
+    macs = sum((rate * hw[role].vector_arrays * hw[role].vector_lanes for role, rate in clocked.items()), 0.0)
     return Side(
         name=memory,
         arrays=arrays,
-        skew=Port(arrays.resource, "wait", chip.frequency, "op"),
+        skew=Port(arrays.resource, "wait", reduce(np.minimum, [hw[role].frequency for role in chips]), "op"),
         vectors=Port(f"{memory}.vectors", "run", macs, "op"),
         memory=Port(f"{memory}.memory", "read", part.count * part.bandwidth),
-        walk=Port(f"{memory}.mmu", "wait", 1 / chip.tlb_miss, "op"),
+        walk=Port(f"{memory}.mmu", "wait", per(chip.tlb_miss), "op"),
         rows=chip.rows,
         columns=chip.columns,
         fill=chip.scratchpad,

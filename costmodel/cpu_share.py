@@ -5,9 +5,12 @@ Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.llm import LLM
+from costmodel.registry import NO_KNOBS
 from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, in_use, kv_token_bytes, linear
 from costmodel.span import Port, Real
 from costmodel.workload import Workload
@@ -19,7 +22,7 @@ def host_attention(hw: Machine) -> Port:
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
 
 
-def balanced_share(hw: Machine, llm: LLM, work: Workload) -> Real:
+def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """Share of the residents whose KV stays with the CPU so that neither side waits (NEO's rule, min-max) [1].
 
     Nc grows until T_CPU(Nc) = T_GPU(Ng, Nc), with Ng all that the GPUs hold, or all the others

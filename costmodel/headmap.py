@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.accelerator import Side, attend, attend_prompt, gemm, kv_head_bytes, powered, side
 from costmodel.llm import LLM
+from costmodel.resources import per
 from costmodel.span import Port, Real, Span, overlap, serial
 from costmodel.workload import Workload
 from hardware.errors import InputError
@@ -46,7 +47,7 @@ def asymmetric_memory(hw: Machine) -> Asymmetric:
     The paper prints no time for its hardware barrier; it takes at least an access to each memory, one
     to post that a side is done and one to see it (Table 2: 32 + 45 ns).
     """
-    barrier = Port("c2c.barrier", "wait", 1 / (hw.hbm.latency + hw.lpddr.latency), "op")
+    barrier = Port("c2c.barrier", "wait", per(hw.hbm.latency + hw.lpddr.latency), "op")
     link = Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth)
     return Asymmetric(side(hw, "hbm", "hbm_chip"), side(hw, "lpddr", "lpddr_chip"), barrier, link)
 

@@ -52,13 +52,25 @@ def linear_step(llm: LLM, tokens: Real, gpu: Gpu, weights: Span) -> Span:
 
 def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Callable[[Real], Span]) -> Span:
     """All layers, then the output head for one token a sequence, its weights loaded like a layer's."""
-    weights = np.minimum(b, 1.0) * llm.head_parameters * llm.weight_width
-    head = overlap(
-        weights=load(weights),
-        hbm=gpu.read(weights, "output head"),
+    return serial(layers=llm.layers * layer, head=output_head(llm, b, gpu, weights=load(head_weights(llm, b))))
+
+
+def output_head(llm: LLM, b: Real, gpu: Gpu, **arriving: Span) -> Span:
+    """Logits of one token a sequence.
+
+    Args:
+        arriving: how its weights come to the GPU, nothing where they are there.
+    """
+    return overlap(
+        **arriving,
+        hbm=gpu.read(head_weights(llm, b), "output head"),
         compute=gpu.run(2 * b * llm.head_parameters, "output head"),
     )
-    return serial(layers=llm.layers * layer, head=head)
+
+
+def head_weights(llm: LLM, b: Real) -> Real:
+    """Weights of the output head that a step reads; none for no sequence [B]."""
+    return np.minimum(b, 1.0) * llm.head_parameters * llm.weight_width
 
 
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:

@@ -44,7 +44,7 @@ def fragmentation(hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qk
     """Internal fragmentation of a mapping, on both sides.
 
     The paper does not list its tensors. These are, a layer and a side, what one kernel reads in one
-    piece: the fused weights of qkv-linear, output, up and down, and the KV cache of the side's heads.
+    piece: the fused weights of qkv-linear, output, up and down of every expert, and the KV cache of the side's heads.
 
     Args:
         hw: role hbm_chip, for the page.
@@ -55,15 +55,17 @@ def fragmentation(hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qk
     printed: Real = 0.0
     wasted: Real = 0.0
     for sides in ((n_attention, n_qkv, n_fc), (llm.heads - n_attention, llm.heads - n_qkv, llm.heads - n_fc)):
-        for size in tensors(llm, work, *sides):
-            printed = printed + llm.layers * np.mod(size, page)
-            wasted = wasted + llm.layers * np.mod(-size, page)
+        for size, alike in tensors(llm, work, *sides):
+            printed = printed + llm.layers * alike * np.mod(size, page)
+            wasted = wasted + llm.layers * alike * np.mod(-size, page)
     return Fragmentation(printed, wasted)
 
 
-def tensors(llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real) -> list[Real]:
-    """Sizes of the tensors of one layer on a side with so many heads of each sub-layer [B]."""
+def tensors(llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real) -> list[tuple[Real, Real]]:
+    """Tensors of an average layer on a side with so many heads of each sub-layer: size [B], how many [1]."""
+    experts = (llm.layer_parameters(llm.experts) - llm.attention_parameters) / llm.expert_parameters
     cache = kv_head_bytes(llm, work.batch, work.context) * np.ceil(n_attention / llm.group)
     weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width
-    columns = [k * w * n_fc / llm.heads * llm.weight_width for _, k, w, _ in fc_shapes(llm, work.batch).values()]
-    return [cache, weights, *columns]
+    columns = {name: k * w * n_fc / llm.heads for name, (_, k, w, _) in fc_shapes(llm, work.batch).items()}
+    how_many = {"output": 1.0, "up": experts, "down": experts}
+    return [(cache, 1.0), (weights, 1.0), *((columns[n] * llm.weight_width, how_many[n]) for n in columns)]

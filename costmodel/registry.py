@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from costmodel.estimate import Estimate
@@ -16,7 +17,9 @@ from costmodel.workload import Workload
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 
-Rule = Callable[[Machine, LLM, Workload], Real]
+Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
+"""A closed form: hw, llm, work and the other knobs that are numbers -> value."""
+NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Model = Callable[..., Estimate]
 
 

@@ -128,16 +128,21 @@ def csd(hw: Machine, group: Real) -> Csd:
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
         attend=Port("csd.kernel", "run", part.count * rate),
-        commit=Port("csd.flash", "wait", _per(part.commit, part.count), "op"),
-        stage=Port("host.driver", "wait", _per(part.dma), "op"),
+        commit=Port("csd.flash", "wait", per(part.commit, part.count), "op"),
+        stage=Port("host.driver", "wait", per(part.dma), "op"),
         page=part.page,
         capacity=part.count * part.capacity,
         kernel_power=part.count * power,
     )
 
 
-def _per(delay: Real, at_once: Real = 1.0) -> Real:
-    """Operations a second of a delay; without limit where it is zero [1/s]."""
+def per(delay: Real, at_once: Real = 1.0) -> Real:
+    """Operations a second of a delay [s]; without limit where it is zero [1/s].
+
+    Args:
+        delay: of one operation [s].
+        at_once: operations that wait side by side [1].
+    """
     with np.errstate(divide="ignore"):
         return np.divide(at_once, delay)
 

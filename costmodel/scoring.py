@@ -15,6 +15,7 @@ from costmodel.eviction import cpu_scoring, scattered
 from costmodel.llm import LLM
 from costmodel.resources import drives, link
 from costmodel.span import Port, Real, Span, overlap, pipeline, serial
+from hardware.errors import InputError
 from hardware.machine import Machine
 
 PRECISIONS = ("fp16", "int8", "int4")
@@ -64,8 +65,17 @@ class Copies:
 
 
 def narrow_key_share(llm: LLM, precision: Real, source: Real) -> Real:
-    """Bytes scoring reads of a key over those the cache holds; FP16 keys are cast on the fly (sec. 4.4) [1]."""
+    """Bytes scoring reads of a key over those the cache holds; FP16 keys are cast on the fly (sec. 4.4) [1].
+
+    Raises:
+        InputError: a copy would be wider than the cache it is made of.
+    """
     width = np.take(KEY_BYTES, np.asarray(precision, int))
+    if np.any(np.greater(source, 0) & np.greater(width, llm.kv_width)):
+        raise InputError(
+            "knob score_precision: a copy of the keys is wider than the cache (precision.kv); choose a narrower "
+            "one, or score_source=flash-fp16, which keeps none"
+        )
     return np.where(np.equal(source, 0), 1.0, width / llm.kv_width)[()]
 
 

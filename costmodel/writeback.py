@@ -28,15 +28,22 @@ def rows_per_page(llm: LLM, dev: Csd) -> Real:
     return np.maximum(np.floor(dev.page / (llm.head_size * llm.kv_width)), 1.0)
 
 
-def write_naively(rows: Real, writeback: Real, dev: Csd) -> Span:
-    """Every row is committed inside the step, each a page write (HILOS fig. 6a, INF² fig. 5a).
+def pages_per_row(llm: LLM, dev: Csd) -> Real:
+    """Flash pages one row of one head takes; never less than one [1]."""
+    return np.ceil(llm.head_size * llm.kv_width / dev.page)
+
+
+def write_naively(llm: LLM, rows: Real, writeback: Real, dev: Csd) -> Span:
+    """Every row is committed inside the step, each in pages of its own (HILOS fig. 6a, INF² fig. 5a).
 
     Args:
         rows: new rows of one layer [1].
         writeback: 0 naive, 1 delayed.
     """
-    now = (1 - writeback) * rows
-    return serial(commit=dev.commit(now, "one commit a row"), program=dev.write(now * dev.page, "one page a row"))
+    now = (1 - writeback) * rows * pages_per_row(llm, dev)
+    return serial(
+        commit=dev.commit(now, "one commit a page"), program=dev.write(now * dev.page, "whole pages for each row")
+    )
 
 
 def spill(llm: LLM, rows: Real, c: Real, writeback: Real, output: Real, dev: Csd) -> Span:
@@ -45,7 +52,7 @@ def spill(llm: LLM, rows: Real, c: Real, writeback: Real, output: Real, dev: Csd
     While a request runs, that load is steady. Rows still buffered when it ends are never written:
     c floor(n/c) of n tokens are.
     """
-    pages = writeback * rows * np.ceil(c / rows_per_page(llm, dev)) / c
+    pages = writeback * rows * np.ceil(c / rows_per_page(llm, dev)) * pages_per_row(llm, dev) / c
     kept = c * np.floor(output / c) / output
     return serial(
         commit=dev.commit(pages, "one commit a page"), program=dev.write(kept * pages * dev.page, "whole pages")

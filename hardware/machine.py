@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import InputError, unknown
+from hardware.errors import InputError
 
 Value = float | NDArray[np.float64]
 
@@ -27,8 +27,10 @@ class Role:
         try:
             return self.values[key]
         except KeyError:
-            error = unknown("number", f"{self.name}.{key}", [f"{self.name}.{k}" for k in self.values])
-            raise InputError(f"platform {self.platform!r} is not enough for this system: {error}") from None
+            raise InputError(
+                f"platform {self.platform!r} has no {self.name}.{key}, which this system needs; "
+                "use the platform of its paper (see `nearkv systems`)"
+            ) from None
 
     def maybe(self, key: str, otherwise: Value) -> Value:
         """The value where the part states one, else another."""

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from hardware.quantity import unit_of
+
 
 @dataclass(frozen=True)
 class Key:
@@ -15,6 +17,8 @@ class Key:
 
     zero: bool = False
     most: float = math.inf
+    only: tuple[float, ...] = ()
+    """The values there are, in `unit`; any where empty."""
 
     def fault(self, value: float) -> str:
         """What is wrong with a value in SI units; empty where nothing is.
@@ -25,6 +29,9 @@ class Key:
             return "must be a whole number"
         if not value and not (self.zero or self.unit in ("W", "USD", "s", "J")):
             return "must be more than zero"
+        if self.only and not any(math.isclose(value, some * unit_of(self.unit)[1]) for some in self.only):
+            *others, last = (f"{some:g}" for some in self.only)
+            return f"must be {', '.join(others)} or {last} {self.unit}"
         return f"must be at most {self.most:g}" if value > self.most else ""
 
 
@@ -45,6 +52,9 @@ _DRIVE = {
 
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""
+
+WIDTHS = (4, 8, 16, 32)
+"""Bits of an element that formats have."""
 
 PARTLESS = ("precision", "policy", "offload", "collective", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
@@ -140,9 +150,9 @@ KINDS: dict[str, dict[str, Key]] = {
     },
     "collective": {"all_reduce": Key("s", "all-reduces of one layer between memory devices")},
     "precision": {
-        "weight": Key("bit", "width of one weight"),
-        "kv": Key("bit", "width of one KV element"),
-        "activation": Key("bit", "width of one activation"),
+        "weight": Key("bit", "width of one weight", only=WIDTHS),
+        "kv": Key("bit", "width of one KV element", only=WIDTHS),
+        "activation": Key("bit", "width of one activation", only=WIDTHS),
     },
     "offload": {
         "host_to_gpu": Key("B/s", "host to GPU"),

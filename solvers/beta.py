@@ -20,7 +20,10 @@ from costmodel.workload import Workload
 from hardware.machine import Machine
 from solvers.balance import feasible_share, minimise
 
-BINDS = ("balance", "host memory M0", "SmartSSD capacity", "skew: all tokens cold", "none: nothing is off the GPU")
+NOTHING, LINK = "none: nothing is off the GPU", "GPU link"
+BINDS = ("balance", "host memory M0", "SmartSSD capacity", "skew: all tokens cold", LINK, NOTHING)
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,11 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     def at(beta: Real) -> Split:
         return split(paths, np.clip(share_of(beta), low, high))
 
-    eq4, sec54 = beta_eq4(r, alpha), beta_sec54(r, alpha)
+    eq4, sec54, best = beta_eq4(r, alpha), beta_sec54(r, alpha), at(balanced)
     return BestBeta(
-        best=at(balanced),
+        best=best,
         bound=minimise(paths(0.0), paths(1.0), low, high).bound,
-        bound_by=what_binds(balanced, low, high, off_gpu),
+        bound_by=what_binds(balanced, low, high, off_gpu, best),
         eq4=Rule(eq4, at(eq4)),
         sec54=Rule(sec54, at(sec54)),
     )
@@ -119,12 +122,19 @@ def split(paths: Callable[[Real], Span], share: Real) -> Split:
     return Split(share, span.parts["cpu"].seconds, span.parts["csd"].seconds, span.seconds)
 
 
-def what_binds(balanced: Real, low: Real, high: Real, off_gpu: Real) -> NDArray[np.str_]:
-    """Why no other beta is better: the two paths balance, or a bound stops them before they do."""
+def what_binds(balanced: Real, low: Real, high: Real, off_gpu: Real, best: Split) -> NDArray[np.str_]:
+    """Why no other beta is better: the two paths balance, or a bound stops them before they do.
+
+    Both paths end in the GPU's link, which every retained token crosses at any beta; where they queue
+    there, no beta helps.
+    """
     share = share_of(balanced)
-    stops = [np.less_equal(off_gpu, 0), np.greater(share, high), np.less(share, low), np.less_equal(balanced, 0)]
-    balance, memory, capacity, skew, nothing = BINDS
-    return np.select(stops, [nothing, memory, capacity, skew], balance)
+    queued = np.greater(best.seconds, np.maximum(best.cpu, best.csd) * (1 + _ROUNDING))
+    stops = [
+        np.less_equal(off_gpu, 0), queued, np.greater(share, high), np.less(share, low), np.less_equal(balanced, 0),
+    ]  # fmt: skip
+    balance, memory, capacity, skew, link, nothing = BINDS
+    return np.select(stops, [nothing, link, memory, capacity, skew], balance)
 
 
 def share_of(beta: Real) -> Real:

@@ -55,21 +55,23 @@ def settle(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[
         hw, llm, work: what it runs on and does; broadcast over design points.
         said: value, rule name or `auto`, for every knob that sets no hardware number.
     """
-    ruled = {name: _rule(system, name, value, hw, llm, work) for name, value in said.items()}
-    ruled |= _jointly(system, hw, llm, work, ruled)
+    ruled = _ruled(system, hw, llm, work, said)
+    joint = _jointly(system, hw, llm, work, ruled)
+    ruled |= joint
     searched = [n for n, v in ruled.items() if isinstance(v, str) and system.knobs[n].kind != "share"]
     if not searched:
         return _solve_share(system, hw, llm, work, ruled)
+    asked = {**said, **joint}  # rules may look at what is searched, so they are asked again for each value
     best: dict[str, Real] = {}
     lowest: Real = np.inf
     for values in product(*(_values(system, name) for name in searched)):
         candidate = dict(zip(searched, values, strict=True))
-        tried = _solve_share(system, hw, llm, work, {**ruled, **candidate})
+        tried = _solve_share(system, hw, llm, work, _ruled(system, hw, llm, work, {**asked, **candidate}))
         seconds = np.where(tried.estimate.fits.ok, tried.estimate.step.seconds, np.inf)
         for name, value in candidate.items():
             best[name] = np.where(seconds < lowest, value, best.get(name, value))
         lowest = np.minimum(lowest, seconds)
-    return _solve_share(system, hw, llm, work, {**ruled, **best})
+    return _solve_share(system, hw, llm, work, _ruled(system, hw, llm, work, {**asked, **best}))
 
 
 def _jointly(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> dict[str, Said]:
@@ -86,10 +88,16 @@ def _values(system: System, name: str) -> list[float]:
     return [float(value) for value in range(int(knob.low), int(knob.high) + 1)]
 
 
-def _rule(system: System, name: str, said: Said, hw: Machine, llm: LLM, work: Workload) -> Said:
-    if isinstance(said, str) and said in system.knobs[name].rules:
-        return system.knobs[name].rules[said](hw, llm, work)
-    return said
+def _ruled(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> dict[str, Said]:
+    """Replace the names of rules by their values; rules see the knobs that are numbers."""
+    stated = {name: value for name, value in said.items() if not isinstance(value, str)}
+
+    def value_of(name: str, value: Said) -> Said:
+        if isinstance(value, str) and value in system.knobs[name].rules:
+            return system.knobs[name].rules[value](hw, llm, work, stated)
+        return value
+
+    return {name: value_of(name, value) for name, value in said.items()}
 
 
 def _solve_share(system: System, hw: Machine, llm: LLM, work: Workload, said: Mapping[str, Said]) -> Solved:

@@ -58,8 +58,10 @@ def _solve(tables: HeadTables, both: bool) -> Mapping | None:
         size = max(float(np.ravel(room)[0]), 1.0)
         problem += total(held, size) <= float(np.ravel(room)[0]) / size
     problem.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
-    if pulp.LpStatus[problem.status] != "Optimal":
+    if (status := pulp.LpStatus[problem.status]) == "Infeasible":
         return None
+    if status != "Optimal":
+        raise RuntimeError(f"HiGHS gave up: {status}")
     a, q, f = (int(np.argmax([v.value() for v in row])) for row in x)
     took = seconds[0][a] + seconds[1][q] + seconds[2][f]
     return Mapping(float(a), float(q), float(f), float(took), ok=both)

@@ -54,12 +54,14 @@ def table(plan: bytes, piece: Piece) -> pa.Table:
 
 def table_of(columns: Columns) -> pa.Table:
     """A table in memory as Arrow."""
-    kinds: dict[str, Kind] = {}
-    for name, values in columns.items():
-        numeric = values.dtype.kind == "f"
-        whole = numeric and bool(np.all(np.isfinite(values)) and np.all(values % 1 == 0))
-        kinds[name] = "whole" if whole else "number" if numeric else "flag" if values.dtype.kind == "b" else "text"
-    return pa.Table.from_batches([_batch(columns, (len(columns["system"]),), kinds)])
+    kinds = {name: _kind(values) for name, values in columns.items()}
+    return pa.Table.from_batches([_batch(columns, next(iter(columns.values())).shape, kinds)])
+
+
+def _kind(values: NDArray[np.generic]) -> Kind:
+    if values.dtype.kind not in "fiu":
+        return "flag" if values.dtype.kind == "b" else "text"
+    return "whole" if np.all(np.isfinite(values)) and np.all(values % 1 == 0) else "number"
 
 
 def _batch(
@@ -131,7 +133,7 @@ def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
         pairs = zip(column.chunks, quoted, strict=True)
         column = pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, names) for c, names in pairs])
     elif column.type == TYPES["number"]:
-        column = pc.if_else(pc.is_inf(column), '"inf"', column.cast(pa.string()))
+        column = pc.if_else(pc.is_finite(column), column.cast(pa.string()), "null")
     return pc.fill_null(column.cast(pa.string()), "null")
 
 

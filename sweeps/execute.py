@@ -153,7 +153,11 @@ def whole_rows(rows: Plan, wanted: NDArray[np.int64], workers: Workers) -> Colum
     with closing(workers.run(partial(_taken, rows.packed()), _where(rows, wanted[order]))) as done:
         found = stack([part for _, parts in done for part in parts])
     back = np.argsort(order)
-    return {name: found[name][back] for name in rows.kinds if name in found}
+    blank = {"text": np.full(len(back), ""), "number": np.full(len(back), np.nan)}
+    return {
+        name: found[name][back] if name in found else blank.get(kind, blank["number"])
+        for name, kind in rows.kinds.items()
+    }
 
 
 def _where(rows: Plan, wanted: NDArray[np.int64]) -> Iterator[tuple[Piece, NDArray[np.int64]]]:
@@ -187,7 +191,7 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
     """
     write_bytes(path, ENCODERS[form_of(path)](table_of(found), True))
     write_text(origin_of(path), provenance(blocks(study)))
-    return written(len(found["system"]), path)
+    return written(len(next(iter(found.values()))), path)
 
 
 def written(rows: int, path: Path) -> str:

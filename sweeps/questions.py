@@ -13,10 +13,14 @@ from costmodel.registry import find_knob
 from costmodel.span import Leaf, Real, Repeat, Span
 from hardware.errors import InputError
 from solvers.balance import binding
+from solvers.beta import LINK, NOTHING
 from solvers.beta import best_beta as solve_beta
 from solvers.knobs import settle
 from sweeps.run import Columns, columns, evaluate, stack
 from sweeps.study import Block, Study, blocks
+
+ROUNDING = 1e-12
+"""A rule that loses less than this loses nothing."""
 
 
 def best_knob(study: Study, knob: str) -> Columns:
@@ -94,11 +98,14 @@ def best_beta(study: Study) -> Columns:
     Returns:
         The optimum of eq. 2 under eq. 3 with its two paths over a decode step, a proven lower bound
         and what binds; the paper's two formulas as printed, and how much longer each takes once cut
-        to what fits; `step_ms` and where K and V live at the optimum.
+        to what fits; `step_ms` and where K and V live at the optimum. Where nothing is off the GPU
+        there is no beta to tell.
 
     Raises:
-        InputError: a system other than `hillinfer`, a knob left to `auto`, or a study that cannot be evaluated.
+        InputError: a value for beta itself, another knob left to `auto`, or a study that cannot be evaluated.
     """
+    if "hot_share" in study.knobs:
+        raise InputError("--knob hot_share: is what is solved for; leave it out")
     return stack([_beta_columns(block) for block in blocks(replace(study, systems=("hillinfer",)))])
 
 
@@ -109,19 +116,25 @@ def _beta_columns(block: Block) -> Columns:
         if isinstance(value, str):
             raise InputError(f"--knob {name}={value}: give it a value; solve beta looks for beta alone")
     answer = solve_beta(hw, llm, work, {name: np.asarray(value, float) for name, value in knobs.items()})
+    split = answer.bound_by != NOTHING
     best, rules = answer.best, {"eq4": answer.eq4, "sec54": answer.sec54}
     chosen = replace(block, said={**block.said, "hot_share": best.hot_share})
     every = columns(chosen, block.grid.whole)
     found = {name: values for name, values in every.items() if name == "step_ms" or name not in COLUMNS}
     added: dict[str, Real | NDArray[np.str_]] = {
-        "beta": best.beta,
+        "hot_share": np.where(split, best.hot_share, np.nan),
+        "beta": np.where(split, best.beta, np.nan),
         "t_cpu_ms": 1e3 * best.cpu,
         "t_csd_ms": 1e3 * best.csd,
         "bound_ms": 1e3 * answer.bound,
         "bound_by": answer.bound_by,
     }
     for name, rule in rules.items():
-        added |= {f"{name}_beta": rule.beta, f"{name}_loss": rule.at.seconds / best.seconds - 1}
+        loss = rule.at.seconds / np.where(split, best.seconds, np.nan) - 1
+        added |= {
+            f"{name}_beta": np.where(split, rule.beta, np.nan),
+            f"{name}_loss": np.where(np.abs(loss) < ROUNDING, 0.0, loss),
+        }
     shape = block.grid.shape
     blank = {"bound_by": ""}
     for name, column in added.items():
@@ -133,12 +146,19 @@ def _beta_columns(block: Block) -> Columns:
 def why_beta(found: Columns) -> list[str]:
     """Say in words what ends each beta and which path is left waiting, one sentence a row."""
     sentences = []
-    for model, ok, beta, cpu, csd, bound_by, limited_by in zip(
-        *(found[name] for name in ("model", "ok", "beta", "t_cpu_ms", "t_csd_ms", "bound_by", "limited_by")),
-        strict=True,
-    ):
+    names = ("model", "ok", "beta", "t_cpu_ms", "t_csd_ms", "bound_ms", "bound_by", "limited_by")
+    for model, ok, beta, cpu, csd, both, bound_by, limited_by in zip(*(found[n] for n in names), strict=True):
         if not ok:
             sentences.append(f"{model}: does not fit; {limited_by} is short of memory.")
+            continue
+        if bound_by == NOTHING:
+            sentences.append(f"{model}: the whole KV cache fits the GPU, so there is nothing to split.")
+            continue
+        if bound_by == LINK:
+            sentences.append(
+                f"{model}: beta = {beta:.4g}, bound by the GPU's link, which the tokens of both paths cross at any "
+                f"beta; T_CPU = {cpu:.4g} ms and T_SmartSSD = {csd:.4g} ms queue there for {both:.4g} ms in all."
+            )
             continue
         sign, straggler = ("=", "neither waits") if np.isclose(cpu, csd) else (
             ("<", "the SmartSSD is the straggler") if cpu < csd else (">", "the CPU is the straggler")

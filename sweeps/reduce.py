@@ -175,10 +175,12 @@ class BestPer(Reducer):
 def reduced(plan: bytes, reducer: Reducer, piece: Piece) -> Kept:
     """Evaluate a piece of a packed plan and keep its best rows; what a worker does."""
     kept: Kept | None = None
-    first = piece.first
+    first, kinds = piece.first, unpacked(plan).kinds
+    nothing = {"text": Names(np.zeros((), int), ("",))}
+    blank: dict[str, Cell] = {name: nothing.get(kinds[name], np.nan) for name in (*reducer.by, *reducer.per)}
     for place, box in piece.boxes:
         shape = tuple(part.stop - part.start for part in box)
-        found = cells(unpacked(plan).laid[place], box, {*reducer.by, *reducer.per})
+        found = {**blank, **cells(unpacked(plan).laid[place], box, blank.keys())}
         kept = reducer.merge(kept, reducer.see(found, shape, first))
         first += int(np.prod(shape))
     assert kept is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
@@ -196,9 +197,10 @@ def blocks(study: Study) -> list[Block]:
     parts = tuple(load_llm(name) for name in study.models)
     if not chosen or not parts:
         raise InputError("nothing to evaluate; name at least one system and one --model")
-    for name in study.knobs:
-        if not any(name in system.knobs for system in chosen):
-            find_knob(chosen[0], name)
+    for name, times in Counter(study.systems).items():
+        if times > 1:
+            raise InputError(f"{name}: named twice; name every system once")
+    _check_knobs(study.knobs, chosen)
     lengths = (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output)
     traces = traces_of(study.traces, study.method, study.seed, lengths)
     model = Axis("model", np.arange(float(len(parts))), study.models)
@@ -217,6 +219,15 @@ def blocks(study: Study) -> list[Block]:
         for platform in study.platforms or (system.platform,):
             laid += _lay(system, load_platform(platform), parts, work, traces, study)
     return laid
+
+
+def _check_knobs(names: Iterable[str], chosen: list[System]) -> None:
+    known = {name for system in chosen for name in system.knobs}
+    for name in names:
+        if len(chosen) == 1 or not known:
+            find_knob(chosen[0], name)
+        elif name not in known:
+            raise unknown("knob", name, known, " and ".join(system.name for system in chosen))
 
 
 def one_point(study: Study) -> tuple[Machine, LLM]:
@@ -300,6 +311,6 @@ def _knob_reader(system: System, knob: Knob) -> Reader:
             return f"is none of {', '.join([*knob.choices, 'auto'])}"
         kind = "a number" if knob.kind == "share" else "a whole number"
         words = ", ".join(["auto", *knob.rules])
-        return f"does not fit: {system.name} takes {kind} from {knob.low:g} to {knob.high:g}, or {words}"
+        return f"does not fit: {system.name} takes {kind} from {knob.low:,.10g} to {knob.high:,.10g}, or {words}"
 
     return Reader(lambda text, where: parse(text, "1", where), fault)

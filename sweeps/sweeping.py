@@ -58,26 +58,23 @@ def sweep(
     """
     from pathlib import Path
 
-    from hardware.errors import InputError
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
     from sweeps.study import either, split
-    from sweeps.table import select
+    from sweeps.table import check_format, select
     from sweeps.workers import Workers
 
     chosen = either(file_of_study, replace(study, systems=split(system)))
     reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
+    check_format(form)
     if file and not reducer:
         to_file(chosen, Path(file), split(columns), run)
-        return
-    if resume:
-        raise InputError("--resume goes on with a file of rows; give the -o that it was begun with")
-    found = best(chosen, reducer, run) if reducer else table(chosen)
-    if file:
-        save(select(found, columns), chosen, file)
+    elif file and reducer:
+        save(select(best(chosen, reducer, run), columns), chosen, file)
     else:
+        found = best(chosen, reducer, run) if reducer else table(chosen)
         show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
 
 

@@ -31,6 +31,10 @@ PATIENCE = 5
 """How long a cluster may take to answer, and its first worker to appear [s]."""
 
 
+MOST_JOBS = 256
+"""Processes that one machine may be asked for."""
+
+
 @dataclass(frozen=True)
 class Workers:
     """Who evaluates.
@@ -38,10 +42,19 @@ class Workers:
     Attributes:
         jobs: processes on this machine; one is this process itself.
         scheduler: address of a Dask scheduler, in place of processes.
+
+    Raises:
+        InputError: too few or too many, or both kinds at once.
     """
 
     jobs: int = 1
     scheduler: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.jobs <= MOST_JOBS:
+            raise InputError(f"--jobs {self.jobs}: must be 1 or more, and at most {MOST_JOBS}")
+        if self.jobs > 1 and self.scheduler:
+            raise InputError("--jobs and --scheduler each say who evaluates; choose one")
 
     def run(self, task: Callable[[Item], Found], items: Iterator[Item]) -> Results[Item, Found]:
         """Do a task on every item and yield the results in the order of the items.

@@ -135,7 +135,10 @@ def test_a_part_that_is_not_text_is_refused(tmp_path: Path) -> None:
             f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("value = 1", "value = 1.5")}\n',
             "whole number",
         ),
-        (f"[precision]\nkv = {GOOD.replace('W', 'bit')}\n", "needs weight, activation"),
+        (
+            f"[precision]\nkv = {GOOD.replace('W', 'bit').replace('value = 1', 'value = 16')}\n",
+            "needs weight, activation",
+        ),
     ],
 )
 def test_a_broken_platform_is_one_sentence(tmp_path: Path, text: str, problem: str) -> None:
@@ -240,3 +243,8 @@ def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{" * 3000)
     with pytest.raises(InputError, match="not a valid JSON"):
         load_llm(str(tmp_path / "config.json"))
+
+
+def test_a_platform_without_a_number_points_to_the_papers_own() -> None:
+    with pytest.raises(InputError, match=r"'inf2-a100' has no host.kv_memory, which this system needs; use the plat"):
+        _ = load_platform("inf2-a100").machine().host.kv_memory

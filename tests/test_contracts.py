@@ -162,7 +162,7 @@ def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload
     for share in solved_shares(system):
         said: dict[str, Real | str] = {**middle(system), share: "auto"}
         solved = settle(system, hw, llm, work, said)
-        for tried in [fine, *(rule(hw, llm, work) for rule in system.knobs[share].rules.values())]:
+        for tried in [fine, *(rule(hw, llm, work, middle(system)) for rule in system.knobs[share].rules.values())]:
             other = system(hw, llm, work, {**middle(system), share: tried})
             feasible = np.where(other.fits.ok, other.step.seconds, np.inf)
             assert np.all(solved.estimate.step.seconds <= feasible * (1 + 1e-9))

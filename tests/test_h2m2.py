@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from costmodel.accelerator import gemm, side
 from costmodel.estimate import Estimate
-from costmodel.headmap import asymmetric_memory, attention, decoder_bytes, fc, qkv
-from costmodel.headtables import head_tables
+from costmodel.headmap import asymmetric_memory, attention, decoder_bytes, fc, prompt_attention, qkv
+from costmodel.headtables import HeadTables, head_tables
 from costmodel.llm import LLM, llm_of
 from costmodel.paging import fragmentation, page_table_bytes, tlb_reach_bytes
+from costmodel.promptmap import bytes_of, prompt_heads
 from costmodel.registry import find
 from costmodel.span import Real
 from costmodel.workload import Workload
@@ -20,7 +21,7 @@ from hardware.catalog import load_llm, load_platform
 from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.knobs import Solved, settle
-from solvers.mapping import brute, exact
+from solvers.mapping import brute, evaluate, exact
 from solvers.mapping_milp import milp
 
 FAMILY = (
@@ -73,6 +74,17 @@ def test_one_chip_is_131_tops_and_loads_512_gb_of_weights_a_second() -> None:
     assert product.parts["work"].parts["memory"].seconds < product.parts["work"].parts["compute"].seconds
 
 
+def test_chips_that_share_a_memory_add_up() -> None:
+    fast = HW.with_values({"lpddr_chip.frequency": 3e9, "lpddr_chip.vector_lanes": 256.0})
+    shared = side(fast, "lpddr", "hbm_chip", "lpddr_chip")
+    assert shared.arrays.rate == 4 * 1e9 + 4 * 3e9
+    assert shared.vectors.rate == 16384e9 * (1 + 3 * 2)
+    assert shared.skew.rate == 1e9
+    assert seconds("lpddr-only", GPT3, 256.0, 256.0, fast) < seconds("lpddr-only", GPT3, 256.0, 256.0)
+    with pytest.raises(InputError, match="their arrays must be alike"):
+        run("lpddr-only", GPT3, 32.0, 1024.0, HW.with_values({"lpddr_chip.rows": 64.0}))
+
+
 def test_more_tokens_than_rows_make_a_gemm_compute_bound_in_proportion() -> None:
     chip = side(HW, "hbm", "hbm_chip")
     work = [gemm(chip, GPT3, m, 8192.0, 8192.0).parts["work"].seconds for m in (1.0, 128.0, 256.0)]
@@ -104,6 +116,15 @@ def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
     assert also["page_table_mb"] == pytest.approx(608e9 / 2**21 * 8 / 1e6, rel=1e-4)
 
 
+def test_every_expert_has_a_last_page() -> None:
+    mixtral, work, page = model("mixtral-8x7b"), step_work(32.0, 1024.0), 2 * 2**20
+    dense = replace(mixtral, experts=1.0, active_experts=1.0)
+    # on each side an expert is an up (with its gate) and a down matrix, each with the unused part of a page
+    sizes = [mixtral.hidden * share * w for share in (0.3, 0.7) for w in (2 * mixtral.ffn, mixtral.ffn)]
+    eight, one = (fragmentation(HW, llm, work, 16.0, 16.0, 0.3 * llm.heads).wasted for llm in (mixtral, dense))
+    assert eight - one == pytest.approx(mixtral.layers * 7 * sum(-size % page for size in sizes))
+
+
 # --- averages over sequence lengths, sec. 3 and 5 --------------------------------------------------
 
 
@@ -128,7 +149,14 @@ def test_average_speedup_over_lpddr_only(
 
 
 def test_the_five_averages_need_no_assumed_number() -> None:
-    changed = HW.with_values({"derate.migration_overlap": 0.5, "collective.all_reduce": 1.0, "hbm.power": 100.0})
+    guessed = {
+        f"{role}.{key}": 2 * number.si
+        for role, part in load_platform("gh-asymmetric").roles.items()
+        for key, number in part.numbers.items()
+        if number.kind in ("assumed", "fitted") and not key.endswith(("price", "capacity"))
+    }
+    assert {"collective.all_reduce", "derate.migration_overlap"} <= guessed.keys()
+    changed = HW.with_values(guessed)
     for name in ("oracle", "h2m2", "q-major", "a-major", "f-major", "lpddr-only"):
         np.testing.assert_array_equal(
             seconds(name, GPT3, 32.0, LENGTHS), seconds(name, GPT3, 32.0, LENGTHS, changed), err_msg=name
@@ -287,6 +315,14 @@ def test_exact_is_the_optimum_over_all_97_cubed_mappings_and_milp_agrees() -> No
     assert best.units == brute(tables).units
 
 
+@pytest.mark.parametrize("name", ["h2m2", "oracle", "lpddr-only", "hbm-8"])
+def test_delays_of_zero_cost_nothing(name: str) -> None:
+    delays = ("hbm.latency", "lpddr.latency", "hbm_chip.tlb_miss", "lpddr_chip.tlb_miss", "collective.all_reduce")
+    none, short = (HW.with_values(dict.fromkeys(delays, delay)) for delay in (0.0, 1e-20))
+    assert seconds(name, GPT3, 32.0, 1024.0, none) == pytest.approx(seconds(name, GPT3, 32.0, 1024.0, short), rel=1e-12)
+    assert seconds(name, GPT3, 32.0, 1024.0, none) <= seconds(name, GPT3, 32.0, 1024.0)
+
+
 def test_lpddr_capacity_pushes_heads_to_hbm() -> None:
     # cut to where greedy, which fills attention first, still fits
     small = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
@@ -326,6 +362,49 @@ def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -
             role, _, key = address.partition(".")
             more = run(name, llm, batches, contexts, HW.with_values({address: 2 * HW[role].values[key]})).estimate
             assert np.all(np.where(more.fits.ok, more.step.seconds, np.inf) <= took * (1 + 1e-12)), address
+
+
+# --- prefill, which the paper does not map ---------------------------------------------------------
+
+
+def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
+    two, n = asymmetric_memory(hw), np.arange(float(llm.heads) + 1)
+    tokens, rest = work.batch * work.prompt, llm.heads - n
+    spans = (
+        prompt_attention(two, llm, work.batch, work.prompt, n),
+        *(qkv(two, llm, tokens, n), fc(two, llm, tokens, n)),
+    )
+    a, q, f = (np.asarray(llm.layers * span.seconds) for span in spans)
+    sides = (tuple(np.asarray(b) for b in bytes_of(llm, work, (heads,) * 3)) for heads in (n, rest))
+    return HeadTables((a, q, f), *sides, *(np.asarray(x) for x in (two.hbm.capacity, two.lpddr.capacity, llm.heads)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("llm", "batch"), [(GPT3, 32.0), (CHINCHILLA, 64.0), (LLAMA2, 128.0)])
+@pytest.mark.parametrize("changes", [{}, {"hbm.memory": 30e9}, {"lpddr_chip.count": 2.0}])
+def test_prefill_is_mapped_at_its_best(llm: LLM, batch: float, changes: Mapping[str, float]) -> None:
+    hw = HW.with_values(changes)
+    for prompt in (256.0, 2048.0):
+        work = Workload(batch, prompt, 64.0)
+        tables, heads = prompt_tables(llm, work, hw), prompt_heads(asymmetric_memory(hw), llm, work)
+        found = evaluate(tables, *heads)
+        assert found.ok
+        assert found.seconds <= exact(tables).seconds * (1.02 if changes else 1.0)
+
+
+def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_second() -> None:
+    for prompt in (256.0, 2048.0):
+        solved, base = (settle(find(n), HW, GPT3, Workload(32.0, prompt, 64.0), said).estimate for n, said in (
+            ("h2m2", {"n_attention": "auto", "n_qkv": "auto", "n_fc": "auto"}), ("lpddr-only", {})
+        ))  # fmt: skip
+        assert 1 <= solved.prefill.seconds / base.prefill.seconds < 1.03
+        assert 0 < solved.prefill.parts["change"].seconds < 1
+
+
+def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
+    hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
+    work = Workload(32.0, 256.0, 64.0)
+    on_lpddr = bytes_of(GPT3, work, tuple(96 - n for n in prompt_heads(asymmetric_memory(hw), GPT3, work)))  # type: ignore[arg-type]
+    assert sum(on_lpddr) <= 20e9
 
 
 # --- bad input and what does not fit ---------------------------------------------------------------

@@ -185,14 +185,27 @@ def test_where_kv_lives_adds_up(system: str) -> None:
     assert set(also) == {"kv_gpu_gb", "kv_host_gb", "kv_drive_gb"}
 
 
+@pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
+def test_the_output_head_is_read_once_and_stays_on_the_gpu(system: str) -> None:
+    llm, hw = model("qwen-7b"), machine()
+    found = solved(system, hw, "qwen-7b", WORK).estimate
+    for span in (found.prefill, found.step):
+        head = span.parts["head"]
+        assert head.traffic() == {
+            ("gpu.hbm", "read"): llm.vocab * llm.hidden * 2,
+            ("gpu.tensor", "run"): 2 * 8 * llm.vocab * llm.hidden,
+        }
+
+
 def test_baselines_follow_their_flows() -> None:
     work, llm, hw = Workload(10.0, 1920.0, 128.0), model("opt-6.7b"), machine()
     kv = llm.kv_bytes(10, work.context)
     cold, off = 0.2 * kv / 5.0e9, 0.8 * kv / (31.5e9 * 0.8)
     gpu = (llm.layer_weight_bytes(10) + kv) / (1008e9 * 0.8)
-    full = solved("full-cache", hw, "opt-6.7b", work).estimate.step.seconds
+    head = llm.vocab * llm.hidden * 2 / (1008e9 * 0.8)
+    full = solved("full-cache", hw, "opt-6.7b", work).estimate.step.seconds - head
     assert full == pytest.approx(32 * max(gpu, cold, off) + min(gpu, max(cold, off)), rel=1e-3)
-    h2o = solved("h2o", hw, "opt-6.7b", work).estimate.step.seconds
+    h2o = solved("h2o", hw, "opt-6.7b", work).estimate.step.seconds - head
     assert h2o == pytest.approx(32 * (gpu + cold + off), rel=1e-2)
     infinigen = solved("infinigen", hw, "opt-6.7b", work).estimate.step.traffic()
     assert infinigen["gpu_link.in", "move"] == pytest.approx(32 * 0.2 * 0.8 * kv)
@@ -235,6 +248,29 @@ def test_the_table_says_what_binds() -> None:
     assert found["t_cpu_ms"][1] < found["t_csd_ms"][1]
 
 
+def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
+    found = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
+    assert list(found["bound_by"] == "none: nothing is off the GPU") == [True, False]
+    for name in ("beta", "hot_share", "eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"):
+        assert list(np.isnan(found[name].astype(float))) == [True, False]
+    assert why_beta(found)[0] == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
+
+
+def test_the_gpus_link_can_bind() -> None:
+    fast = {"gpu_link.bandwidth": "2GB/s", "host.bandwidth": "900GB/s", "csd_link.bandwidth": "100GB/s"}
+    fast |= {"csd.p2p_read": "100GB/s", "csd.read": "100GB/s"}
+    found = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
+    assert list(found["bound_by"]) == ["GPU link"]
+    assert found["bound_ms"][0] > 1.01 * max(found["t_cpu_ms"][0], found["t_csd_ms"][0])
+    assert "queue there" in why_beta(found)[0]
+    assert found["eq4_loss"][0] == found["sec54_loss"][0] == 0.0
+
+
+def test_the_split_that_is_solved_for_is_not_taken() -> None:
+    with pytest.raises(InputError, match="--knob hot_share: is what is solved for; leave it out"):
+        beta_table(replace(STUDY, knobs={"hot_share": "0.5"}))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -247,6 +283,11 @@ def test_the_table_says_what_binds() -> None:
         ),
         ({"knobs": {"score_precision": "int3"}}, "unknown value of score_precision 'int3'; did you mean"),
         ({"sets": {"host.kv_memory": "80GB"}}, r"host.kv_memory \(M0\) is larger than host.memory"),
+        ({"sets": {"precision.kv": "3bit"}}, "precision.kv: '3bit' must be 4, 8, 16 or 32 bit"),
+        (
+            {"sets": {"precision.kv": "4bit"}, "knobs": {"score_source": "flash-copy"}},
+            "a copy of the keys is wider than the cache",
+        ),
         ({"knobs": {"hot_share": "auto", "sigma": "auto"}}, "give all but one of them a value"),
     ],
 )

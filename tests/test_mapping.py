@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pulp
 import pytest
 
 from costmodel.headtables import HeadTables
@@ -132,3 +133,12 @@ def test_brute_force_and_milp_take_one_point() -> None:
         brute(tables)
     with pytest.raises(Exception, match="one point at a time"):
         milp(tables)
+
+
+def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbounded(problem: pulp.LpProblem, _: object) -> None:
+        problem.status = pulp.LpStatusUnbounded
+
+    monkeypatch.setattr(pulp.LpProblem, "solve", unbounded)
+    with pytest.raises(RuntimeError, match="HiGHS gave up: Unbounded"):
+        milp(instance(np.random.default_rng(1), 4, 0))

@@ -93,16 +93,24 @@ def test_compare_lays_all_systems_side_by_side() -> None:
     [
         ((*POINT, "--method", "exat"), "did you mean 'exact'"),
         ((*POINT[:-4], "--context", "64k"), "together hold 608.0 GB; lower --batch"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "0"), "0 requests"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "0"), "0 iterations"),
+        (("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "0"), "--requests: '0' must be a whole"),
+        (
+            ("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1.5"),
+            "--iterations: '1.5' must be a whole",
+        ),
         (("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "4000"), "do not fit"),
         (("solve", "mapping-trace", "--model", "gpt3-175b,opt-66b"), "one model"),
         (("solve", "mapping-trace", "--model", "gpt3-175b", "--seed", "-1"), "seed -1"),
         (("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1000000"), "use fewer"),
+        (("solve", "mapping-trace", "--model", "gpt3-175b", "--longest", "64x"), "--longest: '64x' must be a whole"),
+        (("compare", "oracle", "oracle", "--model", "gpt3-175b"), "oracle: named twice"),
+        (("compare", "oracle", "inf2", "--model", "gpt3-175b", "--knob", "n_fd=3"), "did you mean 'n_fc'"),
+        (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "interval"),
+        (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "retention"),
         ((*POINT, "--columns", "n_fcc"), "did you mean 'n_fc'"),
         (("solve", "mapping", "--model", "gpt3-175b", "--platform", "hilos-a100"), "hbm"),
         (("estimate", "oracle", "--model", "gpt3-175b", "--knob", "n_fc=97"), "from 0 to 96"),
-        (("estimate", "h2m2", "--model", "gpt3-175b", "--knob", "n_fc=2000"), "from 0 to 1024"),
+        (("estimate", "h2m2", "--model", "gpt3-175b", "--knob", "n_fc=2000"), "from 0 to 1,024"),
     ],
 )
 def test_mistakes_get_one_sentence(words: tuple[str, ...], said: str) -> None:

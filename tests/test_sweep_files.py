@@ -150,7 +150,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: dict[str, dict[str, byt
 def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     process = start(file)
-    while process.poll() is None and not state(file).exists():
+    while process.poll() is None and not (state(file) / "rows").exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     assert "nothing was changed" in refused(process, 130) or saved(file)

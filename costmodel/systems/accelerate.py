@@ -8,7 +8,7 @@ from __future__ import annotations
 from costmodel.capacity import fits
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
-from costmodel.offload import gpu_working_set, prefill_compute, weights_on_gpu, with_head
+from costmodel.offload import gpu_working_set, weights_on_gpu, with_head
 from costmodel.registry import system
 from costmodel.resources import gpu, host, link
 from costmodel.span import Real, Span, overlap, serial, stream
@@ -23,8 +23,9 @@ EAGER_SCORE_BYTES = 6
 def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights that do not fit the GPU arrive layer by layer, each before it is used; the KV cache stays on the GPU.
 
-    Attention is eager: prefill holds the whole matrix of scores of one sequence, which is what ends
-    long contexts (the paper reports failures beyond 16K tokens at 7B and batch 1).
+    Attention is eager: prefill computes the whole square of scores, future tokens too, writes and reads
+    it, and holds it for one sequence, which is what ends long contexts (the paper reports failures
+    beyond 16K tokens at 7B and batch 1).
 
     Args:
         hw: roles gpu, gpu_link, host.
@@ -41,16 +42,22 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     def load(amount: Real) -> Span:
         return stream((1 - on_gpu) * amount, "weights, then compute", dram=host_.read, link=gpu_link.inward)
 
-    layer_weights = load(llm.layer_weight_bytes(b))
     layer = serial(
-        weights=layer_weights,
+        weights=load(llm.layer_weight_bytes(b)),
         compute=overlap(
             hbm=gpu_.read(llm.layer_weight_bytes(b) + llm.kv_bytes(b, s), "weights and KV cache"),
             compute=gpu_.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
         ),
     )
-    prefill = serial(weights=layer_weights, compute=prefill_compute(llm, work, b, gpu_))
-    scores = llm.heads * work.prompt**2 * EAGER_SCORE_BYTES
+    tokens, scores = b * work.prompt, llm.heads * work.prompt**2 * EAGER_SCORE_BYTES
+    square = 2 * llm.prefill_attention_flops(b, work.prompt)
+    prefill = serial(
+        weights=load(llm.layer_weight_bytes(tokens)),
+        compute=overlap(
+            hbm=gpu_.read(llm.layer_weight_bytes(tokens) + 2 * b * scores, "weights; scores written and read"),
+            compute=gpu_.run(llm.linear_flops(tokens) + square, "2 P b s + 4 b s^2 H d, eager"),
+        ),
+    )
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
         step=with_head(llm, layer, b, gpu_, load),

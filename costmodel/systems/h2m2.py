@@ -1,6 +1,7 @@
 """Asymmetric memory, HBM and LPDDR side by side, under every mapping the paper compares (H2M2 sec. 3 to 5).
 
-All are one machine and one step, `mapped`; they differ in who picks the heads on HBM.
+All are one machine and one step, `mapped`; they differ in who picks the heads on HBM in decode. Prefill, which
+the paper does not map, is alike but for the two static systems, which keep their mapping.
 
 Symbols: n heads (or layers) on HBM, N heads, L layers.
 """
@@ -28,6 +29,7 @@ from costmodel.headmap import (
 )
 from costmodel.llm import LLM
 from costmodel.paging import fragmentation, page_table_bytes
+from costmodel.promptmap import Heads, change_mapping, prompt_heads
 from costmodel.registry import Knob, system
 from costmodel.span import Real, Span, serial
 from costmodel.workload import Workload
@@ -48,8 +50,9 @@ def mapping_knobs(policy: str) -> dict[str, Knob]:
 
 
 def mapped(
-    hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real, paged: Real = 0.0
-) -> Estimate:
+    hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real, paged: Real = 0.0,
+    prompt: Heads | None = None,
+) -> Estimate:  # fmt: skip
     """Prefill and one decode step with so many heads of each sub-layer on HBM.
 
     Args:
@@ -57,6 +60,7 @@ def mapped(
         llm, work: what runs; the mapping is that of the decode step at `work.context`.
         n_attention, n_qkv, n_fc: heads on HBM [1].
         paged: 1 where address translation is paid for, else 0 [1].
+        prompt: heads on HBM in prefill; those of `prompt_heads` where none are given [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 3.1, 4.2, Tables 1 and 2.
@@ -67,19 +71,22 @@ def mapped(
     check_heads(llm)
     check_units(llm.heads, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
     two, b, all_ = asymmetric_memory(hw), work.batch, llm.heads
+    before = prompt_heads(two, llm, work) if prompt is None else prompt
     step = serial(
         qkv=qkv(two, llm, b, n_qkv, paged),
         attention=attention(two, llm, b, work.context, n_attention, paged),
         fc=fc(two, llm, b, n_fc, paged),
     )
     prefill = serial(
-        qkv=qkv(two, llm, b * work.prompt, n_qkv, paged),
-        attention=prompt_attention(two, llm, b, work.prompt, n_attention, paged),
-        fc=fc(two, llm, b * work.prompt, n_fc, paged),
+        qkv=qkv(two, llm, b * work.prompt, before[1], paged),
+        attention=prompt_attention(two, llm, b, work.prompt, before[0], paged),
+        fc=fc(two, llm, b * work.prompt, before[2], paged),
     )
+    change = change_mapping(two, llm, work, before, (n_attention, n_qkv, n_fc))
     there = footprint(llm, work, n_attention, n_qkv, n_fc)
     rest = footprint(llm, work, all_ - n_attention, all_ - n_qkv, all_ - n_fc)
-    return answer(hw, llm, work, prefill, step, there, sum(rest.values()))
+    every_layer = serial(layers=llm.layers * prefill, change=change)
+    return answer(hw, llm, work, every_layer, step, there, sum(rest.values()))
 
 
 def answer(
@@ -89,7 +96,8 @@ def answer(
 
     Args:
         hw, llm, work: as in `mapped`.
-        prefill, step: of one layer.
+        prefill: of all layers.
+        step: of one layer.
         on_hbm: bytes of each sub-layer on HBM [B].
         on_lpddr: bytes on LPDDR [B].
     """
@@ -97,7 +105,7 @@ def answer(
     every_layer = llm.layers * step
     held: Real = sum(on_hbm.values())
     return Estimate(
-        prefill=llm.layers * prefill,
+        prefill=prefill,
         step=every_layer,
         fits=fits(
             hbm=(held, hbm),
@@ -196,7 +204,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     held = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / held, 0.5)
     n = np.floor(share * llm.heads / llm.group) * llm.group  # whole KV groups, so that none is held twice
-    return mapped(hw, llm, work, n, n, n)
+    return mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
 
 
 @system("naive-granularity", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs={
@@ -237,7 +245,8 @@ def naive_granularity(
     there = {name: on[name] * held for name, held in whole.items()}
     return answer(
         hw, llm, work,
-        prefill=one_side_at_a_time(lambda n: prompt_attention(two, llm, b, work.prompt, n), b * work.prompt),
+        prefill=llm.layers
+        * one_side_at_a_time(lambda n: prompt_attention(two, llm, b, work.prompt, n), b * work.prompt),
         step=one_side_at_a_time(lambda n: attention(two, llm, b, s, n), b),
         on_hbm=there,
         on_lpddr=sum(whole.values()) - sum(there.values()),

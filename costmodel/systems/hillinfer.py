@@ -6,6 +6,8 @@ alpha retained share, sigma skew, m chunks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.capacity import fits
@@ -22,10 +24,11 @@ from costmodel.eviction import (
     where_kv_lives,
 )
 from costmodel.llm import LLM
-from costmodel.registry import Knob, system
+from costmodel.offload import output_head
+from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import csd, gpu, link
 from costmodel.scoring import PRECISIONS, SOURCES, Pools, cpu_path, csd_path, narrow_copies
-from costmodel.span import Real, overlap, pipeline
+from costmodel.span import Real, overlap, pipeline, serial
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
@@ -33,7 +36,7 @@ STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
 
-def static_split(hw: Machine, llm: LLM, work: Workload) -> Real:
+def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """60/20 between host and SmartSSD (sec. 3.2) [1]."""
     return STATIC_HOT_SHARE
 
@@ -106,18 +109,16 @@ def hillinfer(
         csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
         put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, dev.write),
     )
+    layer = gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_)
+    head = output_head(llm, work.batch, gpu_)
     copies = narrow_copies(
         llm, tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final), score_precision, score_source
     )
     stored = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, dev.write)
     held = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
     return Estimate(
-        prefill=llm.layers * prefill_layer(llm, work, gpu_, stored),
-        step=pipeline(
-            llm.layers,
-            prefetch=layer_ahead,
-            gpu=gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_),
-        ),
+        prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu_, stored), head=head),
+        step=serial(layers=pipeline(llm.layers, prefetch=layer_ahead, gpu=layer), head=head),
         fits=fits(**held, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
         work=work,
         batch_run=work.batch,

@@ -6,6 +6,7 @@ alpha share of the batch kept as X, c spill interval.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -23,7 +24,7 @@ from costmodel.offload import (
     weights_on_storage,
     with_head,
 )
-from costmodel.registry import Knob, system
+from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import Csd, csd, gpu, host, link
 from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
@@ -31,6 +32,7 @@ from costmodel.writeback import (
     head_rows,
     mean_buffered_pages,
     mean_buffered_rows,
+    pages_per_row,
     rows_per_page,
     spill,
     stage_buffers,
@@ -39,18 +41,18 @@ from costmodel.writeback import (
 from hardware.machine import Machine
 
 
-def alpha_closed_form(hw: Machine, llm: LLM, work: Workload) -> Real:
+def alpha_closed_form(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
     pci, ssd = link(hw, "uplink", "uplink").inward.rate, csd(hw, llm.group).read.rate
     return np.minimum(2 * pci / (ssd + pci), 1.0)
 
 
-def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload) -> Real:
+def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS) -> Real:
     """The closed form at the nearest power of two, on a logarithmic scale (sec. 4.2 leaves that open) [1]."""
-    return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work))))
+    return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work, knobs))))
 
 
-def interval_of_page(hw: Machine, llm: LLM, work: Workload) -> Real:
+def interval_of_page(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
     """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
     return np.maximum(np.floor(hw.csd.page / (llm.head_size * llm.kv_width)), 1.0)
 
@@ -99,7 +101,7 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     layer = serial(
         linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange(llm, b, alpha, uplink, gpu_link),
-        writeback=write_naively(rows, writeback, dev),
+        writeback=write_naively(llm, rows, writeback, dev),
         stage=writeback * stage_value_rows(llm, (1 - alpha) * b * llm.kv_heads, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=overlap(
@@ -141,7 +143,7 @@ def held(
 def stage_value_rows(llm: LLM, heads: Real, c: Real, dev: Csd, to_device: Port) -> Span:
     """Each head's V rows and partial scores, page by page; the CPU has used the K rows (sec. 4.3, 7.3)."""
     row = llm.head_size * llm.kv_width + llm.group * llm.activation_width
-    pages = mean_buffered_pages(c, rows_per_page(llm, dev))
+    pages = mean_buffered_pages(c, rows_per_page(llm, dev)) * pages_per_row(llm, dev)
     rows = mean_buffered_rows(c) * heads * row
     issue, send = "one transfer a page of a head's buffer", "V rows and Q K^T scalars"
     return stage_buffers(heads * pages, rows, dev, to_device, issue, send)

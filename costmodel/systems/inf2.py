@@ -5,6 +5,8 @@ Symbols: b batch, s context, L layers, N devices, alpha share of the batch kept 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from costmodel.capacity import Fits, fits
@@ -20,7 +22,7 @@ from costmodel.offload import (
     weights_on_gpu,
     with_head,
 )
-from costmodel.registry import Knob, system
+from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import Csd, csd, gpu, host, link
 from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
@@ -38,12 +40,18 @@ INTERVAL = 2
 """Default spill interval c (sec. 7.1)."""
 
 
-def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1]."""
-    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * llm.weight_bytes
-    room = host(hw).memory - weights - llm.layers * llm.kv_bytes(work.batch, INTERVAL)
-    x = llm.layers * llm.x_bytes(work.batch, work.final)
-    return np.clip(np.divide(room, np.maximum(x, 1.0)), 0.0, 1.0)
+def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS) -> Real:
+    """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1].
+
+    Alpha = (M - (1 - r) W - B) / (X - B), where r of the weights W is on the drives and only the
+    share 1 - alpha fills the buffers, which take B for all of it.
+    """
+    on_drives, c, writeback = knobs.get("ssd_weights", 0.0), knobs.get("interval", INTERVAL), knobs.get("writeback", 1)
+    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * (1 - on_drives) * llm.weight_bytes
+    buffers = llm.layers * llm.kv_bytes(work.batch, writeback * c)
+    beyond = llm.layers * llm.x_bytes(work.batch, work.final) - buffers
+    room = host(hw).memory - weights - buffers
+    return np.where(beyond > 0, np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0), 1.0)[()]
 
 
 @system(
@@ -106,7 +114,7 @@ def inf2(
         linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange(llm, near, 0.0, uplink, gpu_link),
         keep_x=gpu_link.outward(alpha * llm.x_bytes(b, 1), "X of the new token to host memory, sec. 4.3"),
-        writeback=write_naively(rows, writeback, dev),
+        writeback=write_naively(llm, rows, writeback, dev),
         stage=writeback * stage_rows(llm, near, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=near_storage(hw, llm, near, s, buffering, dev),
@@ -169,8 +177,11 @@ def kernel(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Spa
 
 
 def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span:
-    """K and V rows not yet spilled; one buffer a sequence, as a sequence's heads share a device (sec. 4.2, 7.1)."""
-    rows = mean_buffered_rows(c) * llm.kv_bytes(near, 1)
+    """K and V rows not yet spilled; one buffer a sequence, as a sequence's heads share a device (sec. 4.2, 7.1).
+
+    The newest row is not among them: the exchange has just brought it (eq. 3).
+    """
+    rows = (mean_buffered_rows(c) - 1) * llm.kv_bytes(near, 1)
     return stage_buffers(near, rows, dev, to_device, "one transfer a sequence", "K and V rows again")
 
 

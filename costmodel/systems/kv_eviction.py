@@ -23,6 +23,7 @@ from costmodel.eviction import (
     where_kv_lives,
 )
 from costmodel.llm import LLM
+from costmodel.offload import output_head
 from costmodel.registry import Knob, system
 from costmodel.resources import Drives, Link, drives, gpu, link
 from costmodel.span import Real, Span, overlap, pipeline, serial, stream
@@ -32,13 +33,14 @@ from hardware.machine import Machine
 OWNS = ("gpu", "host", "ssd")
 
 
-def answer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, step: Span) -> Estimate:
-    """Wrap one decode step into an estimate; prefill and placement are alike for all four."""
+def answer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span) -> Estimate:
+    """Wrap the layers of one decode step into an estimate; head, prefill and placement are alike for all four."""
+    head = output_head(llm, work.batch, gpu(hw))
     store, gpu_link, lanes = ssd(hw)
     put = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, store.write)
     return Estimate(
-        prefill=llm.layers * prefill_layer(llm, work, gpu(hw), put),
-        step=step,
+        prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu(hw), put), head=head),
+        step=serial(layers=layers, head=head),
         fits=fits(**fits_in(hw, llm, work, tiers, "ssd", store.capacity)),
         work=work,
         batch_run=work.batch,
@@ -95,8 +97,8 @@ def evict(
         put_away=put_away(llm.kv_bytes(b, 1), tiers, gpu_link, lanes, store.write),
     )
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
-    step = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, attended, gpu(hw)))
-    return answer(hw, llm, work, tiers, step)
+    layers = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, attended, gpu(hw)))
+    return answer(hw, llm, work, tiers, layers)
 
 
 @system("full-cache", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT})
@@ -117,8 +119,8 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
         fetch=fetch(hw, llm, work, tiers, 1.0, 1.0),
         put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, store.write),
     )
-    step = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, 1.0, gpu(hw)))
-    return answer(hw, llm, work, tiers, step)
+    layers = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, 1.0, gpu(hw)))
+    return answer(hw, llm, work, tiers, layers)
 
 
 @system("h2o", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT})

@@ -1,0 +1,257 @@
+"""Plans, encoders and reducers: the same rows in every form, the best rows as a sort of all of them finds them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from hardware.errors import InputError
+from sweeps import run
+from sweeps.encode import encoded
+from sweeps.execute import Run, best, identity, to_file, write_table
+from sweeps.plan import Plan, plan, unpacked
+from sweeps.progress import bytes_of, duration, progress
+from sweeps.reduce import BestPer, Frontier, Reducer, Top, reducer_of
+from sweeps.run import table
+from sweeps.study import Study
+from sweeps.table import records, render
+from sweeps.workers import Workers
+
+MIXED = Study(
+    ("flexgen-dram", "hilos"), ("opt-30b", "opt-175b"), batch="1,8,64", context="8k:128k:x2", sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    knobs={"alpha": "0.5,auto", "devices": "4,8"},
+)  # fmt: skip
+"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+
+
+def quietly(jobs: int = 1) -> Run:
+    return Run(Workers(jobs), quiet=True, resume=False, say=lambda line: None, confirm=lambda question: True)
+
+
+def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
+    return b"".join(encoded(rows.packed(), form, piece) for piece in rows.pieces(most))
+
+
+def test_pieces_number_every_row_once() -> None:
+    rows = plan(MIXED)
+    for most in (1, 5, 17, 1 << 20):
+        pieces = list(rows.pieces(most))
+        assert [piece.first for piece in pieces] == np.cumsum([0, *(piece.rows for piece in pieces[:-1])]).tolist()
+        assert sum(piece.rows for piece in pieces) == rows.size == len(table(MIXED)["system"])
+        assert all(piece.rows <= most for piece in pieces)
+
+
+def test_a_plan_travels() -> None:
+    rows = plan(MIXED)
+    again = unpacked(rows.packed())
+    assert [block.system for block in again.laid] == [block.system for block in rows.laid]
+    assert again.laid[0].system is rows.laid[0].system
+    assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
+
+
+def test_csv_is_what_the_terminal_prints_as_csv() -> None:
+    text = whole(plan(MIXED), "csv").decode()
+    ours = list(csv.DictReader(io.StringIO(text)))
+    theirs = list(csv.DictReader(io.StringIO(render(records(table(MIXED)), "csv"))))
+    assert text.splitlines()[0] == ",".join(theirs[0])
+    for mine, printed in zip(ours, theirs, strict=True):
+        for name, cell in printed.items():
+            same = mine[name] == cell or (cell and mine[name] and float(mine[name]) == float(cell))
+            assert same, f"{name}: {mine[name]!r} is not {cell!r}"
+
+
+def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> None:
+    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
+    assert {row["uplink.bandwidth"] for row in rows} == {"10000000000", "20000000000"}
+    assert {row["ok"] for row in rows} == {"True", "False"}
+    assert {row["step_ms"] for row in rows if row["ok"] == "False"} == {""}
+    assert {row["alpha"] for row in rows if row["system"] == "flexgen-dram"} == {""}
+    assert {row["context_tok"] for row in rows} == {"8192", "16384", "32768", "65536", "131072"}
+
+
+def test_numbers_read_back_as_they_were() -> None:
+    found = table(MIXED)
+    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
+    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
+    for name in ("alpha", "step_ms", "energy_j_tok", "short_gb"):
+        read = np.array([float(row[name] or "nan") for row in rows])
+        np.testing.assert_array_equal(read, found[name], err_msg=name)
+        listed = np.array([np.nan if line[name] is None else line[name] for line in lines], float)
+        np.testing.assert_array_equal(listed, found[name], err_msg=name)
+
+
+def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
+    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
+    for mine, printed in zip(lines, json.loads(render(records(table(MIXED)), "json")), strict=True):
+        assert list(mine) == list(printed)
+        assert {name: cell for name, cell in mine.items() if cell not in (None, "")} == {
+            name: cell for name, cell in printed.items() if cell not in (None, "")
+        }
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
+    assert whole(plan(MIXED), form, 7) == whole(plan(MIXED), form)
+
+
+def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
+    to_file(MIXED, tmp_path / "out.parquet", (), quietly())
+    read = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    found = table(MIXED)
+    assert list(read) == list(found)
+    assert read["system"] == found["system"].tolist()
+    assert read["batch"][:3] == [1, 1, 1]
+    np.testing.assert_array_equal(np.array(read["step_ms"], float), found["step_ms"])
+    origin = json.loads((tmp_path / "out.parquet.provenance.json").read_text())
+    assert origin["platforms"].keys() == {"hilos-a100"}
+
+
+def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> None:
+    to_file(MIXED, tmp_path / "out.csv", ("step_ms", "model"), quietly())
+    assert (tmp_path / "out.csv").read_text().startswith("step_ms,model\n")
+    with pytest.raises(InputError, match="did you mean 'step_ms'"):
+        to_file(MIXED, tmp_path / "out.csv", ("step_m",), quietly())
+
+
+def test_names_that_csv_must_quote_are_quoted(tmp_path: Path) -> None:
+    found = {"model": np.array(['say "x"', "plain"]), "step_ms": np.array([1.5, np.inf])}
+    write_table(found, tmp_path / "out.csv", Study(("hilos",), ("opt-66b",)))
+    rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
+    assert rows == [{"model": 'say "x"', "step_ms": "1.5"}, {"model": "plain", "step_ms": "inf"}]
+    write_table(found, tmp_path / "out.jsonl", Study(("hilos",), ("opt-66b",)))
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
+
+
+def test_identity_sees_whatever_changes_a_row() -> None:
+    changes: list[dict[str, object]] = [
+        {"batch": "1,8,65"},
+        {"models": ("opt-30b", "opt-66b")},
+        {"sets": {"uplink.bandwidth": "10GB/s,21GB/s"}},
+        {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
+        {"systems": ("flexgen-ssd", "hilos")},
+    ]
+    told = {identity(plan(study), "csv")["study"] for study in (MIXED, *(replace(MIXED, **c) for c in changes))}  # type: ignore[arg-type]
+    told |= {identity(plan(MIXED), "parquet")["study"], identity(plan(MIXED, ("step_ms",)), "csv")["study"]}
+    assert len(told) == len(changes) + 3
+    assert identity(plan(MIXED), "csv") == identity(plan(MIXED), "csv")
+
+
+def by_sorting(reducer: Reducer) -> list[int]:
+    """Row numbers of the best rows, by comparing every row with every other."""
+    found = table(MIXED)
+    signs = {"throughput_tok_s": -1.0, "energy_j_tok": 1.0, "cost_usd": 1.0}
+    costs = np.column_stack([signs[name] * found[name].astype(float) for name in reducer.by])
+    rows = [row for row in range(len(costs)) if not np.isnan(costs[row]).any()]
+    if isinstance(reducer, Top):
+        return sorted(rows, key=lambda row: (costs[row, 0], row))[: reducer.most]
+    if isinstance(reducer, Frontier):
+        beaten = {a for a in rows for b in rows if np.all(costs[b] <= costs[a]) and np.any(costs[b] < costs[a])}
+        first = {tuple(costs[row]): row for row in reversed(rows) if row not in beaten}
+        return sorted(first.values(), key=lambda row: (*costs[row], row))
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for row in rows:
+        groups.setdefault(tuple(found[name][row] for name in reducer.per), []).append(row)
+    return [min(groups[key], key=lambda row: (costs[row, 0], row)) for key in sorted(groups)]
+
+
+REDUCERS = [
+    Top(("throughput_tok_s",), most=1),
+    Top(("throughput_tok_s",), most=10),
+    Top(("energy_j_tok",), most=1000),
+    Frontier(("throughput_tok_s", "cost_usd")),
+    Frontier(("cost_usd", "throughput_tok_s", "energy_j_tok")),
+    BestPer(("throughput_tok_s",), ("model", "context_tok")),
+    BestPer(("cost_usd",), ("limited_by", "system", "batch")),
+    BestPer(("energy_j_tok",), ("step_ms",)),
+]
+
+
+@pytest.mark.parametrize("reducer", REDUCERS, ids=str)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+def test_reducers_keep_what_sorting_all_rows_finds(
+    reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, every = by_sorting(reducer), table(MIXED)
+    monkeypatch.setattr("sweeps.plan.CHUNK", chunk)
+    monkeypatch.setattr("sweeps.execute.REDUCED", 50)
+    kept = best(MIXED, reducer, quietly())
+    for name, column in every.items():
+        np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
+
+
+def test_reducers_in_processes_keep_the_same() -> None:
+    here, there = best(MIXED, REDUCERS[3], quietly()), best(MIXED, REDUCERS[3], quietly(2))
+    for name, column in here.items():
+        np.testing.assert_array_equal(column, there[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ((5, "step_ms", ("step_ms", "cost_usd"), ()), "choose one"),
+        ((-1, "step_ms", (), ()), "--top -1: must be 1 or more"),
+        ((0, "step_ms", ("step_ms",), ()), "two or three columns"),
+        ((0, "step_ms", ("step_ms", "step_ms"), ()), "two or three columns"),
+        ((1, "step_mss", (), ()), "did you mean 'step_ms'"),
+        ((1, "model", (), ()), "unknown column 'model'"),
+        ((0, "step_ms", (), ("modell",)), "did you mean 'model'"),
+    ],
+)
+def test_a_reducer_that_makes_no_sense(asked: tuple[int, str, tuple[str, ...], tuple[str, ...]], problem: str) -> None:
+    def asks() -> None:
+        reducer = reducer_of(*asked)
+        assert reducer
+        best(MIXED, reducer, quietly())
+
+    with pytest.raises(InputError, match=problem):
+        asks()
+
+
+def test_nothing_fits_is_an_answer() -> None:
+    with pytest.raises(InputError, match="no design point fits"):
+        best(Study(("flexgen-dram",), ("opt-175b",), context="128k"), REDUCERS[0], quietly())
+
+
+@pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])
+def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
+    with pytest.raises(InputError, match="--jobs"):
+        Workers(jobs, scheduler)
+
+
+def test_progress_says_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("sweeps.progress.time.monotonic", lambda: clock[0])
+    with progress(10_000_000) as advance:
+        for _ in range(4):
+            clock[0] += 30
+            advance(1_000_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "2,000,000 of 10,000,000 design points (20%), 0.03 M/s, about 4 min left",
+        "4,000,000 of 10,000,000 design points (40%), 0.03 M/s, about 3 min left",
+    ]
+    with progress(10_000_000, quiet=True) as advance:
+        clock[0] += 600
+        advance(1)
+    assert not capsys.readouterr().err
+
+
+def test_times_and_sizes_as_people_say_them() -> None:
+    assert [duration(t) for t in (0.2, 5, 300, 7200, 1e6)] == [
+        "under a second", "about 5 s", "about 5 min", "about 2 h", "about 12 days"
+    ]  # fmt: skip
+    assert [bytes_of(n) for n in (500, 2e6, 3.21e9, 4e12)] == ["0.5 kB", "2 MB", "3.21 GB", "4 TB"]
+
+
+def test_a_chunk_computes_only_what_is_wanted() -> None:
+    (block,) = plan(Study(("hilos",), ("opt-66b",))).laid
+    assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
