@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sweeps.grid import Box
+from sweeps.memory import keep_freed_memory
 from sweeps.run import CHUNK, columns
 from sweeps.study import Block, Study, blocks
 
@@ -45,6 +46,7 @@ def rows(block: Block, box: Box) -> object:
 
 
 def main() -> None:
+    keep_freed_memory()
     fixed, solved = million("0.5"), million("auto")
     for what, run, block in (
         ("seconds only, alpha fixed", step_only, fixed),

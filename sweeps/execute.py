@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -34,7 +35,8 @@ REDUCED = 1 << 20
 """Rows of a task that keeps only the best."""
 MANY = 10**9
 """More rows than this in a file are likely a mistake."""
-_SAMPLE = 1 << 14
+SAMPLES, ENOUGH = (1, 1 << 7, 1 << 14, 1 << 14), 0.2
+"""Design points that are tried to tell how long all will take, and how long is enough to tell [s]."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,23 @@ def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -
     """Say how many design points there are, how long they will take and how much they will fill."""
     if run.quiet:
         return
-    sample = rows.sample(_SAMPLE)
-    task(sample)  # the first time also loads and allocates
-    start = time.perf_counter()
-    found = task(sample)
-    seconds = (time.perf_counter() - start) / sample.rows * rows.size / run.workers.jobs
+    seconds, found, seen = timed(task, rows)
+    jobs = 1 if run.workers.scheduler else min(run.workers.jobs, os.cpu_count() or 1)
     where = " on one core" if run.workers.scheduler else ""
-    size = f", {bytes_of(len(found) / sample.rows * rows.size)}" if isinstance(found, bytes) else ""
-    run.say(f"{rows.size:,} design points to {verb}, {duration(seconds)}{where}{size}")
+    size = f", {bytes_of(len(found) / seen * rows.size)}" if isinstance(found, bytes) else ""
+    run.say(f"{rows.size:,} design points to {verb}, {duration(seconds / seen * rows.size / jobs)}{where}{size}")
+
+
+def timed(task: Callable[[Piece], object], rows: Plan) -> tuple[float, object, int]:
+    """Time a task on more and more design points, until it takes long enough to tell [s]; its result; their number."""
+    for most in SAMPLES:
+        sample = rows.sample(most)
+        start = time.perf_counter()
+        found = task(sample)
+        seconds = time.perf_counter() - start
+        if seconds > ENOUGH:
+            break
+    return seconds, found, sample.rows
 
 
 def identity(rows: Plan, form: str) -> dict[str, str]:

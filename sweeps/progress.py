@@ -34,9 +34,9 @@ def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Callabl
 @contextmanager
 def _bar(total: int, done: int) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[told]}"))
+    columns = (BarColumn(), TextColumn("{task.fields[told]}"))
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("design points", total=total, completed=done, told="")
         pace = Pace(total, done)

@@ -18,6 +18,7 @@ from hardware.errors import InputError
 from hardware.machine import Machine
 from solvers.knobs import Solved, settle
 from sweeps.grid import Box
+from sweeps.memory import keep_freed_memory
 from sweeps.played import simulated
 from sweeps.study import Block, Study, blocks
 
@@ -148,6 +149,7 @@ def evaluate(laid: list[Block]) -> list[Columns]:
             f"{size:,} design points are too many for one table (at most {MOST_ROWS:,}); "
             "write them to a file with `nearkv sweep ... -o FILE.csv`"
         )
+    keep_freed_memory()
     return [stack([columns(block, box) for box in block.grid.boxes(CHUNK)]) for block in laid]
 
 
@@ -216,6 +218,7 @@ def compare(study: Study) -> Columns:
 def chunks(laid: list[Block]) -> Iterator[Columns]:
     """Evaluate blocks piece by piece, in order, all with the same columns."""
     empty = stack([columns(block, tuple(slice(0, 1) for _ in block.grid.axes)) for block in laid])
+    keep_freed_memory()
     none = {name: values[:0] for name, values in empty.items()}
     for block in laid:
         for box in block.grid.boxes(CHUNK):

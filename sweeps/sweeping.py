@@ -27,6 +27,7 @@ from sweeps.options import (
 )
 
 if TYPE_CHECKING:
+    from sweeps.execute import Run
     from sweeps.run import Columns
     from sweeps.study import Study
 
@@ -69,6 +70,7 @@ def sweep(
     reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
     check_format(form)
+    check_use(run, bool(file), bool(reducer))
     if file and not reducer:
         to_file(chosen, Path(file), split(columns), run)
     elif file and reducer:
@@ -76,6 +78,21 @@ def sweep(
     else:
         found = best(chosen, reducer, run) if reducer else table(chosen)
         show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
+
+
+def check_use(run: Run, file: bool, reducer: bool) -> None:
+    """Refuse options that would do nothing.
+
+    Raises:
+        InputError: there is nothing to resume, or too little for workers.
+    """
+    from hardware.errors import InputError
+    from sweeps.workers import Workers
+
+    if run.resume and (reducer or not file):
+        raise InputError("--resume goes on with a file of all rows; give the -o that it was begun with")
+    if run.workers != Workers() and not (file or reducer):
+        raise InputError("--jobs and --scheduler write files, -o FILE, or keep the best rows; a table needs neither")
 
 
 def save(found: Columns, study: Study, file: str) -> None:

@@ -80,7 +80,7 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     assert f"--scheduler {cluster.address}: the cluster cannot go on" in said
     assert "finished rows are safe" in said
     finish(file, "--resume")
-    assert content(file)[""].count(b"\n") == 3_000_001
+    assert content(file)[""].count(b"\n") == 2_000_001
 
 
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
