@@ -65,7 +65,8 @@ def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | No
     numbers = (
         *(on.run.rate, on.read.rate, host.bandwidth, host.memory, link(hw, "gpu_link", "pcie").inward.rate),
         *(hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0], csd.commit, csd.dma, csd.page),
-        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), llm.weight_bytes, llm.linear_flops(1.0), llm.hidden),
+        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), llm.weight_bytes),
+        *(llm.head_parameters * llm.weight_width, 2 * llm.head_parameters, llm.linear_flops(1.0), llm.hidden),
         *(llm.kv_heads, llm.head_size, llm.group, llm.kv_width, 16.0, work.output),
     )
     given = np.array([np.ravel(number)[0] for number in numbers])

@@ -5,7 +5,7 @@
 
 typedef struct {
     double flops, hbm, dram, host_memory, gpu_link, uplink_derate, p2p_read, flash_write, kernel, commit, dma, page, capacity;
-    double layers, layer_weights, weights, linear_flops, hidden, kv_heads, head_size, group, width, interval, output;
+    double layers, layer_weights, weights, head_weights, head_flops, linear_flops, hidden, kv_heads, head_size, group, width, interval, output;
 } numbers;
 
 /* Three lines above a base: csd.flash, csd.kernel, the way of X to the GPU. */
@@ -56,7 +56,9 @@ static inline double step(const numbers *p, double b, double prompt, double devi
             double cross = apart != 0 ? (at0[j] - at0[i]) / apart : low;
             best = fmin(best, highest(at0, rise, fmin(fmax(cross, low), high)));
         }
-    return p->layers * best;
+    double head = fmax(fmax(p->head_weights / p->gpu_link, p->head_weights / p->dram),
+                       fmax(p->head_weights / p->hbm, b * p->head_flops / p->flops));
+    return p->layers * best + head;
 }
 
 void sweep(const numbers *p, const double *batch, size_t nb, const double *context, size_t nc, const double *devices,
