@@ -1,10 +1,17 @@
-"""Run every benchmark in this folder: each module's `main` prints one line a measurement."""
+"""Run the benchmarks in this folder, all or those named: each module's `main` prints one line a measurement."""
 
 import importlib
 import pkgutil
+import sys
 
 import bench
 
-for module in sorted(m.name for m in pkgutil.iter_modules(bench.__path__) if m.name.startswith("bench_")):
-    print(f"# {module.removeprefix('bench_')}", flush=True)
-    importlib.import_module(f"bench.{module}").main()
+FOUND = sorted(
+    m.name.removeprefix("bench_") for m in pkgutil.iter_modules(bench.__path__) if m.name.startswith("bench_")
+)
+
+for name in sys.argv[1:] or FOUND:
+    if name not in FOUND:
+        sys.exit(f"bench: unknown benchmark {name!r}; choose from {', '.join(FOUND)}")
+    print(f"# {name}", flush=True)
+    importlib.import_module(f"bench.bench_{name}").main()

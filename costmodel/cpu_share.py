@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.llm import LLM
 from costmodel.registry import NO_KNOBS
-from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, kv_token_bytes, linear
+from costmodel.serving import attention_launch, data_parallel, gpu_attention, gpu_room, in_use, kv_token_bytes, linear
 from costmodel.span import Port, Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
@@ -29,6 +29,7 @@ def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] 
     where the batch is small. T_GPU is the larger of two lines (weights, FLOPs), so the crossing is
     the larger of two; only a full host memory stops earlier.
     """
+    hw = in_use(hw, llm)
     kv = kv_token_bytes(llm) * work.context
     most_gpu = np.minimum(gpu_room(hw, llm) / work.context, work.batch)
     most_cpu = hw.host.memory / kv

@@ -29,6 +29,7 @@ class Estimate:
         accelerator_power: power an accelerator adds to its device's, by role where it is drawn while any
             part of the device works, by resource where only while that works [W].
         also: further columns only this family has, by name with the unit in it.
+        step_carries: prompt tokens that ride in an iteration of the step; more than none makes it no decode step [1].
         serving: how the system serves a queue, where it does; a simulation plays it event by event.
     """
 
@@ -39,6 +40,7 @@ class Estimate:
     batch_run: Real
     accelerator_power: Mapping[str, Real] = field(default_factory=dict)
     also: Mapping[str, Real] = field(default_factory=dict)
+    step_carries: Real = 0.0
     serving: Serving | None = None
 
     @cached_property

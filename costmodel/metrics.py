@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.estimate import Estimate
-from costmodel.span import Real
+from costmodel.span import Real, Span
 from hardware.machine import Machine, Role
 
 
@@ -57,14 +57,19 @@ def _batch_run(answer: Answer) -> Real:
     return answer.estimate.batch_run
 
 
-@_column("prefill_s", "time to process all prompts of the batch [s]")
+def _apart(answer: Answer, span: Span) -> Real:
+    """Seconds of prefill or of a step; NaN where prompts ride in steps, so that neither is apart from the other [s]."""
+    return np.where(np.equal(answer.estimate.step_carries, 0), span.seconds, np.nan)[()]
+
+
+@_column("prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]")
 def _prefill(answer: Answer) -> Real:
-    return answer.estimate.prefill.seconds
+    return _apart(answer, answer.estimate.prefill)
 
 
-@_column("step_ms", "one more token for every sequence of the batch, at the mean context [ms]")
+@_column("step_ms", "one more token for every sequence of the batch, at the mean context; blank if prompts ride [ms]")
 def _step(answer: Answer) -> Real:
-    return 1e3 * answer.estimate.step.seconds
+    return 1e3 * _apart(answer, answer.estimate.step)
 
 
 @_column("total_s", "prefill and n - 1 steps [s]")
@@ -72,9 +77,9 @@ def _total(answer: Answer) -> Real:
     return answer.estimate.total.seconds
 
 
-@_column("decode_tok_s", "tokens a second while decoding [1/s]")
+@_column("decode_tok_s", "tokens a second while decoding; blank if prompts ride [1/s]")
 def _decode_rate(answer: Answer) -> Real:
-    return answer.estimate.work.batch / answer.estimate.step.seconds
+    return answer.estimate.work.batch / _apart(answer, answer.estimate.step)
 
 
 @_column("throughput_tok_s", "tokens generated a second from first prompt to last token [1/s]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -141,3 +141,17 @@ def find_knob(where: System, name: str) -> Knob:
             raise InputError(f"{where.name} has no knobs; leave out {name!r}")
         raise unknown("knob", name, where.knobs, where.name)
     return where.knobs[name]
+
+
+def check_knobs(where: Sequence[System], names: Iterable[str]) -> None:
+    """Refuse knobs that none of some systems has.
+
+    Raises:
+        InputError: such a knob, with those there are.
+    """
+    known = {knob for system in where for knob in system.knobs}
+    for name in names:
+        if len(where) == 1 or not known:
+            find_knob(where[0], name)
+        elif name not in known:
+            raise unknown("knob", name, known, " and ".join(system.name for system in where))

@@ -91,6 +91,13 @@ def data_parallel(hw: Machine, llm: LLM) -> Real:
     return np.floor(hw.gpu.count / tensor_parallel(hw, llm))
 
 
+def in_use(hw: Machine, llm: LLM) -> Machine:
+    """The machine with the tp x dp GPUs that serve; GPUs left over add nothing, nor do links beyond one a GPU."""
+    used = tensor_parallel(hw, llm) * data_parallel(hw, llm)
+    links = {f"{role}.count": np.minimum(hw[role].count, used) for role in ("gpu_link", "nvlink") if role in hw.roles}
+    return hw.with_values({"gpu.count": used, **links})
+
+
 def kv_token_bytes(llm: LLM) -> Real:
     """KV cache of one token in all layers, kappa = 4 L D for plain attention and 16 bit [B]."""
     return llm.layers * llm.kv_bytes(1, 1)
@@ -117,7 +124,7 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     gpus, nvlink = gpu(hw), link(hw, "nvlink", "link")
     launch = Port("gpu.launch", "wait", 1.0, "s")
     settle = Port("nvlink.latency", "wait", 1.0, "s")
-    ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width * (hw.gpu.count / (tp * dp))
+    ring = 2 * (tp - 1) * llm.hidden * tokens * llm.activation_width
     return serial(
         products=overlap(
             weights=gpus.read(
@@ -210,6 +217,8 @@ def steady(
         serving: how the system serves them.
         fits: what fits.
         also: columns beside the time between tokens, which counts the pauses for prompts that come later.
+            That time is too long, up to 9 x, where riding prompts take longer than decoding: fewer
+            than N would decode then (docs/l3.md).
         accelerator_power: as in `Estimate`.
 
     Returns:
@@ -234,6 +243,7 @@ def steady(
         work=work,
         batch_run=n,
         accelerator_power=accelerator_power,
+        step_carries=each * work.prompt,
         also={"tbt_ms": 1e3 * (iteration.seconds + paused), **also},
         serving=serving,
     )

@@ -1,4 +1,4 @@
-"""Two sub-batches and prompt chunks for one iteration of L3: the paper's greedy, and the proven optimum.
+"""Two sub-batches and prompt chunks for one iteration of L3: the problem, its times and its bounds.
 
 Phase s lets the GPU compute sub-batch s, prompts included, while the banks attend for the other one:
 D_s = max(T_GPU,s, T_PIM,1-s). An empty sub-batch costs the GPU nothing, so one batch is a split too.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.llm import LLM
-from costmodel.serving import Load, data_parallel
+from costmodel.serving import Load, data_parallel, in_use
 from costmodel.span import overlap
 from costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from hardware.errors import InputError
@@ -26,6 +26,7 @@ from solvers.planes import Planes, planes
 
 CHUNK = 16
 """Granularity of a chunk (L3 sec. 5.3) [tokens]."""
+_ROUNDING = 1e-12
 
 Chunks = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
@@ -87,7 +88,8 @@ class Plan:
         in_one: True where a request is in sub-batch 1.
         chunks: prompts that ride in sub-batch 0 and 1.
         phases: D_0 and D_1 with the chunks [s].
-        decode: D_0 + D_1 without any [s].
+        decode: the fastest D_0 + D_1 without chunks that was found, T* [s].
+        split_decode: D_0 + D_1 of this split without chunks; within the slack of `decode` [s].
         bound: no split decodes in less [s].
         most_tokens: no plan within (1 + epsilon) of `decode` carries more prompt tokens [1].
         proof: `optimal`, `time limit`, `not proved`, or `rule` where nothing is claimed.
@@ -97,6 +99,7 @@ class Plan:
     chunks: tuple[Chunks, Chunks]
     phases: tuple[float, float]
     decode: float
+    split_decode: float
     bound: float = 0.0
     most_tokens: float = np.inf
     proof: str = "rule"
@@ -119,6 +122,7 @@ class Plan:
 
 def costs_of(hw: Machine, llm: LLM) -> Costs:
     """Seconds of a phase on one replica of a machine; every replica does the same at once."""
+    hw = in_use(hw, llm)
     dp = float(np.asarray(data_parallel(hw, llm)).ravel()[0])
 
     def load(n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0) -> Load:
@@ -166,6 +170,19 @@ def phases(
     return first, second
 
 
+def least_decode(problem: Problem) -> float:
+    """What no split undercuts: the GPU reads the weights and computes all once, each rankset attends to all it holds.
+
+    Every plane of T_GPU,0 + T_GPU,1 is at least its value for all requests at once, as one of y_s is 1;
+    so is every plane of T_PIM for the rankset that holds most.
+    """
+    n, hottest = float(len(problem.contexts)), float(np.max(problem.loads.sum(axis=0)))
+    gpu, pim = problem.costs.gpu, problem.costs.pim
+    computing = np.max(np.minimum(gpu[:, 0], 2 * gpu[:, 0]) + gpu[:, 1] * n)
+    attending = np.max(np.minimum(pim[:, 0], 0.0) * 2 + pim[:, 1] * n + pim[:, 2] * hottest)
+    return float(max(computing, attending, 0.0)) * (1 - _ROUNDING)
+
+
 def even_halves(contexts: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Step 2: longest first, each to the sub-batch with fewer tokens. True: sub-batch 1."""
     in_one = np.zeros(len(contexts), bool)
@@ -175,41 +192,6 @@ def even_halves(contexts: NDArray[np.float64]) -> NDArray[np.bool_]:
         in_one[i] = bool(side)
         sums[side] += contexts[i]
     return in_one
-
-
-def greedy(problem: Problem) -> Plan:
-    """The paper's scheduler, steps 2 to 4 of sec. 5.3 (step 1 chose the requests).
-
-    Prompts join sub-batch 1, then 0, in order, while T_GPU stays below the other's T_PIM; the last
-    one is cut to a multiple of 16 tokens. Where decoding alone fills the GPU, none joins.
-    """
-    in_one = even_halves(problem.contexts)
-    of = (~in_one, in_one)
-    chunks: list[Chunks] = [(), ()]
-    queue = list(enumerate(problem.prompts.tolist()))
-    for s in (1, 0):
-        limit = pim_seconds(problem, of[1 - s], 0.0)
-        n = float(of[s].sum())
-        while queue:
-            j, length = queue[0]
-            whole = (*chunks[s], (j, length))
-            if gpu_seconds(problem.costs, n, whole) <= limit:
-                chunks[s] = whole
-                queue.pop(0)
-                continue
-            part = _longest_chunk(problem.costs, n, chunks[s], j, length, limit)
-            if part:
-                chunks[s] = (*chunks[s], (j, part))
-                queue.pop(0)
-            break
-    both = (chunks[0], chunks[1])
-    return Plan(in_one, both, phases(problem, in_one, both), sum(phases(problem, in_one)))
-
-
-def _longest_chunk(costs: Costs, n: float, chunks: Chunks, j: int, length: float, limit: float) -> float:
-    sizes = CHUNK * np.arange(1, int(length) // CHUNK + 1)
-    fit = [size for size in sizes.tolist() if gpu_seconds(costs, n, (*chunks, (j, float(size)))) <= limit]
-    return float(fit[-1]) if fit else 0.0
 
 
 def exhaustive(problem: Problem) -> tuple[NDArray[np.bool_], float]:

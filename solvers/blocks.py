@@ -10,7 +10,7 @@ Symbols: gbs GPU batch, nb number of batches, bls = gbs nb, y = smallest bls of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt
@@ -68,7 +68,7 @@ class Box(NamedTuple):
 
     def block(self, sequences: float) -> Box:
         """The block of its smallest GPU batch with about so many sequences."""
-        nb = min(max(int(sequences / self.gbs_low), self.nb_low), self.nb_high)
+        nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
         return Box(self.gbs_low, self.gbs_low, nb, nb)
 
 
@@ -99,14 +99,14 @@ class Problem:
         return np.array([there[tier] for tier in TIER], float)
 
     @cached_property
-    def unit(self) -> float:
-        """Scale of the memory rows, all usable bytes [B]."""
-        return max(float(sum(capacity(self.hw).values())), 1.0)
+    def unit(self) -> Vector:
+        """Scale of each memory row, the usable bytes of its own tier [B]."""
+        return np.maximum(self.usable, 1.0)
 
     @cached_property
     def most(self) -> int:
         """Sequences whose KV cache fills all memories: no block has more [1]."""
-        return max(int(self.unit / (self.llm.layers * self.llm.kv_bytes(1, self.work.final))), 1)
+        return max(int(sum(capacity(self.hw).values()) / (self.llm.layers * self.llm.kv_bytes(1, self.work.final))), 1)
 
     @cached_property
     def _times(self) -> tuple[Vector, Vector, Vector]:
@@ -129,7 +129,7 @@ class Problem:
     def _bytes(self) -> tuple[Vector, Vector]:
         """Rows of memory of one sequence, scaled; what of them goes with 1 / nb."""
         still, each = (BlockSchedule(self.hw, self.llm, self.work, 1.0, gbs, 1.0).memory() for gbs in (0.0, 1.0))
-        return still / self.unit, (each - still) / self.unit
+        return still / self.unit[:, np.newaxis], (each - still) / self.unit[:, np.newaxis]
 
     @cached_property
     def _frame(self) -> Program:
@@ -180,20 +180,26 @@ class Problem:
         return replace(frame, matrix=matrix, limit=limit, low=low, high=high)
 
 
-def shortage(problem: Problem, block: Box, tier: str, solve: Simplex) -> float:
-    """Bytes to add to one memory so that a block fits, the others as they are [B]."""
+def shortage(problem: Problem, block: Box, tiers: Collection[str], solve: Simplex) -> float:
+    """Bytes to add to each of some memories so that a block fits, the others as they are [B]."""
     program = problem.program(block)
     first = len(PREFILL) + len(DECODE)
+    memory = slice(first, first + len(MEMORY))
+    # a block far beyond all memories: every row in units of what it could need, so that no entry is large
+    most = np.sum(np.maximum(program.matrix[memory], 0), axis=1) + 1
+    matrix = program.matrix.copy()
+    matrix[memory] /= most[:, np.newaxis]
+    grows = np.array([tier in tiers for tier in TIER])
+    needed = float(np.max((most * problem.unit)[grows]))
     more = np.zeros(len(program.limit))
-    more[first : first + len(MEMORY)] = [-1.0 if t == tier else 0.0 for t in TIER]
-    most = np.sum(np.maximum(program.matrix[first : first + len(MEMORY)], 0))
+    more[memory] = -needed * grows / (most * problem.unit)
     elastic = replace(
         program,
         cost=np.append(np.zeros(len(program.cost)), 1.0),
-        matrix=np.column_stack([program.matrix, more]),
+        matrix=np.column_stack([matrix, more]),
         low=np.append(program.low, 0.0),
-        high=np.append(program.high, most),
+        high=np.append(program.high, 1.0),
         columns=(*program.columns, "more"),
     )
     optimum = solve(elastic)
-    return np.inf if optimum is None else float(optimum.value * problem.unit / problem.hw.offload.memory_share)
+    return np.inf if optimum is None else float(optimum.value * needed / problem.hw.offload.memory_share)

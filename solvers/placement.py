@@ -20,6 +20,8 @@ SEARCHES = {"full": full, "paper": paper}
 ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
 """The hardware number behind each tier."""
 _GB = 1e9
+_OVERFULL = 1e-6
+"""What the tolerance of a linear program may add to a full memory, as a share of it."""
 _GROUPS = {"w": "weights", "c": "KV cache", "h": "activations"}
 
 
@@ -39,6 +41,7 @@ class Placement:
         worth: tok/s that one GB (10^9 B) more of each memory adds to this block, by tier [1/s].
         short: bytes to add to one memory alone so that the smallest block fits; infinite where it
             alone does not help [B].
+        short_each: bytes to add to every memory so that it fits [B].
         programs: linear programs solved.
     """
 
@@ -55,6 +58,7 @@ class Placement:
     worth: Mapping[str, float]
     short: Mapping[str, float]
     programs: int
+    short_each: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -69,7 +73,8 @@ class Placement:
         block = f"{self.gpu_batch * self.num_batches} sequence(s)"
         cures = [(need / 2**30, tier) for tier, need in self.short.items() if np.isfinite(need)]
         if not cures:
-            return f"{block} do not fit, and no memory alone cures it; enlarge {', '.join(ADDRESS.values())} together"
+            enlarge = f"add {self.short_each / 2**30:.3f} GiB to each of {', '.join(ADDRESS.values())}"
+            return f"{block} do not fit, and no memory alone cures it; {enlarge}"
         if len(cures) == 1:
             need, tier = cures[0]
             return f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
@@ -101,7 +106,7 @@ def place(
 
     Raises:
         InputError: unknown search or share, contradictory shares, a block below one, a solver that
-            is not installed.
+            is not installed, or numbers too far apart for one.
     """
     if search not in SEARCHES:
         raise unknown("search", search, SEARCHES)
@@ -114,11 +119,15 @@ def place(
     program = problem.program(found.block)
     optimum = reference(program)
     if optimum is None or abs(optimum.value / found.value - 1) > 1e3 * GAP:
-        raise ArithmeticError(f"two solvers disagree on the LP of block {found.block}")
+        raise _unsolved(f"two solvers disagree on {found.block.gbs_low} x {found.block.nb_low} sequences")
     status = "walked" if search == "paper" and not space.single else "optimal"
     programs = solve.solved + 1
     optimum = replace(optimum, x=_considerate(program, optimum, solve))
     return _placement(problem, found, program, optimum, status, programs)
+
+
+def _unsolved(why: str) -> InputError:
+    return InputError(f"the linear program cannot be trusted: {why}; bring the memories' sizes closer together")
 
 
 def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
@@ -189,6 +198,8 @@ def _placement(
     prices = optimum.prices[: first + len(MEMORY)] / optimum.value
     a_byte = -prices[first:] * throughput * problem.hw.offload.memory_share / problem.unit
     filled = np.divide(block.memory() @ at, problem.usable, out=np.zeros(len(MEMORY)), where=problem.usable > 0)
+    if np.any(filled > 1 + _OVERFULL):
+        raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
     return Placement(
         status=status,
         gpu_batch=gbs,
@@ -228,6 +239,7 @@ def _infeasible(problem: Problem, block: Box, solve: Simplex) -> Placement:
         used=none,
         binding=(),
         worth=none,
-        short={tier: shortage(problem, block, tier, solve) for tier in ADDRESS},
+        short={tier: shortage(problem, block, (tier,), solve) for tier in ADDRESS},
+        short_each=shortage(problem, block, ADDRESS.keys(), solve),
         programs=solve.solved,
     )

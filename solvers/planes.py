@@ -65,7 +65,7 @@ def _plane(seconds: Real, probes: NDArray[np.float64]) -> NDArray[np.float64]:
     row[np.abs(row) * np.append(1.0, probes[0]) < _ROUNDING * at[0]] = 0.0
     if not np.allclose(row[0] + probes @ row[1:], at[variables + 1 :], rtol=1e-8, atol=0.0):
         raise InputError(
-            "this model's iterations are not affine in its load (a mixture of experts?); use --method fluid"
+            "this model's iterations are not affine in its load (a mixture of experts?); only the fluid model takes it"
         )
     return row
 

@@ -16,7 +16,8 @@ import numpy as np
 import pulp
 from numpy.typing import NDArray
 
-from solvers.batching import CHUNK, Chunks, Plan, Problem, even_halves, greedy, phases
+from solvers.batching import CHUNK, Chunks, Plan, Problem, even_halves, least_decode, phases
+from solvers.rules import greedy, one_batch
 
 EPSILON = 0.02
 """Time that prompts may add to the fastest decoding, as a share of it: their KV stops one rankset for about 1 %."""
@@ -25,7 +26,7 @@ _MOST_ROUNDS = 40
 
 
 def optimal(problem: Problem, time_limit: float = 10.0, epsilon: float = EPSILON) -> Plan:
-    """The fastest split, and with it the most prompt tokens; never worse than the paper's greedy.
+    """The fastest split, and with it the most prompt tokens; never worse than the paper's greedy or one batch.
 
     Args:
         problem: one iteration.
@@ -41,11 +42,13 @@ def optimal(problem: Problem, time_limit: float = 10.0, epsilon: float = EPSILON
     first = _Model(problem, rule.decode)
     first.decode()
     solved, bound = first.solve(end)
-    in_one, decode = rule.in_one, rule.decode
+    start = min(rule, one_batch(problem), key=lambda plan: plan.decode)
+    in_one, decode = start.in_one, start.decode
     found = first.split()
     if found is not None and sum(phases(problem, found)) < decode:
         in_one, decode = found, sum(phases(problem, found))
-    plan = Plan(in_one, ((), ()), phases(problem, in_one), decode, min(max(bound, 0.0), decode))
+    bound = min(max(bound, least_decode(problem)), decode)
+    plan = Plan(in_one, ((), ()), phases(problem, in_one), decode, decode, bound)
     plan, proved = _fill(problem, plan, rule, epsilon, end)
     if solved and proved:
         return replace(plan, proof="optimal")
@@ -80,7 +83,7 @@ def _fill(problem: Problem, plan: Plan, rule: Plan, epsilon: float, end: float) 
     """Add the most prompt tokens within the time; True where that is proved."""
     limit = (1 + epsilon) * plan.decode
     best = rule if rule.decode <= plan.decode and rule.seconds <= limit else plan
-    best = replace(best, bound=plan.bound)
+    best = replace(best, decode=plan.decode, bound=plan.bound)
     if not len(problem.prompts):
         return replace(best, most_tokens=0.0), True
     model = _Model(problem, plan.decode)
@@ -98,7 +101,11 @@ def _fill(problem: Problem, plan: Plan, rule: Plan, epsilon: float, end: float) 
         if not exact:
             chunks = _shorten(problem, split, chunks, limit)
         candidate = replace(
-            plan, in_one=split, chunks=chunks, phases=phases(problem, split, chunks), decode=sum(phases(problem, split))
+            plan,
+            in_one=split,
+            chunks=chunks,
+            phases=phases(problem, split, chunks),
+            split_decode=sum(phases(problem, split)),
         )
         if candidate.prompt_tokens > best.prompt_tokens and candidate.seconds <= limit * (1 + _ROUNDING):
             best = candidate

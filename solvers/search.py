@@ -72,7 +72,7 @@ def peak(rate: Ask, high: Numbers) -> Peak:
     rate(a) (b - 1) / a; intervals that this bound rules out, up to `PROVEN`, are dropped.
 
     Args:
-        rate: of a value at a point.
+        rate: of a value at a point; NaN where it has none.
         high: largest value at each point; below 1 where there is none.
 
     Returns:
@@ -85,7 +85,8 @@ def peak(rate: Ask, high: Numbers) -> Peak:
     value, best, bound = np.full(points, np.nan), np.full(points, -np.inf), np.full(points, -np.inf)
 
     def improve(at: Points, tried: Numbers) -> Numbers:
-        found = rate(at, tried)
+        found = rate(at, tried) if len(at) else tried
+        found = np.where(np.isnan(found), -np.inf, found)
         order = np.lexsort((-tried, found, at))  # the last of each point is its best, the smallest on a tie
         last = order[np.append(at[order][1:] != at[order][:-1], True)] if len(order) else order
         better = last[found[last] > best[at[last]]]

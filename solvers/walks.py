@@ -17,6 +17,7 @@ from solvers.linear import Optimum, Simplex
 
 GAP = 1e-9
 """Relative differences below this are ties."""
+_LEAST_Y = 1e-300
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def full(problem: Problem, solve: Simplex, space: Box) -> Found | None:
             relaxed = solve(problem.program(part)) if part.sequences <= problem.most else None
             if relaxed is None:
                 continue
-            tried = part.block(part.sequences / relaxed.x[9])
+            tried = part.block(part.sequences / max(relaxed.x[9], _LEAST_Y))
             exact = relaxed if tried == part else solve(problem.program(tried))
             if exact is not None and exact.value < value * (1 - GAP):
                 best, value = tried, exact.value

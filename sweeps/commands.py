@@ -166,6 +166,7 @@ def sensitivity(
         typer.echo(
             f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over the ranges of "
             f"{band['factors']} assumed or fitted numbers: {band['q05']:.4g} to {band['q95']:.4g}"
+            + (f"; {band['unfit']:,} samples did not fit" if band["unfit"] else "")
         )
 
 

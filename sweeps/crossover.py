@@ -44,8 +44,8 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         raise InputError(f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M")
     if "." not in name and name not in WORKLOAD:
         raise unknown("axis", name, [*WORKLOAD, "csd.count"], "--along")
-    if len(study.systems) != 2:
-        raise InputError("a crossover is between two systems; name two")
+    if len(set(study.systems)) != 2 or len(study.systems) != 2:
+        raise InputError("a crossover is between two systems; name two different ones")
     rows: Rows = []
     laid = [blocks(_without(replace(study, systems=(system,)), name)) for system in study.systems]
     if len(laid[0]) != len(laid[1]):

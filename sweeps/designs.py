@@ -13,14 +13,15 @@ from hardware.errors import InputError
 from hardware.schema import Key
 from solvers.search import Crossing, Points, crossings, largest, peak
 from sweeps.probe import Probe, bottleneck, column
-from sweeps.sizes import number, values
+from sweeps.sizes import number, size, values
 from sweeps.study import Block, Numbers, Study, blocks
 from sweeps.table import plain
-from sweeps.targets import STEP, Gauge, Target, gauge, parse_targets
+from sweeps.targets import Gauge, Target, gauge, parse_targets, span_of
 
 Rows = list[dict[str, Any]]
 REACH = 1000.0
 """A number is looked for within this factor of its present value, and a count up to it."""
+PRICE = "the rest of the price"
 _LOOKS = 241
 
 
@@ -34,6 +35,7 @@ def best_batches(study: Study) -> Rows:
     Raises:
         InputError: the study cannot be evaluated.
     """
+    values(study.batch, size, "--batch")
     return aligned([row for block in blocks(replace(study, batch="1")) for row in _batches(Probe(block))])
 
 
@@ -107,6 +109,8 @@ def line_of(text: str, block: Block) -> Line:
     role, _, own = address.partition(".")
     stated = block.platform.roles[role].numbers.get(own)
     if limits:
+        if limits.count(":") > 1:
+            raise InputError(f"--vary {text!r}: write the range as {address}=LOW:HIGH; it is searched, not stepped")
         edges = values(limits.replace(":", ","), number(key), f"--vary {address}")
         low, high = edges[0], edges[-1]
         if not low < high:
@@ -131,9 +135,10 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
         wanted: targets; all must be reached.
 
     Returns:
-        A row a point: `limit` (`at least`, `at most`, `any` or `never`), `value` in `unit`, the
-        targets' quantities there, and `binds`, the resource that takes most of the time there, or
-        at the end of the range where the targets are never reached.
+        A row a point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in `unit`
+        (with `from` also `up_to`, where the targets are lost again), the targets' quantities there,
+        and `binds`: for the target that is met by least, the resource that takes most of its time,
+        or the rest of the price. Targets that are never reached: all this where they come closest.
 
     Raises:
         InputError: the study, the number or the targets cannot be used.
@@ -163,33 +168,74 @@ def _least(measured: Gauge, line: Line, targets: Sequence[Target]) -> Rows:
     rows = []
     for i in every:
         mine = [crossing for crossing in found if crossing.point == i]
-        limit, value = _verdict(bool(reached[i]), mine, line)
-        point, at = np.array([i]), np.array([value])
-        answer = probe.answer(point, numbers={line.address: at})
-        span = "step" if all(target.quantity in STEP for target in targets) else "total"
-        binds = str(bottleneck(answer, 1, span)[0])
-        got = {t.name: float(measured.measure(t, point, {line.address: at})[0]) for t in targets}
+        limit, value, up_to = _verdict(bool(reached[i]), mine, line)
+        if limit == "never":
+            margins = margin(np.full(len(line.values), i), line.values)
+            value = float(line.values[::-1][np.argmax(margins[::-1])])  # of equals the largest
+        there = _at(measured, line, targets, np.array([i]), value)
         row = {k: v for k, v in probe.names(int(i)).items() if k != line.address}
         row |= {"vary": line.address, "limit": limit, "value": None if limit in ("never", "any") else value / line.size}
-        row |= {"unit": line.unit, **{name: plain(number_) for name, number_ in got.items()}, "binds": binds}
+        row |= {"up_to": up_to and up_to / line.size, "unit": line.unit}
+        row |= {**{name: plain(number_) for name, number_ in there.got.items()}, "binds": there.binds}
         row |= {"method": how, "looked_at": len(line.values), "gap": _gap(limit, mine)}
-        rows.append(row | {"reason": _reason(limit, line, got, binds, value)})
+        rows.append(row | {"reason": there.why_never(line, value) if limit == "never" else ""})
     return rows
 
 
-def _verdict(reached: bool, found: Sequence[Crossing], line: Line) -> tuple[str, float]:
+@dataclass(frozen=True)
+class _There:
+    """What a design does at one value of the number that is varied.
+
+    Attributes:
+        got: the targets' quantities.
+        worst: the target that is missed most, or met by least.
+        binds: what stands behind that target.
+        short: the memory that is short and by how many bytes; none where all fit [B].
+    """
+
+    got: dict[str, float]
+    worst: Target
+    binds: str
+    short: tuple[str, float]
+
+    def why_never(self, line: Line, value: float) -> str:
+        """One sentence on what stands in the way where the targets come closest."""
+        at = f"never: at {line.address} = {value / line.size:.6g}{'' if line.unit == '1' else ' ' + line.unit}"
+        role, missing = self.short
+        if role:
+            return f"{at} the {role} memory is short of {missing / 1e9:.4g} GB"
+        found = self.got[self.worst.name]
+        if not np.isfinite(found):
+            return f"{at} {self.worst.against or 'the system'} has no {self.worst.quantity}"
+        because = "of the rest of the price" if self.binds == PRICE else f"{self.binds} binds"
+        return f"{at} still {self.worst.name} = {found:.4g}{', because ' + because if self.binds else ''}"
+
+
+def _at(measured: Gauge, line: Line, targets: Sequence[Target], point: Points, value: float) -> _There:
+    numbers = {line.address: np.array([value])}
+    found = [measured.measure(target, point, numbers) for target in targets]
+    margins = [float(target.margin(got)[0]) for target, got in zip(targets, found, strict=True)]
+    worst = targets[int(np.argmin(margins))]
+    answer = measured.probe.answer(point, numbers=numbers)
+    span = span_of(worst.quantity)
+    fits = answer.estimate.fits
+    return _There(
+        got={target.name: float(got[0]) for target, got in zip(targets, found, strict=True)},
+        worst=worst,
+        binds=str(bottleneck(answer, 1, span)[0]) if span else PRICE if worst.quantity == "cost_usd" else "",
+        short=(str(np.ravel(fits.limited_by)[0]), float(np.ravel(fits.short_bytes)[0])),
+    )
+
+
+def _verdict(reached: bool, found: Sequence[Crossing], line: Line) -> tuple[str, float, float | None]:
+    """On which side the targets are reached, from where, and up to where if they are lost again."""
     if reached:
-        return ("at most", found[0].below) if found else ("any", float(line.values[0]))
-    return ("at least", found[0].above) if found else ("never", float(line.values[-1]))
+        return ("at most", found[0].below, None) if found else ("any", float(line.values[0]), None)
+    if len(found) > 1:
+        return "from", found[0].above, found[1].below
+    return ("at least", found[0].above, None) if found else ("never", float(line.values[-1]), None)
 
 
 def _gap(limit: str, found: Sequence[Crossing]) -> float | None:
     """Relative distance between the value that reaches and the next that does not."""
     return None if limit in ("never", "any") else found[0].above / found[0].below - 1
-
-
-def _reason(limit: str, line: Line, got: dict[str, float], binds: str, value: float) -> str:
-    if limit != "never":
-        return ""
-    there = ", ".join(f"{name} = {number_:.4g}" for name, number_ in got.items())
-    return f"never: at {line.address} = {value / line.size:.6g} {line.unit} still {there}, because {binds} binds"

@@ -58,14 +58,14 @@ def _machines(platform: Platform, sets: Mapping[str, str]) -> Iterator[tuple[dic
 
 
 def _row(found: Placement) -> dict[str, Any]:
-    fits = found.status != "infeasible"
+    fits, proven = found.status != "infeasible", found.status == "optimal"
     return {
         "status": found.status,
         "gpu_batch": found.gpu_batch,
         "num_batches": found.num_batches,
         "throughput_tok_s": found.throughput_tok_s if fits else None,
-        "bound_tok_s": found.bound_tok_s if fits else None,
-        "gap": found.gap if fits else None,
+        "bound_tok_s": found.bound_tok_s if proven else None,
+        "gap": found.gap if proven else None,
         **{share: value if np.isfinite(value) else None for share, value in found.shares.items()},
         "prefill_s": found.prefill if fits else None,
         "decode_s": found.decode if fits else None,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.metrics import COLUMNS, Answer
+from hardware.errors import InputError
 from solvers.knobs import settle
 from sweeps.study import NONE, Block, Numbers
 from sweeps.table import plain
@@ -23,6 +24,12 @@ class Probe:
     """The design points of a block, in row-major order of its grid, open to questions about others near them."""
 
     block: Block
+
+    def __post_init__(self) -> None:
+        if self.block.method != "fluid":
+            raise InputError(
+                f"--method {self.block.method} is for estimate, compare and sweep; a search asks the fluid model"
+            )
 
     @cached_property
     def axes(self) -> Mapping[str, Numbers]:

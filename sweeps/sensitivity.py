@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,10 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
 
     Returns:
         A row a number that matters: its value, `elasticity` (percent of change a percent, between
-        1 % less and 1 % more), and for assumed and fitted numbers the column at both ends of
-        their range; sorted by what matters most. And the band: the prediction with its 5 % and
-        95 % quantiles when all ranges vary at once, uniformly (Sobol).
+        1 % less and 1 % more, or one less and one more of what is counted), and for assumed and
+        fitted numbers the column at both ends of their range; sorted by what matters most. And the
+        band: the prediction with its 5 % and 95 % quantiles when all ranges vary at once, uniformly
+        (Sobol), and how many of the samples did not fit.
 
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
@@ -53,7 +55,8 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         for key, quantity in part.numbers.items()
         if quantity.si and f"{role}.{key}" not in laid[0].sets.values()
     }
-    rows = _elasticities(probe, of, numbers) if numbers else []
+    whole = {address for address in numbers if laid[0].platform.key(address).whole}
+    rows = _elasticities(probe, of, numbers, whole) if numbers else []
     return rows, _band(probe, of, here, numbers)
 
 
@@ -61,16 +64,22 @@ def _ask(probe: Probe, of: str, numbers: dict[str, Numbers], size: int) -> Numbe
     return column(probe.answer(np.zeros(size, np.intp), numbers=numbers), of, size)
 
 
-def _elasticities(probe: Probe, of: str, numbers: dict[str, Quantity]) -> Rows:
+def _nudged(si: float, whole: bool) -> tuple[float, float]:
+    """A little less and a little more of a number: 1 %, or one where it counts."""
+    return (max(si - 1, 1.0), si + 1) if whole else (si * (1 - _NUDGE), si * (1 + _NUDGE))
+
+
+def _elasticities(probe: Probe, of: str, numbers: dict[str, Quantity], whole: Collection[str]) -> Rows:
     """All numbers in one evaluation: each has four points of its own in which it alone changes."""
     count = len(numbers)
     changed = {address: np.full(4 * count, quantity.si) for address, quantity in numbers.items()}
     for i, (address, quantity) in enumerate(numbers.items()):
         ends = quantity.range_si or (quantity.si, quantity.si)
-        changed[address][4 * i : 4 * i + 4] = [quantity.si * (1 - _NUDGE), quantity.si * (1 + _NUDGE), *ends]
+        changed[address][4 * i : 4 * i + 4] = [*_nudged(quantity.si, address in whole), *ends]
+    moved = [np.log(np.divide(*_nudged(q.si, address in whole)[::-1])) for address, q in numbers.items()]
     less, more, low, high = _ask(probe, of, changed, 4 * count).reshape(count, 4).T
     with np.errstate(divide="ignore", invalid="ignore"):
-        elasticity = np.log(more / less) / np.log((1 + _NUDGE) / (1 - _NUDGE))
+        elasticity = np.log(more / less) / moved
     rows: Rows = []
     for i, (address, quantity) in enumerate(numbers.items()):
         ranged = quantity.range_si is not None
@@ -87,10 +96,11 @@ def _band(probe: Probe, of: str, here: float, numbers: dict[str, Quantity]) -> d
 
     ranges = {address: bounds for address, quantity in numbers.items() if (bounds := quantity.range_si)}
     if not ranges:
-        return {of: here, "q05": here, "q95": here, "least": here, "most": here, "factors": 0, "samples": 0}
+        return {of: here, "q05": here, "q95": here, "least": here, "most": here, "factors": 0, "samples": 0, "unfit": 0}
     unit = qmc.Sobol(len(ranges), seed=0).random(SAMPLES)
     drawn = {a: low + unit[:, i] * (high - low) for i, (a, (low, high)) in enumerate(ranges.items())}
     found = _ask(probe, of, drawn, SAMPLES)
     q05, q95 = np.nanquantile(found, BAND)
     extremes = {"least": float(np.nanmin(found)), "most": float(np.nanmax(found))}
-    return {of: here, "q05": float(q05), "q95": float(q95), **extremes, "factors": len(ranges), "samples": SAMPLES}
+    drawings = {"samples": SAMPLES, "unfit": int(np.isnan(found).sum())}
+    return {of: here, "q05": float(q05), "q95": float(q95), **extremes, "factors": len(ranges), **drawings}

@@ -23,7 +23,10 @@ from solvers.planes import planes
 from sweeps.trace import Trace
 
 MINIMUM_CHUNK = 512
-"""Prompt tokens an iteration carries even if decoding alone fills the GPU: steps 3 and 4 of sec. 5.3 would starve."""
+"""Prompt tokens an iteration carries even if decoding alone fills the GPU: steps 3 and 4 of sec. 5.3 would starve.
+
+Assumed, the paper states none: the usual chunk of chunked prefill, about where matrix products of an A100 saturate.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class _Queue:
     Attributes:
         rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
         single: the same where one sequence decodes and no prompt rides, so that no second sub-batch runs.
-        alone: prompt tokens -> seconds to compute them alone.
+        alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
         skew: sequences -> load of the fullest rankset over the mean.
         room: tokens a replica holds.
         mean: tokens a resident takes on average.
@@ -78,7 +81,7 @@ class _Queue:
 
     rows: list[list[float]]
     single: list[list[float]]
-    alone: Callable[[float], float]
+    alone: Callable[[float, float], float]
     skew: list[float]
     room: float
     mean: float
@@ -158,10 +161,10 @@ def _one(value: object) -> float:
     return float(np.asarray(value).ravel()[0])
 
 
-def _prefill(serving: Serving, dp: int) -> Callable[[float], float]:
-    """Seconds to prefill one prompt of a length, alone on a replica."""
+def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
+    """Seconds to prefill tokens of one prompt, alone on a replica."""
     rows = planes(lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3).tolist()
-    return lambda length: max(c + b + p * length + q * length**2 for c, b, p, q in rows)
+    return lambda tokens, squares: max(c + b + p * tokens + q * squares for c, b, p, q in rows)
 
 
 def _play(queue: _Queue) -> list[_Replica]:
@@ -202,7 +205,7 @@ def _admit(it: _Replica) -> None:
         if queue.chunked:
             it.loading.append(head)
         else:
-            seconds = queue.alone(head.prompt)
+            seconds = queue.alone(head.prompt, head.prompt**2)
             it.now += seconds
             it.decoding += len(it.order) * seconds
             _start(it, head)
@@ -285,9 +288,11 @@ def _advance(it: _Replica, steps: float, chunk: float) -> None:
         if head.done < head.prompt:
             break
         done.append(it.loading.popleft())
-    if it.order or prompt:
+    if prompt and not it.order:
+        it.now += it.queue.alone(prompt, squares)  # nothing to interleave with: the weights are read once
+    elif it.order:
         loading = sum(request.prompt for request in it.loading) + sum(request.prompt for request in done)
-        context = it.held - loading + n * steps / 2 if n else 0.0
+        context = it.held - loading + n * steps / 2
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
         at = (1.0, n, context, skewed, prompt, squares)
         rows = it.queue.single if n == 1 and not prompt else it.queue.rows

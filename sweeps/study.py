@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.llm import LLM, llm_of
-from costmodel.registry import Knob, System, find, find_knob
+from costmodel.registry import Knob, System, check_knobs, find
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
 from hardware.errors import InputError, unknown
@@ -200,7 +200,7 @@ def blocks(study: Study) -> list[Block]:
     for name, times in Counter(study.systems).items():
         if times > 1:
             raise InputError(f"{name}: named twice; name every system once")
-    _check_knobs(study.knobs, chosen)
+    check_knobs(chosen, study.knobs)
     lengths = (study.batch, study.context, study.output) != (Study.batch, Study.context, Study.output)
     traces = traces_of(study.traces, study.method, study.seed, lengths)
     model = Axis("model", np.arange(float(len(parts))), study.models)
@@ -219,15 +219,6 @@ def blocks(study: Study) -> list[Block]:
         for platform in study.platforms or (system.platform,):
             laid += _lay(system, load_platform(platform), parts, work, traces, study)
     return laid
-
-
-def _check_knobs(names: Iterable[str], chosen: list[System]) -> None:
-    known = {name for system in chosen for name in system.knobs}
-    for name in names:
-        if len(chosen) == 1 or not known:
-            find_knob(chosen[0], name)
-        elif name not in known:
-            raise unknown("knob", name, known, " and ".join(system.name for system in chosen))
 
 
 def one_point(study: Study) -> tuple[Machine, LLM]:

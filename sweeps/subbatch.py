@@ -14,7 +14,8 @@ from costmodel.llm import llm_of
 from costmodel.serving import data_parallel, kv_token_bytes
 from hardware.catalog import load_llm, load_platform, names
 from hardware.errors import InputError, unknown
-from solvers.batching import Plan, Problem, costs_of, even_halves, greedy, phases
+from solvers.batching import Plan, Problem, costs_of, even_halves
+from solvers.rules import greedy, one_batch
 from solvers.schedule import evenest, optimal
 from sweeps.sizes import number, size, values
 from sweeps.trace import Trace, load_trace
@@ -58,22 +59,23 @@ def subbatch(question: Question) -> Rows:
 
     Returns:
         Five rows. Where only tokens count, `larger_tok` is the larger half; elsewhere the times are
-        of the two phases, `bound_ms` a proven lower bound of decoding, `gap` the distance from it,
-        `loss` what the row's decoding takes more than the optimum's.
+        of the two phases, `decode_ms` the fastest decoding that was found without prompts,
+        `bound_ms` a proven lower bound of it, `gap` the distance from that, `loss` what it takes more
+        than the optimum's; `split_decode_ms` is the decoding of the split printed, which may spend
+        the slack to carry more prompts.
 
     Raises:
         InputError: lengths that do not fit, an unknown name, or a platform without DIMM-PIM.
     """
     if not np.isfinite(question.time_limit) or question.time_limit <= 0:
         raise InputError(f"--time-limit {question.time_limit:g}: must be a number of seconds above 0")
+    if not np.isfinite(question.slack):
+        raise InputError(f"--slack {question.slack:g}: must be a number, such as 0.02")
     problem = _problem(question)
     rule, even = even_halves(problem.contexts), evenest(problem.contexts, question.time_limit)
     best = optimal(problem, question.time_limit, question.slack)
-    by_rule = greedy(problem)
     rows = [_even(problem, "greedy", rule, even[2]), _even(problem, "optimal", even[0], even[2])]
-    whole = np.zeros(len(problem.contexts), bool)
-    in_one_batch = Plan(whole, ((), ()), phases(problem, whole), sum(phases(problem, whole)))
-    for method, plan in (("greedy", by_rule), ("one-batch", in_one_batch), ("optimal", best)):
+    for method, plan in (("greedy", greedy(problem)), ("one-batch", one_batch(problem)), ("optimal", best)):
         rows.append(_timed(problem, method, plan, best))
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in columns} for row in rows]
@@ -94,6 +96,11 @@ def _problem(question: Question) -> Problem:
         raise InputError(
             f"--requests: {contexts.sum():,.0f} tokens exceed the {room:,.0f} that the DIMMs of a replica hold; "
             "give fewer or shorter requests"
+        )
+    if len(prompts) and prompts.max() > room:
+        raise InputError(
+            f"--prompts: {prompts.max():,.0f} tokens exceed the {room:,.0f} that the DIMMs of a replica hold; "
+            "give shorter ones"
         )
     ranksets = int(hw.dimm.ranksets)
     homes = (
@@ -154,6 +161,7 @@ def _timed(problem: Problem, method: str, plan: Plan, best: Plan) -> dict[str, A
         **{f"phase_{s}_ms": 1e3 * plan.phases[s] for s in (0, 1)},
         "iteration_ms": 1e3 * plan.seconds,
         "decode_ms": 1e3 * plan.decode,
+        "split_decode_ms": 1e3 * plan.split_decode,
         "bound_ms": 1e3 * best.bound,
         "gap": max(plan.decode - best.bound, 0.0) / plan.decode,
         "loss": plan.decode / best.decode - 1,

@@ -18,8 +18,16 @@ RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Quantities that compare with another system, and the rate that each compares."""
 FAR = 1e3
 """The largest distance from a target that is told apart, on a logarithmic scale."""
-STEP = ("step_ms", "decode_tok_s", "speedup")
-"""Quantities of the decode step alone."""
+_SPANS = {
+    "prefill": ("prefill_s",),
+    "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
+    "total": ("total_s", "throughput_tok_s", "total_speedup"),
+}
+
+
+def span_of(quantity: str) -> str:
+    """The span whose seconds a quantity tells: `prefill`, `step` or `total`; empty where it tells none."""
+    return next((span for span, quantities in _SPANS.items() if quantity in quantities), "")
 
 
 def higher_is_better(name: str) -> bool:

@@ -133,29 +133,33 @@ def _read(path: Path) -> Trace:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path}: larger than 64 MiB; give a sample of the trace")
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-            header = rows[0] if rows else None
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [row for row in csv.reader(file) if row]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InputError(f"{path}: not a CSV file ({problem}); it needs columns {', '.join(COLUMNS)}") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
-    if header is None:
+    header = [name.strip() for name in lines[0]] if lines else []
+    if len(lines) < 2:
         raise InputError(f"{path}: holds no requests; write one row a request under {', '.join(COLUMNS)}")
     for column in COLUMNS:
-        if column not in header:
-            found = ", ".join(str(name) for name in header)
-            raise InputError(f"{path}: has no column {column!r}; it has {found}")
+        if header.count(column) != 1:
+            fault = f"has column {column!r} twice" if column in header else f"has no column {column!r}"
+            raise InputError(f"{path}: {fault}; it has {', '.join(header)}")
+    for i, row in enumerate(lines[1:], 2):
+        if len(row) != len(header):
+            raise InputError(f"{path}, row {i}: has {len(row)} values for {len(header)} columns; write one for each")
     lengths = [
-        [_tokens(row[column], f"{path}, row {i}, {column}") for column in COLUMNS] for i, row in enumerate(rows, 2)
+        [_tokens(row[header.index(column)], f"{path}, row {i}, {column}") for column in COLUMNS]
+        for i, row in enumerate(lines[1:], 2)
     ]
     table = np.array(lengths)
     return Trace(str(path), table[:, 0], table[:, 1])
 
 
-def _tokens(text: str | None, where: str) -> float:
+def _tokens(text: str, where: str) -> float:
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
         raise InputError(f"{where}: {text!r} is not a number of tokens") from None
     if not 1 <= value <= 2**53 or value != int(value):

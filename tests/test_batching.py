@@ -23,11 +23,12 @@ from solvers.batching import (
     even_halves,
     exhaustive,
     gpu_seconds,
-    greedy,
+    least_decode,
     phases,
     pim_seconds,
 )
 from solvers.planes import planes
+from solvers.rules import greedy, one_batch
 from solvers.schedule import EPSILON, evenest, optimal
 
 COMMAND = Path(sys.executable).with_name("nearkv")
@@ -114,6 +115,18 @@ def test_milp_is_never_worse_than_greedy_or_trying_all(first: int) -> None:
         assert best.decode == pytest.approx(least, rel=1e-5), seed
         assert best.decode <= greedy(asked).decode * (1 + 1e-12), seed
         assert best.bound <= least * (1 + 1e-9), seed
+        assert 0 < least_decode(asked) <= least * (1 + 1e-12), seed
+
+
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_prompts_leave_the_proof_of_decoding_alone(first: int) -> None:
+    for seed in range(first, first + 25):
+        asked = drawn(seed, 6, prompts=2)
+        best, (_, least) = optimal(asked, 20.0), exhaustive(asked)
+        assert best.decode == pytest.approx(least, rel=1e-5), seed
+        assert best.gap < 1e-5, seed
+        assert best.decode * (1 - 1e-12) <= best.split_decode == sum(phases(asked, best.in_one)), seed
+        assert best.seconds <= best.decode * (1 + EPSILON) * (1 + 3e-6), seed
 
 
 def test_milp_equals_trying_all_of_twelve_requests() -> None:
@@ -174,7 +187,8 @@ def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
     asked = drawn(7, 40, prompts=10)
     hurried, patient = optimal(asked, 1e-6), optimal(asked, 2.0)
     assert hurried.proof == "time limit"
-    assert hurried.bound <= patient.decode <= hurried.decode * (1 + 1e-9)
+    assert 0 < hurried.bound <= patient.decode <= hurried.decode * (1 + 1e-9)
+    assert hurried.decode <= min(greedy(asked).decode, one_batch(asked).decode)
     assert isinstance(hurried, Plan)
     larger, bound = evenest(asked.contexts, 1e-6)[1:]
     assert bound <= evenest(asked.contexts, 2.0)[1] <= larger
@@ -230,6 +244,8 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
         (["--requests", "dolfin"], "did you mean 'dolphin'"),
         (["--requests", "none.csv"], "cannot be read"),
         (["--requests", "2k", "--placement", "odd"], "unknown placement 'odd'"),
+        (["--requests", "2k", "--prompts", "1k,2k", "--slack", "inf"], "--slack inf: must be a number"),
+        (["--requests", "2k", "--prompts", "1000000000000"], "--prompts: 1,000,000,000,000 tokens exceed the"),
         (["--requests", "2k", "--time-limit", "0"], "must be a number of seconds above 0"),
         (["--requests", "2k", "--platform", "hilos-a100"], "has no 'dimm'"),
     ],
@@ -252,6 +268,9 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
         cells[row["model"], row["trace"]][row["system"]] = row["throughput_tok_s"] or 0
     assert all(max(cell, key=cell.__getitem__) == "l3" for cell in cells.values())
     blank = {(row["system"], row["model"], row["trace"]) for row in rows if row["limited_by"] == "gpu"}
+    # prompts ride in the steps of l3, which then tell nothing of decoding
+    assert all((row["step_ms"] is None) == (row["system"] == "l3" or row["limited_by"] != "") for row in rows)
+    assert all(row["total_speedup"] is not None for row in rows if row["model"] != "opt-66b")
     assert {s for s, *_ in blank} == {"gpu-only", "hbm-pim"}
     assert {(m, t) for _, m, t in blank} == {("opt-66b", "openr1"), ("opt-66b", "openthoughts")}
 

@@ -69,6 +69,42 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
     assert f"because {row['binds']} binds" in row["reason"]
 
 
+def test_never_is_explained_where_the_target_comes_closest() -> None:
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
+    cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
+    assert row["reason"] == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
+    assert row["reason"].startswith("never: at csd.count = 64 still throughput_tok_s = ")
+    dram = replace(POINT, systems=("flexgen-dram",), context="1M")
+    (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
+    assert "the host memory is short of" in row["reason"]
+    assert "nan" not in row["reason"]
+
+
+def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
+    every = run.table(replace(POINT, sets=COUNTS))
+    cost, rate = (every[name].astype(float) for name in ("cost_usd", "throughput_tok_s"))
+    wanted = [f"throughput_tok_s>={float(rate[3])!r}", f"cost_usd<={float(cost[6])!r}"]
+    (row,) = least_hardware(POINT, "csd.count=1:100", wanted)
+    assert (row["limit"], row["value"], row["up_to"]) == ("from", 4, 7)
+
+
+def test_a_search_does_not_play_queues() -> None:
+    study = Study(("l3",), ("gpt-175b",), traces=("openr1",), method="simulate")
+    for ask in (
+        lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
+        lambda: sensitivity(study, "throughput_tok_s"),
+        lambda: crossovers(replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"),
+    ):
+        with pytest.raises(InputError, match="--method simulate"):
+            ask()
+
+
+def test_a_batch_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InputError, match="--batch"):
+        best_batches(replace(POINT, batch="abc"))
+
+
 @pytest.mark.parametrize(
     ("vary", "targets", "said"),
     [
@@ -82,6 +118,7 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
         ("csd.count", ["speedup:nobody>=2"], "unknown system 'nobody'"),
         ("csd.cuont", ["step_ms<=2"], "did you mean 'csd.count'"),
         ("csd.count=8:2", ["step_ms<=2"], "low before high"),
+        ("csd.count=1:2:3", ["step_ms<=2"], "LOW:HIGH"),
     ],
 )
 def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], said: str) -> None:
@@ -98,6 +135,21 @@ def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
         best = np.nanmax(every["throughput_tok_s"].astype(float)[at_once])
         assert best / 1.001 <= row["throughput_tok_s"] <= best * (1 + 1e-12)
         assert row["bound_tok_s"] >= best * (1 - 1e-12)
+
+
+def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
+    study = Study(("h2m2",), ("gpt3-175b",), "1", "32k", "64")
+    (row,) = best_batches(study)
+    every = swept(replace(study, batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
+    assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
+
+
+def test_a_count_is_nudged_by_one() -> None:
+    rows, band = sensitivity(POINT, "step_ms")
+    (row,) = [row for row in rows if row["number"] == "csd.count"]
+    less, more = swept(replace(POINT, sets={"csd.count": "7,9"}), "step_ms")
+    assert row["elasticity"] == pytest.approx(np.log(more / less) / np.log(9 / 7))
+    assert band["unfit"] == 0
 
 
 def test_a_batch_that_never_fits() -> None:
@@ -125,6 +177,7 @@ def test_who_never_loses_is_named() -> None:
     ("systems", "along", "of", "said"),
     [
         (("hilos",), "context=1k:2k", "decode_tok_s", "name two"),
+        (("hilos", "hilos"), "context=1k:2k", "decode_tok_s", "name two different"),
         (("hilos", "flexgen-ssd"), "contxt=1k:2k", "decode_tok_s", "did you mean 'context'"),
         (("hilos", "flexgen-ssd"), "context=1k", "decode_tok_s", "AXIS=LOW:HIGH"),
         (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low must come before high"),

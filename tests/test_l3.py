@@ -64,6 +64,18 @@ def test_splits_of_table_3() -> None:
         assert (tensor_parallel(HW, LLMS[name]), data_parallel(HW, LLMS[name])) == (tp, dp)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_gpus_that_fill_no_replica_do_nothing(system: str) -> None:
+    found = find(system)
+    knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
+    counts = HW.with_values({"gpu.count": np.array([8.0, 12.0, 15.0, 16.0, 20.0, 23.0])})
+    answer = settle(found, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs).estimate
+    one, two = np.split(np.broadcast_to(answer.total.seconds, 6), 2)
+    assert np.all(one == one[0])
+    assert np.all(two == two[0])
+    assert two[0] != one[0]
+
+
 def test_memory_left_and_requests_that_fill_a_gpu() -> None:
     left = HW.gpu.count * HW.gpu.memory - LLMS["gpt-175b"].weight_bytes
     assert left / 2**30 == pytest.approx(310, rel=0.03)  # sec. 6.2, in GiB
@@ -202,6 +214,15 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     assert found.preempted == 0
 
 
+@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
+@pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
+def test_a_lone_request_takes_what_the_fluid_model_says(system: str, prompt: float, output: float) -> None:
+    llm, trace = LLMS["gpt-175b"], equal(1, prompt, output)
+    found = estimate(system, llm, trace.workload)
+    assert found.serving is not None
+    assert simulate(trace, found.serving, prompt).seconds == pytest.approx(float(found.total.seconds), rel=0.02)
+
+
 def test_no_token_is_lost_when_memory_runs_out() -> None:
     trace = equal(40, 500.0, 6000.0)
     serving = estimate("gpu-only", LLMS["gpt-175b"], trace.workload).serving
@@ -271,7 +292,8 @@ def test_moments_are_those_of_every_token_decoded() -> None:
         ("input_tok,out\n1,2\n", "has no column 'output_tok'; it has input_tok, out"),
         ("input_tok,output_tok\n5,6\n5,many\n", "row 3, output_tok: 'many' is not a number"),
         ("input_tok,output_tok\n-5,6\n", "row 2, input_tok: '-5' must be a whole number"),
-        ("input_tok,output_tok\n5\n", "row 2, output_tok: None is not a number"),
+        ("input_tok,output_tok\n5\n", "row 2: has 1 values for 2 columns"),
+        ("input_tok,output_tok,input_tok\n5,6,7\n", "has column 'input_tok' twice"),
         ("input_tok,output_tok\n5,nan\n", "row 2, output_tok: 'nan' must be a whole number"),
     ],
 )
@@ -284,7 +306,7 @@ def test_a_bad_csv_is_one_sentence(tmp_path, text: str, message: str) -> None:  
 
 def test_a_csv_keeps_its_requests(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "trace.csv"
-    path.write_text("id,input_tok,output_tok\na,5,6\nb,7,8\n")
+    path.write_text("\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8")  # as spreadsheets write it
     trace = load_trace(str(path))
     assert trace.prompt.tolist() == [5, 7]
     assert trace.output.tolist() == [6, 8]

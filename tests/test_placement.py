@@ -256,6 +256,28 @@ def test_a_shortage_is_exactly_what_is_missing() -> None:
     assert place(hw.with_values(less), llm, WORK).status == "infeasible"
 
 
+def test_no_memory_alone_cures_a_huge_block() -> None:
+    found = place(T4, model("opt-30b"), WORK, gpu_batch=10**12)
+    assert all(np.isinf(need) for need in found.short.values())
+    assert "GiB to each of gpu.memory, host.memory, disk.capacity" in found.reason
+    sizes = {"gpu.memory": 16 * GIB, "host.memory": 200 * GIB, "disk.capacity": 1500 * GIB}
+    hw = T4.with_values(sizes)
+    short = place(hw, model("opt-30b"), WORK, gpu_batch=10**12).short_each
+    for factor, status in ((1 + 1e-6, "optimal"), (1 - 1e-6, "infeasible")):
+        larger = hw.with_values({address: size + short * factor for address, size in sizes.items()})
+        assert place(larger, model("opt-30b"), WORK, gpu_batch=10**12, num_batches=1).status == status
+
+
+@pytest.mark.parametrize("address", ["host.memory", "disk.capacity"])
+@pytest.mark.parametrize("size", [1e18, 1e21, 1e24])
+def test_a_memory_far_larger_than_the_others_overfills_none(address: str, size: float) -> None:
+    found, small = (place(T4.with_values({address: there}), model("opt-30b"), WORK) for there in (size, 1e15))
+    assert found.status == "optimal"
+    assert found.gap < 1e-8
+    assert all(used <= 1 + 1e-6 for used in found.used.values())
+    assert found.throughput_tok_s == pytest.approx(small.throughput_tok_s, rel=0.01)
+
+
 def test_shares_add_up_and_fit() -> None:
     found = place(T4, model("opt-175b"), WORK)
     for tensor in "wch":

@@ -121,3 +121,9 @@ def test_a_jump_is_found_where_it_is() -> None:
     assert crossing.below == pytest.approx(7.25, rel=1e-9)
     assert crossing.above == pytest.approx(7.25, rel=1e-9)
     assert crossing.above > 7.25
+
+
+def test_a_rate_without_a_value_is_no_peak() -> None:
+    found = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
+    assert np.isnan(found.value[0])
+    assert (found.value[1], found.rate[1]) == (40, 40)

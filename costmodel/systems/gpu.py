@@ -20,6 +20,7 @@ from costmodel.serving import (
     data_parallel,
     decode_attention,
     gpu_room,
+    in_use,
     kv_token_bytes,
     linear,
     memory_needed,
@@ -44,6 +45,7 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 6.1 (no equations).
     """
+    hw = in_use(hw, llm)
 
     def iteration(load: Load) -> Span:
         return llm.layers * serial(
@@ -90,6 +92,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
+    hw = in_use(hw, llm)
     host_room = hw.host.memory / kv_token_bytes(llm)
 
     def iteration(load: Load) -> Span:

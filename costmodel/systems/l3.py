@@ -16,6 +16,7 @@ from costmodel.serving import (
     Load,
     Serving,
     data_parallel,
+    in_use,
     kv_token_bytes,
     linear,
     memory_needed,
@@ -66,6 +67,7 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
+    hw = in_use(hw, llm)
     memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
     replicas, kappa = data_parallel(hw, llm), kv_token_bytes(llm)
 

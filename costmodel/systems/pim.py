@@ -17,6 +17,7 @@ from costmodel.serving import (
     Serving,
     data_parallel,
     gpu_room,
+    in_use,
     kv_token_bytes,
     linear,
     memory_needed,
@@ -44,6 +45,7 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
     """
+    hw = in_use(hw, llm)
 
     def iteration(load: Load) -> Span:
         half = load.share(0.5)
@@ -76,6 +78,7 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
+    hw = in_use(hw, llm)
     memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
 
     def iteration(load: Load) -> Span:
