@@ -23,7 +23,7 @@ from pathlib import Path
 from hardware.errors import InputError
 from sweeps.sinks import Sink, origin_of, sink_of
 
-SAVE_EVERY = 0.5
+SAVE_EVERY = 0.25
 """The most work a crash costs [s]."""
 _ROWS, _MANIFEST, _ORIGIN = "rows", "manifest.json", "provenance.json"
 
