@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
-from hardware.quantity import KINDS as ORIGINS
-from hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
+from hardware.quantity import Quantity, unit_of
+from hardware.reading import check_complete, numbers_of, read_toml, sources
 from hardware.schema import DERATE, KINDS, PARTLESS, Key
 
 HERE = Path(__file__).parent
@@ -24,8 +21,6 @@ FOLDERS = {
     "trace": HERE.parent / "sweeps" / "traces",
 }
 
-_REQUIRED = {"value", "unit", "kind", "source", "at"}
-_ALLOWED = _REQUIRED | {"note", "range"}
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
 
 
@@ -114,101 +109,6 @@ def path_of(what: str, name: str) -> Path:
     return path
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        InputError: unreadable, too large to be a specification, or not TOML.
-    """
-    try:
-        if path.stat().st_size > 1 << 20:
-            raise InputError(f"{path}: larger than 1 MiB, which no {what} file is; check the path")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # also what is no TOML, no UTF-8, or a number of 5,000 digits
-        raise InputError(f"{path}: not a valid TOML file ({problem}); correct it there") from None
-    except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path and its permissions") from None
-
-
-@cache
-def sources() -> dict[str, dict[str, Any]]:
-    """Every cited paper and datasheet, by key."""
-    return read_toml(HERE / "sources.toml", "sources")
-
-
-def quantity(entry: object, key: Key, where: str) -> Quantity:
-    """Check one number of a specification.
-
-    Args:
-        entry: the inline table as TOML reads it.
-        key: what the schema says of it.
-        where: file and key, put in front of every error.
-
-    Raises:
-        InputError: a field is missing or unknown, the number is not finite or negative, the unit
-            does not fit, the source is not in sources.toml, an assumption lacks note or range.
-    """
-    if not isinstance(entry, dict):
-        raise InputError(f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}")
-    missing = sorted(_REQUIRED - entry.keys())
-    if missing:
-        raise InputError(f"{where}: has no {', '.join(missing)}; every number needs {', '.join(sorted(_REQUIRED))}")
-    for extra in entry.keys() - _ALLOWED:
-        raise unknown("field", extra, _ALLOWED, where)
-    value, unit, kind, source = entry["value"], entry["unit"], entry["kind"], entry["source"]
-    if not _plain(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
-        raise InputError(f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}")
-    if kind not in ORIGINS:
-        raise unknown("kind", str(kind), ORIGINS, where)
-    if str(source) not in sources():
-        raise unknown("source", str(source), sources(), f"{where}: (sources.toml)")
-    if not isinstance(entry["at"], str) or not entry["at"]:
-        raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
-    dimension, size = _unit(unit, where)
-    if dimension != unit_of(key.unit)[0]:
-        raise InputError(f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}")
-    if fault := key.fault(value * size):
-        raise InputError(f"{where}: value {value!r} {fault}")
-    low, high = _range(entry, where) if kind in ("assumed", "fitted") else (None, None)
-    note = str(entry.get("note", ""))
-    return Quantity(float(value), str(unit), kind, str(source), str(entry["at"]), note, low, high)
-
-
-def _plain(value: object) -> bool:
-    """Whether TOML read a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _unit(unit: object, where: str) -> tuple[str, float]:
-    try:
-        return unit_of(str(unit))
-    except InputError as problem:
-        raise InputError(f"{where}: {problem}") from None
-
-
-def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
-    if not entry.get("note") or "range" not in entry:
-        raise InputError(f"{where}: an {entry['kind']} number needs a note and a range = [low, high]")
-    bounds = entry["range"]
-    numeric = isinstance(bounds, list) and len(bounds) == 2 and all(_plain(b) and math.isfinite(b) for b in bounds)
-    if not numeric or not bounds[0] <= entry["value"] <= bounds[1]:
-        raise InputError(f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}")
-    return float(bounds[0]), float(bounds[1])
-
-
-def _numbers(entries: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> dict[str, Quantity]:
-    for name in entries:
-        if name not in keys:
-            raise unknown("key", name, keys, where)
-    return {name: quantity(entry, keys[name], f"{where}: {name}") for name, entry in entries.items()}
-
-
-def _complete(numbers: Iterable[str], kind: str, where: str) -> None:
-    lacking = [name for name, key in KINDS[kind].items() if not key.optional and name not in set(numbers)]
-    if lacking:
-        raise InputError(f"{where}: a {kind} needs {', '.join(lacking)}")
-
-
 def _kind(table: Mapping[str, Any], where: str) -> str:
     kind = table.get("kind")
     if kind not in KINDS:
@@ -226,8 +126,8 @@ def load_part(name: str, what: str = "part") -> Part:
     table = read_toml(path, what)
     kind = _kind(table, str(path))
     entries = {key: value for key, value in table.items() if key not in ("kind", "title")}
-    numbers = _numbers(entries, KINDS[kind], str(path))
-    _complete(numbers, kind, str(path))
+    numbers = numbers_of(entries, KINDS[kind], str(path))
+    check_complete(numbers, kind, str(path))
     if (kind == "llm") != (what == "model"):
         raise InputError(f"{path}: is a {kind}, not a {what}")
     if kind == "llm":
@@ -286,13 +186,13 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
         if role not in PARTLESS:
             raise InputError(f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}')
         keys = KINDS[role] or dict.fromkeys(own, DERATE)
-        numbers = _numbers(own, keys, where)
-        _complete(numbers, role, where)
+        numbers = numbers_of(own, keys, where)
+        check_complete(numbers, role, where)
         return Part(role, role, role, numbers)
     part = load_part(str(entry["part"]))
     if "count" not in own:
         raise InputError(f"{where}: needs a count of its part")
-    return replace(part, numbers={**part.numbers, **_numbers(own, KINDS[part.kind], where)})
+    return replace(part, numbers={**part.numbers, **numbers_of(own, KINDS[part.kind], where)})
 
 
 def load_llm(name: str) -> Part:

@@ -12,8 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from hardware.catalog import Part, Platform, load_part, names, sources
+from hardware.catalog import Part, Platform, load_part, names
 from hardware.errors import InputError
+from hardware.reading import sources
 from sweeps.study import Block
 
 

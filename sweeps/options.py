@@ -147,8 +147,12 @@ def axes(
     Raises:
         InputError: an option that is not NAME=VALUE, or given twice.
     """
+    from hardware.errors import InputError
     from sweeps.study import Study, pairs, split
 
+    for option, text in (("--platform", platform), ("--trace", trace)):
+        if text and not split(text):
+            raise InputError(f"{option} {text!r}: names nothing; leave it out, or give names apart by commas")
     return Study(
         (),
         split(model),

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, check_knobs, find
 from costmodel.workload import Workload
-from hardware.catalog import Part, Platform, load_llm, load_platform, read_toml
+from hardware.catalog import Part, Platform, load_llm, load_platform
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
+from hardware.reading import read_toml
 from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values

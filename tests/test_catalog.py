@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names, sources
+from hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names
 from hardware.errors import InputError
 from hardware.quantity import parse, unit_of
+from hardware.reading import sources
 
 GOOD = '{ value = 1, unit = "W", kind = "paper", source = "hilos", at = "Table 1" }'
 CHASSIS = f'kind = "chassis"\ntitle = "Test"\nprice = {GOOD.replace("W", "USD")}\n'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import SYSTEMS
 
-from hardware.catalog import sources
+from hardware.reading import sources
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ["hardware", "costmodel", "solvers", "sweeps", "cli"]
