@@ -178,7 +178,9 @@ def _most_fc(tables: HeadTables) -> NDArray[np.int64]:
     a, q, f = tables.hbm
     room = (tables.hbm_room[:, None] - a)[:, :, None] - q[:, None, :]
     room /= f[:, 1, None, None]
-    return np.clip(np.floor(room, out=room), -1, tables.units[:, None, None]).astype(np.int64)
+    np.floor(room, out=room)
+    np.minimum(room, tables.units[:, None, None], out=room)
+    return np.maximum(room, -1.0, out=room).astype(np.int64)
 
 
 def _least_fc(tables: HeadTables) -> NDArray[np.int64] | None:
