@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.csv
@@ -16,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from bench.bench_grid import AXES, million, seconds
+from costmodel.offload import head_weights
 from costmodel.resources import attention_kernel, gpu, link
 from solvers.knobs import settle
 from sweeps.encode import encoded, table
@@ -53,6 +55,19 @@ def solved_breakdown(block: Block, box: Box) -> object:
     return settle(block.system, *block.inputs(box)).estimate.step.breakdown()
 
 
+def c_numbers(block: Block) -> tuple[Any, ...]:
+    """What the C loop's struct holds, in its order."""
+    hw, llm, work, _ = block.inputs(block.grid.whole)
+    on, csd, host = gpu(hw), hw.csd, hw.host
+    return (
+        *(on.run.rate, on.read.rate, host.bandwidth, host.memory, link(hw, "gpu_link", "pcie").inward.rate),
+        *(hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0], csd.commit, csd.dma, csd.page),
+        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), head_weights(llm, 1.0), llm.weight_bytes),
+        *(llm.linear_flops(1.0), 2 * llm.head_parameters, llm.hidden, llm.kv_heads, llm.head_size, llm.group),
+        *(llm.kv_width, block.system.knobs["interval"].default, work.output),
+    )
+
+
 def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | None:
     """Time of the C loop over all points [s] and their seconds; None without a C compiler."""
     if not shutil.which("cc"):
@@ -60,19 +75,10 @@ def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | No
     library, source = folder / "hilos.so", Path(__file__).with_name("hilos.c")
     flags = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", library, source, "-lm"], check=True)
-    hw, llm, work, _ = block.inputs(block.grid.whole)
-    on, csd, host = gpu(hw), hw.csd, hw.host
-    numbers = (
-        *(on.run.rate, on.read.rate, host.bandwidth, host.memory, link(hw, "gpu_link", "pcie").inward.rate),
-        *(hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0], csd.commit, csd.dma, csd.page),
-        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), llm.weight_bytes),
-        *(llm.head_parameters * llm.weight_width, 2 * llm.head_parameters, llm.linear_flops(1.0), llm.hidden),
-        *(llm.kv_heads, llm.head_size, llm.group, llm.kv_width, 16.0, work.output),
-    )
-    given = np.array([np.ravel(number)[0] for number in numbers])
+    given = np.array([np.ravel(number)[0] for number in c_numbers(block)])
     values = {axis.name: axis.values for axis in block.grid.axes}
     out = np.empty(block.grid.size)
-    arguments = [given.ctypes.data_as(ctypes.c_void_p)]
+    arguments: list[Any] = [given.ctypes.data_as(ctypes.c_void_p)]
     for name in ("batch", "context_tok", *AXES):
         arguments += [values[name].ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(len(values[name]))]
     sweep = ctypes.CDLL(str(library)).sweep

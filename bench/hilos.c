@@ -1,11 +1,12 @@
-/* One decode step of HILOS with the best alpha, point by point: what costmodel/systems/hilos.py, costmodel/offload.py
+/* One decode step of HILOS with the best alpha, point by point: what costmodel/systems/hilos.py, offload.py, writeback.py
    and solvers/balance.py compute, for a dense model whose weights lie in DRAM and for delayed writeback. */
 #include <math.h>
 #include <stddef.h>
 
 typedef struct {
     double flops, hbm, dram, host_memory, gpu_link, uplink_derate, p2p_read, flash_write, kernel, commit, dma, page, capacity;
-    double layers, layer_weights, weights, head_weights, head_flops, linear_flops, hidden, kv_heads, head_size, group, width, interval, output;
+    double layers, layer_weights, head_weights, weights, linear_flops, head_flops;
+    double hidden, kv_heads, head_size, group, width, interval, output;
 } numbers;
 
 /* Three lines above a base: csd.flash, csd.kernel, the way of X to the GPU. */
@@ -15,6 +16,11 @@ static inline double highest(const double at0[4], const double rise[4], double x
     return at0[0] + x * rise[0] + top;
 }
 
+/* Weights stream from DRAM to the GPU while it multiplies. */
+static inline double streamed(const numbers *p, double weights, double flops) {
+    return fmax(fmax(weights / p->gpu_link, weights / p->dram), fmax(weights / p->hbm, flops / p->flops));
+}
+
 static inline double step(const numbers *p, double b, double prompt, double devices, double uplink_raw) {
     double n = p->output, s = prompt + n / 2, w = p->width, c = p->interval;
     double uplink = uplink_raw * p->uplink_derate, flash = devices * p->p2p_read;
@@ -22,8 +28,7 @@ static inline double step(const numbers *p, double b, double prompt, double devi
     double kv1 = 2 * heads * p->head_size * w, x1 = p->hidden * b * w, kv = kv1 * s, x = x1 * s;
     double q = heads * p->group * p->head_size * w;
 
-    double linear = fmax(fmax(p->layer_weights / p->gpu_link, p->layer_weights / p->dram),
-                         fmax(p->layer_weights / p->hbm, b * p->linear_flops / p->flops));
+    double linear = streamed(p, p->layer_weights, b * p->linear_flops);
     double m = fmax(floor(p->page / (p->head_size * w)), 1), full = floor(c / m);
     double transfers = (m * full * (full + 1) / 2 + (c - m * full) * (full + 1)) / c;
     double stage = heads * transfers * p->dma + (c + 1) / 2 * heads * (p->head_size + p->group) * w / uplink;
@@ -56,9 +61,7 @@ static inline double step(const numbers *p, double b, double prompt, double devi
             double cross = apart != 0 ? (at0[j] - at0[i]) / apart : low;
             best = fmin(best, highest(at0, rise, fmin(fmax(cross, low), high)));
         }
-    double head = fmax(fmax(p->head_weights / p->gpu_link, p->head_weights / p->dram),
-                       fmax(p->head_weights / p->hbm, b * p->head_flops / p->flops));
-    return p->layers * best + head;
+    return p->layers * best + streamed(p, p->head_weights, b * p->head_flops);
 }
 
 void sweep(const numbers *p, const double *batch, size_t nb, const double *context, size_t nc, const double *devices,

@@ -168,6 +168,11 @@ def axes(
     )
 
 
+@functools.cache
+def _hints_of_axes() -> dict[str, Any]:
+    return get_type_hints(axes, {**globals(), "Study": Any}, include_extras=True)
+
+
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command whose first argument is a study the options that describe one."""
     shared = inspect.signature(axes, eval_str=False).parameters
@@ -178,8 +183,7 @@ def with_axes(command: Callable[..., None]) -> Callable[..., None]:
         study = axes(**{name: given.pop(name) for name in shared})
         command(study, **given)
 
-    hints = get_type_hints(axes, {**globals(), "Study": Any}, include_extras=True)
-    hints |= get_type_hints(command, {**command.__globals__, "Study": Any}, include_extras=True)
+    hints = _hints_of_axes() | get_type_hints(command, {**command.__globals__, "Study": Any}, include_extras=True)
     keyword = [p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name]) for p in (*shared.values(), *own)]
     wrapped.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in keyword}

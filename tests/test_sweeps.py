@@ -255,3 +255,17 @@ def test_times_and_sizes_as_people_say_them() -> None:
 def test_a_chunk_computes_only_what_is_wanted() -> None:
     (block,) = plan(Study(("hilos",), ("opt-66b",))).laid
     assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
+
+
+def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
+    """What the benchmark calls the limit is the same equations, alpha solved, at every one of a million points."""
+    from bench.bench_grid import million
+    from bench.bench_sweep import c_loop, solved_step
+
+    block = million("auto")
+    found = c_loop(block, tmp_path)
+    if found is None:
+        pytest.skip("no C compiler")
+    box = next(block.grid.boxes(run.CHUNK))
+    ours = np.ravel(solved_step(block, box))
+    np.testing.assert_allclose(found[1][: len(ours)], ours, rtol=1e-12)
