@@ -18,6 +18,22 @@ from hardware.reading import sources
 from sweeps.study import Block
 
 
+def place_of(name: str) -> Path:
+    """Where an output goes: behind symbolic links, so that these stay, and never in place of a device or a pipe.
+
+    Raises:
+        InputError: something that is neither file nor folder stands there, or the links go in a circle.
+    """
+    try:
+        path = Path(name).resolve()
+        special = path.exists() and not path.is_file() and not path.is_dir()
+    except (OSError, RuntimeError) as problem:
+        raise InputError(f"{name}: cannot be written ({problem}); choose another place") from None
+    if special:
+        raise InputError(f"{name}: is a device or a pipe, which no output may replace; choose a file")
+    return path
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
     """Open a file to write; it takes the name only when all is written.

@@ -82,11 +82,9 @@ def calibrate(
 
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 --factor derate.pcie -o my.toml
     """
-    from pathlib import Path
-
     from hardware.errors import InputError
     from sweeps import calibration, evidence
-    from sweeps.export import write_text
+    from sweeps.export import place_of, write_text
     from sweeps.table import check_format
 
     check_format(form)
@@ -95,7 +93,7 @@ def calibrate(
     rows = evidence.claimed(claims, platform) if claims else evidence.measured(measurements, platform)
     found = calibration.calibrate(evidence.without(rows, without), factor)
     if file:
-        write_text(Path(file), calibration.platform_file(found))
+        write_text(place_of(file), calibration.platform_file(found))
     if form == "table" or not residuals:
         show(calibration.factor_rows(found), form)
     if form == "table" or residuals:

@@ -57,9 +57,8 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
     """
-    from pathlib import Path
-
     from sweeps.execute import Run, best, to_file
+    from sweeps.export import place_of
     from sweeps.reduce import reducer_of
     from sweeps.run import table
     from sweeps.study import either, split
@@ -72,7 +71,7 @@ def sweep(
     check_format(form)
     check_use(run, bool(file), bool(reducer))
     if file and not reducer:
-        to_file(chosen, Path(file), split(columns), run)
+        to_file(chosen, place_of(file), split(columns), run)
     elif file and reducer:
         save(select(best(chosen, reducer, run), columns), chosen, file)
     else:
@@ -97,11 +96,10 @@ def check_use(run: Run, file: bool, reducer: bool) -> None:
 
 def save(found: Columns, study: Study, file: str) -> None:
     """Write a table, and beside it where every number comes from."""
-    from pathlib import Path
-
     from sweeps.execute import write_table
+    from sweeps.export import place_of
 
-    tell(write_table(found, Path(file), study))
+    tell(write_table(found, place_of(file), study))
 
 
 def tell(line: str) -> None:

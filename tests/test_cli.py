@@ -212,3 +212,14 @@ def test_help_needs_no_numpy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ}
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("target.csv")
+    assert run("sweep", "--system", "hilos", "--model", "opt-66b", "-o", "link.csv", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "target.csv").read_text().startswith("system,")
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "device or a pipe" in refused(
+        "sweep", "--system", "hilos", "--model", "opt-66b", "-o", "pipe.csv", cwd=tmp_path
+    )
