@@ -205,7 +205,8 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     """Collect the measured and simulated claims of a paper whose metric is a column.
 
     Left out are bounds (`take` every: one that is kept says nothing), rows with a proof that they
-    are inconsistent, played queues, and questions on other machines.
+    are inconsistent, played queues, and questions on machines with other derates: a test bed that
+    differs in its GPU alone is fitted together with the rest.
 
     Args:
         paper: whose claims.
@@ -220,7 +221,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
         where = f" on {platform}; they are on {', '.join(sorted(beds))}" if platform and beds else ""
         raise InputError(f"no measured claim of {paper!r} is a column of a table{where}")
     bed = load_platform(platform or beds.most_common(1)[0][0])
-    questions = [question for claim in usable if (question := _question(claim, bed.name)) is not None]
+    questions = [question for claim in usable if (question := _question(claim, bed)) is not None]
 
     def predict(numbers: Mapping[str, Numbers]) -> Numbers:
         known: dict[tuple[str, tuple[int, ...]], Numbers] = {}
@@ -249,9 +250,9 @@ def _usable(claim: Claim) -> bool:
     return stated and claim.take != "every" and claim.method != "simulate" and float(claim.low) > 0
 
 
-def _question(claim: Claim, platform: str) -> Question | None:
+def _question(claim: Claim, bed: Platform) -> Question | None:
     sides = [tuple(map(Probe, laid(claim, over))) for over in (False, *([True] if claim.over else []))]
-    if any(probe.block.platform.name != platform for probes in sides for probe in probes):
+    if any(probe.block.platform.roles["derate"] != bed.roles["derate"] for probes in sides for probe in probes):
         return None
     finite = [np.isfinite(_ask_all(probes, claim.metric, NONE, infeasible=False)) for probes in sides]
     fits = np.ravel(np.all(np.broadcast_arrays(*finite), axis=0))

@@ -23,14 +23,16 @@ def error(claim: Claim, found: NDArray[np.float64]) -> float:
     """Relative distance of a prediction from a statement; 0 where a bound is kept [1].
 
     A value is compared with the middle of what is predicted, a range end by end, and a bound is
-    missed by as much as the worst point lies beyond it.
+    missed by as much as the worst point lies beyond it. A bound of zero states a sign: a wrong one
+    misses it by the whole.
     """
     low, high = float(claim.low), float(claim.high)
     if claim.take == "every":
         beyond = max(found[1] - high, 0.0) if claim.bound == "at_most" else max(low - found[0], 0.0)
         if claim.bound == "range":
             beyond = max(found[1] - high, low - found[0], 0.0)
-        return float(beyond / (max(abs(low), abs(high)) or 1.0))
+        scale = max(abs(low), abs(high))
+        return float(beyond / scale if scale else beyond > 0)
     ends = np.abs(found - (low, high)) / np.where((np.array((low, high))) == 0, 1.0, np.abs((low, high)))
     return float(np.max(ends))
 
@@ -55,7 +57,7 @@ def row(paper: str, claim: Claim) -> dict[str, Any]:
         return {**line, "predicted": "", "error": None, "verdict": "excluded", "hangs_on": claim.exclude}
     found = predict(claim)
     off = round(error(claim, found), 9)
-    verdict = "match" if off <= MATCH else "near" if off <= NEAR else "inconsistent" if claim.proof else "miss"
+    verdict = "match" if off <= MATCH else "inconsistent" if claim.proof else "near" if off <= NEAR else "miss"
     why = claim.proof if verdict == "inconsistent" else claim.assume
     return {**line, "predicted": _span(*found), "error": off, "verdict": verdict, "hangs_on": why}
 
@@ -104,14 +106,15 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for paper in sorted({line["paper"] for line in rows}):
         mine = [line for line in rows if line["paper"] == paper]
         counts = Counter(line["verdict"] for line in mine)
-        errors = [
-            line["error"] for line in mine if line["kind"] in ("measured", "simulated") and line["error"] is not None
-        ]
+        runs = [line for line in mine if line["kind"] in ("measured", "simulated") and line["error"] is not None]
+        errors = [line["error"] for line in runs]
         found.append(
             {
                 "paper": paper,
                 "claims": len(mine),
                 **{verdict: counts[verdict] for verdict in RANK},
+                "runs": len(runs),
+                "runs_close": sum(line["verdict"] in ("match", "near") for line in runs),
                 "median_error": float(np.median(errors)) if errors else None,
                 "p90_error": float(np.quantile(errors, 0.9)) if errors else None,
                 "fitted": "; ".join(fitted(paper)),
