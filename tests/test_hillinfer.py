@@ -200,7 +200,7 @@ def test_the_output_head_is_read_once_and_stays_on_the_gpu(system: str) -> None:
 def test_baselines_follow_their_flows() -> None:
     work, llm, hw = Workload(10.0, 1920.0, 128.0), model("opt-6.7b"), machine()
     kv = llm.kv_bytes(10, work.context)
-    cold, off = 0.2 * kv / 5.0e9, 0.8 * kv / (31.5e9 * 0.8)
+    cold, off = 0.2 * kv / 2.2e9, 0.8 * kv / (31.5e9 * 0.8)
     gpu = (llm.layer_weight_bytes(10) + kv) / (1008e9 * 0.8)
     head = llm.vocab * llm.hidden * 2 / (1008e9 * 0.8)
     full = solved("full-cache", hw, "opt-6.7b", work).estimate.step.seconds - head
@@ -223,9 +223,9 @@ def test_ablation_orders_as_the_paper_says() -> None:
 
 
 def test_long_contexts_need_the_score_source_to_shrink() -> None:
-    # 16-bit keys at 3 GB/s lose to partial keys on a plain SSD once DRAM is full
+    # 16-bit keys at 3 GB/s lose to partial keys, even through a slow file path, once DRAM is full
     work = Workload(8.0, 36864.0, 128.0)
-    plain = solved("infinigen", machine(), "qwen-7b", work).estimate.step.seconds
+    plain = solved("infinigen", machine(), "qwen-7b", work, sigma=0.5).estimate.step.seconds
     keys = solved("hillinfer", machine(), "qwen-7b", work).estimate.step.seconds
     copy = solved("hillinfer", machine(), "qwen-7b", work, score_source=1.0, score_precision=2.0).estimate.step.seconds
     assert copy < plain < keys

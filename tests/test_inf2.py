@@ -99,7 +99,7 @@ def test_a_full_x_cache_loses_to_a_balanced_one() -> None:
 def test_kernel_rate_follows_from_its_text() -> None:
     # sec. 5 by hand: KV crosses DRAM once, K the array twice and V once, scores DRAM 8 times and the array 3 times
     hw, llm = machine("inf2-a100", csd__count=1.0), model("opt-30b")
-    dram, units = 19.2e9 * 0.7, 128 * 250e6
+    dram, units = 19.2e9 * 0.0843, 128 * 250e6
     per_byte = 1 / dram + 1.5 / 2 / units + max(8 * 2 / 512 / dram, 3 / 512 / units)
     memory = Port("csd.dram", "read", dram)
     assert kernel(hw, llm, 1.0, 4096.0, memory).seconds / llm.kv_bytes(1, 4096) == pytest.approx(per_byte)
@@ -107,9 +107,8 @@ def test_kernel_rate_follows_from_its_text() -> None:
         llm.kv_bytes(1, 4096) / near_storage(hw, llm, 1.0, 4096.0, x, csd(hw, 1.0)).seconds for x in (0.0, 1.0)
     )
     assert single == pytest.approx(1 / (1 / 2.18546e9 + per_byte))
-    assert double == pytest.approx(
-        2.18546e9
-    )  # the text's kernel hides behind the flash; a third of it needs another cause
+    # beside the kernel the flash hides, but its DMA takes its turn at the memory
+    assert double == pytest.approx(1 / max(per_byte, (1 + 8 * 2 / 512) / dram + 1 / 19.2e9))
 
 
 def test_pages_smaller_than_a_row_are_counted() -> None:
@@ -144,12 +143,12 @@ def test_delayed_writeback_gain() -> None:
 
 
 def test_near_storage_scales_with_devices_and_raid_does_not() -> None:
-    # sec. 3: RAID-0 ends at three SSDs; sec. 7.7: at two
+    # sec. 7.7: RAID-0 ends at two SSDs (sec. 3: at three)
     work = Workload(32.0, 32768.0, 64.0)
     raid = [
         run("flexgen-raid", machine("inf2-h100", ssd__count=n), "opt-30b", work).step.seconds for n in (1, 2, 3, 16)
     ]
-    assert raid[0] > raid[1] > raid[2] == raid[3]
+    assert raid[0] > raid[1] == raid[2] == raid[3]
     near = [run("inf2", machine("inf2-h100", csd__count=n), "opt-30b", work, alpha=0.0).step for n in (1.0, 16.0)]
     reads = [step.busy()["csd.dram"] for step in near]
     assert reads[0] / reads[1] == pytest.approx(16)
@@ -164,17 +163,43 @@ def test_one_sequence_stays_in_host_memory() -> None:
     )
 
 
-def test_flexgen_reads_what_does_not_fit_and_attends_to_all() -> None:
+@pytest.mark.parametrize("split", ["whole", "filled"])
+def test_flexgen_reads_what_does_not_fit_and_attends_to_all(split: str) -> None:
+    # sec. 2.2: the cache goes to storage if it exceeds main memory; or fills it first
     hw, llm, work = machine("inf2-a100"), model("opt-66b"), Workload(32.0, 16384.0, 64.0)
-    answer = run("flexgen-raid", hw, "opt-66b", work)
+    answer = run("flexgen-raid", hw, "opt-66b", work, split=float(split == "filled"))
     need, there = answer.fits.tiers["host"]
-    assert need == pytest.approx(there)
     kept = 1 - answer.step.traffic()["ssd.flash", "read"] / (64 * llm.kv_bytes(32, work.context))
-    assert kept * 64 * llm.kv_bytes(32, work.final) + llm.weight_bytes < there
+    if split == "filled":
+        assert need == pytest.approx(there)
+        assert 0 < kept * 64 * llm.kv_bytes(32, work.final) + llm.weight_bytes < there
+    else:
+        assert kept == 0
     weights = 64 * llm.layer_weight_bytes(32) + llm.head_parameters * llm.weight_width
     attended = 64 * llm.kv_bytes(32, work.context) + weights
     assert answer.step.traffic()["host.dram", "read"] == pytest.approx(attended)
     assert host(hw).attend.rate == pytest.approx(0.15 * 409.6e9)
+
+
+def test_more_memory_helps_flexgen_as_little_as_stated() -> None:
+    # sec. 7.5: 0.032 tok/s with 256 GB, 0.034 with 1 TB; a cache that fills the memory first gains twice as much
+    def rate(gib: int, **knobs: float) -> float:
+        hw, work = machine("inf2-h100", host__memory=gib * GIB), Workload(32.0, 32768.0, 64.0)
+        return float(32 * 64 / run("flexgen-raid", hw, "opt-175b", work, **knobs).total.seconds)
+
+    small = rate(256, ssd_weights=1.0)
+    assert rate(1024) / small == pytest.approx(0.034 / 0.032, abs=0.03)
+    assert rate(1024, split=1.0) / small > 1.12
+
+
+def test_x_is_loaded_through_an_unpinned_relay() -> None:
+    # FlexGen's caches are not pinned; single tokens are copied as they are
+    hw, llm, work = machine("inf2-a100"), model("opt-66b"), Workload(32.0, 16384.0, 64.0)
+    step = run("inf2", hw, "opt-66b", work, alpha=1.0).step.parts["layers"]
+    loaded = llm.layers * llm.x_bytes(32, work.context) / (0.066 * 31.5e9)
+    weights = llm.layers * llm.layer_weight_bytes(32) / (0.8 * 31.5e9)
+    assert step.busy()["gpu_link.in"] == pytest.approx(loaded + weights, rel=1e-3)
+    assert step.busy()["gpu_link.out"] == pytest.approx(llm.layers * llm.x_bytes(32, 1) / (0.8 * 31.5e9), rel=1e-3)
 
 
 def test_weights_on_the_drives_leave_room_for_x() -> None:

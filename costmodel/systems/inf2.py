@@ -35,6 +35,8 @@ exponentials and by the division, read for V (sec. 5)."""
 SOFTMAX_PASSES = 3
 """Passes over the scores: mask and maximum, sum of exponentials, division (sec. 5)."""
 
+LINKS = (("gpu_link", "pcie"), ("gpu_link", "unpinned"), ("uplink", "uplink"))
+"""The GPU's link with pinned buffers and, for the caches, without; the way to the drives."""
 
 INTERVAL = 2
 """Default spill interval c (sec. 7.1)."""
@@ -87,6 +89,9 @@ def inf2(
 ) -> Estimate:  # fmt: skip
     """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
 
+    Hundreds of gigabytes of X are not pinned any more than FlexGen's caches are: all but single tokens
+    go through a pinned relay (`derate.unpinned`), in prefill as in decode.
+
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
         llm, work: what runs.
@@ -102,7 +107,7 @@ def inf2(
     """
     b, s = work.batch, work.context
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
-    gpu_link, uplink = link(hw, "gpu_link", "pcie"), link(hw, "uplink", "uplink")
+    gpu_link, cache_link, uplink = (link(hw, *of) for of in LINKS)
     way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
     near, streamed = (1 - alpha) * b, 1 - weights_on_gpu(llm, work.prompt, gpu_)
     rows, prompt = head_rows(llm, near, 1.0, 0.0), llm.kv_bytes(near, work.prompt)
@@ -118,15 +123,15 @@ def inf2(
         stage=writeback * stage_rows(llm, near, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=near_storage(hw, llm, near, s, buffering, dev),
-            x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, dram=host_.read, link=gpu_link.inward),
+            x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, dram=host_.read, link=cache_link.inward),
             spill=spill(llm, rows, interval, writeback, work.output, dev),
         ),
     )
     prefill = overlap(
         weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
-        kv=stream(prompt, "4sbhd, sec. 2.2", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
-        x=gpu_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
+        kv=stream(prompt, "4sbhd, sec. 2.2", link=cache_link.outward, uplink=uplink.outward, flash=dev.write),
+        x=cache_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
     )
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
@@ -144,11 +149,13 @@ def near_storage(hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, de
     A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one
     behind the other. The paper does not say which, so it is a choice.
     """
-    memory = Port("csd.dram", "read", hw.csd.count * hw.csd.memory_bandwidth * hw.derate.fpga_dram)
+    bandwidth = hw.csd.count * hw.csd.memory_bandwidth
+    # a DMA fills the buffer in long bursts; tiles are read row by row
+    dma, tiles = Port("csd.dram", "write", bandwidth), Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram)
 
     def work(sequences: Real) -> tuple[Span, Span]:
         kv = llm.kv_bytes(sequences, s)
-        return stream(kv, "P2P, sec. 4.1", flash=dev.read, dram=memory), kernel(hw, llm, sequences, s, memory)
+        return stream(kv, "P2P, sec. 4.1", flash=dev.read, dram=dma), kernel(hw, llm, sequences, s, tiles)
 
     read_first, compute_next = work((1 - buffering) * near)
     read, compute = work(buffering * near)
