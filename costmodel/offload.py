@@ -103,6 +103,29 @@ def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Sp
     )
 
 
+def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
+    """Q, K, V of the new token to the CPU, the attention output back (HILOS fig. 1b)."""
+    return overlap(
+        qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
+        result=gpu_link.inward(llm.query_bytes(b), "attention output"),
+    )
+
+
+def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
+    """Share of the KV cache that so much memory holds [1].
+
+    Args:
+        room: memory left for it [B].
+    """
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    return np.clip(np.divide(room, np.maximum(kv, 1.0)), 0.0, 1.0)
+
+
+def copied(llm: LLM, work: Workload) -> Real:
+    """Host memory for the layer that is read and the one attended to [B]."""
+    return 2 * llm.kv_bytes(work.batch, work.final)
+
+
 def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, gpu_: Gpu, **way: Port) -> Span:
     """Load X to the GPU, project it to K and V again, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
 

@@ -163,6 +163,19 @@ def test_one_sequence_stays_in_host_memory() -> None:
     )
 
 
+@pytest.mark.parametrize("batch", [1.0, 32.0])
+def test_a_kv_cache_that_fits_host_memory_never_leaves_it(batch: float) -> None:
+    # sec. 7.5: no storage traffic at batch 1 for both; sec. 7.6: with 1 TB and 1K INF² and FlexGen are comparable
+    hw, work = machine("inf2-h100", host__memory=1024 * GIB), Workload(batch, 1024.0, 64.0)
+    ours, flexgen = solved("inf2", hw, "opt-175b", work).estimate, run("flexgen-raid", hw, "opt-175b", work)
+    for answer in (ours, flexgen):
+        assert answer.fits.ok
+        busy = answer.step.busy()
+        assert all(busy.get(f"{role}.flash", 0) == 0 for role in ("ssd", "csd"))
+    assert ours.total.seconds == pytest.approx(flexgen.total.seconds, rel=0.05)
+    assert ours.fits.tiers["csd"][0] == 0
+
+
 @pytest.mark.parametrize("split", ["whole", "filled"])
 def test_flexgen_reads_what_does_not_fit_and_attends_to_all(split: str) -> None:
     # sec. 2.2: the cache goes to storage if it exceeds main memory; or fills it first

@@ -14,7 +14,10 @@ from costmodel.capacity import Fits, fits, reduced_batch
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
+    copied,
+    exchange_with_cpu,
     gpu_working_set,
+    kv_share_in,
     linear_step,
     load_weights,
     prefill_compute,
@@ -103,19 +106,6 @@ def held(llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, *
     )
 
 
-def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
-    """Q, K, V of the new token to the CPU, the attention output back (HILOS fig. 1b)."""
-    return overlap(
-        qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
-        result=gpu_link.inward(llm.query_bytes(b), "attention output"),
-    )
-
-
-def copied(llm: LLM, work: Workload) -> Real:
-    """Host memory for the layer that is read and the one attended to [B]."""
-    return 2 * llm.kv_bytes(work.batch, work.final)
-
-
 def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
     """Weights where the platform's policy puts them, the whole KV cache on storage (HILOS sec. 6.1)."""
     return Residence(0.0, weights_on_storage(hw, llm), 0.0)
@@ -159,8 +149,7 @@ def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, sp
     on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
     weights = (1 - on_gpu) * (1 - ssd_weights) * llm.weight_bytes
     room = host(hw).memory - weights - copied(llm, work)
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
-    fitting = np.clip(np.divide(room, np.maximum(kv, 1.0)), 0.0, 1.0)
+    fitting = kv_share_in(room, llm, work)
     kept = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     lanes, cache_link = link(hw, "uplink", "uplink"), link(hw, "gpu_link", "unpinned")
     where = Residence(on_gpu, ssd_weights, kept)

@@ -13,8 +13,11 @@ from costmodel.capacity import Fits, fits
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
+    copied,
     exchange,
+    exchange_with_cpu,
     gpu_working_set,
+    kv_share_in,
     linear_step,
     load_weights,
     prefill_compute,
@@ -23,7 +26,7 @@ from costmodel.offload import (
     with_head,
 )
 from costmodel.registry import NO_KNOBS, Knob, system
-from costmodel.resources import Csd, csd, gpu, host, link
+from costmodel.resources import Csd, Link, csd, gpu, host, link
 from costmodel.span import Port, Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from costmodel.writeback import head_rows, mean_buffered_rows, spill, stage_buffers, write_naively
@@ -90,7 +93,8 @@ def inf2(
     """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
 
     Hundreds of gigabytes of X are not pinned any more than FlexGen's caches are: all but single tokens
-    go through a pinned relay (`derate.unpinned`), in prefill as in decode.
+    go through a pinned relay (`derate.unpinned`), in prefill as in decode. A KV cache that fits host
+    memory stays there and the CPU attends to it, so the drives carry nothing (sec. 7.5, 7.6).
 
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
@@ -109,20 +113,21 @@ def inf2(
     dev, gpu_, host_ = csd(hw, llm.group), gpu(hw), host(hw)
     gpu_link, cache_link, uplink = (link(hw, *of) for of in LINKS)
     way = {"flash": dev.read, "uplink": uplink.inward, "file": host_.file}
-    near, streamed = (1 - alpha) * b, 1 - weights_on_gpu(llm, work.prompt, gpu_)
-    rows, prompt = head_rows(llm, near, 1.0, 0.0), llm.kv_bytes(near, work.prompt)
+    streamed = 1 - weights_on_gpu(llm, work.prompt, gpu_)
+    near, beside = near_and_beside(hw, llm, work, ssd_weights, (1 - alpha) * b)
+    rows = head_rows(llm, near, 1.0, 0.0)
 
     def load(amount: Real) -> Span:
         return load_weights(streamed * amount, ssd_weights, way, host_, gpu_link)
 
     layer = serial(
         linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
-        exchange=exchange(llm, near, 0.0, uplink, gpu_link),
-        keep_x=gpu_link.outward(alpha * llm.x_bytes(b, 1), "X of the new token to host memory, sec. 4.3"),
+        new_token=exchange_new_token(llm, near, beside, alpha * b, gpu_link, uplink),
         writeback=write_naively(llm, rows, writeback, dev),
         stage=writeback * stage_rows(llm, near, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=near_storage(hw, llm, near, s, buffering, dev),
+            cpu=host_.attend(llm.kv_bytes(beside, s), "CPU attention, sec. 7.5"),
             x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, dram=host_.read, link=cache_link.inward),
             spill=spill(llm, rows, interval, writeback, work.output, dev),
         ),
@@ -130,8 +135,7 @@ def inf2(
     prefill = overlap(
         weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
-        kv=stream(prompt, "4sbhd, sec. 2.2", link=cache_link.outward, uplink=uplink.outward, flash=dev.write),
-        x=cache_link.outward(alpha * llm.x_bytes(b, work.prompt), "X to host memory, sec. 4.3"),
+        caches=put_caches(llm, work.prompt, near, beside, alpha * b, cache_link, uplink, dev),
     )
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
@@ -141,6 +145,44 @@ def inf2(
         batch_run=b,
         accelerator_power={"csd": dev.kernel_power},
     )
+
+
+def exchange_new_token(llm: LLM, near: Real, beside: Real, with_x: Real, gpu_link: Link, uplink: Link) -> Span:
+    """Q, K, V to the devices or to the CPU, attention output back, X to host memory (sec. 4.1, 4.3)."""
+    return serial(
+        devices=exchange(llm, near, 0.0, uplink, gpu_link),
+        cpu=exchange_with_cpu(llm, beside, gpu_link),
+        keep_x=gpu_link.outward(llm.x_bytes(with_x, 1), "X of the new token to host memory, sec. 4.3"),
+    )
+
+
+def put_caches(
+    llm: LLM, s: Real, near: Real, beside: Real, with_x: Real, cache_link: Link, uplink: Link, dev: Csd
+) -> Span:
+    """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3).
+
+    Args:
+        near, beside, with_x: sequences whose K and V go to flash, whose K and V stay in host memory,
+            and whose X does [1].
+    """
+    stays = llm.kv_bytes(beside, s) + llm.x_bytes(with_x, s)
+    way = {"link": cache_link.outward, "uplink": uplink.outward, "flash": dev.write}
+    return overlap(
+        flash=stream(llm.kv_bytes(near, s), "4sbhd, sec. 2.2", **way),
+        host=cache_link.outward(stays, "X, or K and V, to host memory"),
+    )
+
+
+def kv_fits_host(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real) -> Real:
+    """1 where main memory holds the whole KV cache beside the weights, else 0 (sec. 2.2, 7.5, 7.6) [1]."""
+    weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * (1 - ssd_weights) * llm.weight_bytes
+    return np.floor(kv_share_in(host(hw).memory - weights - copied(llm, work), llm, work))
+
+
+def near_and_beside(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real, b: Real) -> tuple[Real, Real]:
+    """Of b sequences, those whose K and V are in the devices, and those whose are in host memory [1]."""
+    here = kv_fits_host(hw, llm, work, ssd_weights)
+    return (1 - here) * b, here * b
 
 
 def near_storage(hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, dev: Csd) -> Span:
@@ -193,7 +235,7 @@ def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span
 
 
 def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
-    """X-cache, writeback buffers and weights in host memory, K and V in flash (sec. 4.3).
+    """X-cache, writeback buffers and weights in host memory, K and V in flash unless they fit there too (sec. 4.3).
 
     Args:
         buffered: tokens whose K and V wait in host memory [1].
@@ -201,10 +243,12 @@ def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_
     """
     gpu_ = gpu(hw)
     on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
-    x = alpha * llm.x_bytes(work.batch, work.final) + (1 - alpha) * llm.kv_bytes(work.batch, buffered)
+    here = kv_fits_host(hw, llm, work, on_drives)
     kv = (1 - alpha) * llm.kv_bytes(work.batch, work.final)
+    buffers = (1 - here) * (1 - alpha) * llm.kv_bytes(work.batch, buffered)
+    kept = alpha * llm.x_bytes(work.batch, work.final) + here * kv + buffers
     return fits(
         gpu=(gpu_working_set(llm, work.prompt, on_gpu), gpu_.memory),
-        host=((1 - on_gpu - on_drives) * llm.weight_bytes + llm.layers * x, host(hw).memory),
-        csd=(on_drives * llm.weight_bytes + llm.layers * kv, dev.capacity),
+        host=((1 - on_gpu - on_drives) * llm.weight_bytes + llm.layers * kept, host(hw).memory),
+        csd=(on_drives * llm.weight_bytes + (1 - here) * llm.layers * kv, dev.capacity),
     )
