@@ -1,0 +1,127 @@
+"""Evaluate on a Dask cluster."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import catch_warnings
+
+from hardware.errors import InputError
+from sweeps.memory import keep_freed_memory
+from sweeps.stopping import listening
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Item = TypeVar("Item")
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[([0-9A-Fa-f:.]+)\]|([\w.\-]+)):(\d{1,5})/?", re.A)
+PATIENCE = 5
+"""How long a cluster may take to answer, and its first worker to appear [s]."""
+
+
+def check_address(address: str) -> tuple[str, int]:
+    """Read the address of a scheduler: its host and port.
+
+    Raises:
+        InputError: it has another form.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[3]) < 1 << 16:
+        raise InputError(f"--scheduler {address!r}: write it as tcp://HOST:PORT, as in tcp://host:8786")
+    return match[1] or match[2], int(match[3])
+
+
+def on_cluster(
+    task: Callable[[Item], Any], items: Iterator[Item], address: str
+) -> Generator[tuple[Item, Any], None, None]:
+    """Do a task on every item on a cluster; see `Workers.run`.
+
+    Raises:
+        InputError: there is no such cluster, or its workers die again and again.
+    """
+    with _silence(), _connected(address) as client:
+        from distributed import KilledWorker
+
+        submit = partial(client.submit, _on_worker, task, pure=False, retries=3)
+        ahead = 2 * sum(client.nthreads().values())
+        under_way: deque[tuple[Item, Any]] = deque()
+        try:
+            while True:
+                with listening():
+                    under_way += ((item, submit(item)) for item in islice(items, ahead - len(under_way)))
+                    if not under_way:
+                        return
+                    item, future = under_way.popleft()
+                    found = future.result()
+                yield item, found
+        except (CancelledError, KilledWorker, ImportError, OSError, RuntimeError) as problem:
+            raise InputError(f"--scheduler {address}: the cluster cannot go on ({_first_line(problem)})") from None
+        finally:
+            for _, future in under_way:
+                future.cancel()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the cluster's log off the screen; what matters is told in one sentence."""
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).strip().split("\n")[0]
+
+
+def _on_worker(task: Callable[[Item], Any], item: Item) -> Any:
+    keep_freed_memory()
+    return task(item)
+
+
+def _connected(address: str) -> Client:
+    try:
+        with listening(), socket.create_connection(check_address(address), timeout=PATIENCE):
+            pass  # somebody listens there; Dask would be slow to see that nobody does
+        with listening(), catch_warnings(action="ignore"):  # of packages that differ; those that matter follow
+            client = _client(address)
+            client.wait_for_workers(1, timeout=PATIENCE)
+    except InputError:
+        raise
+    except Exception as problem:  # Dask fails in many ways on what answers in another language
+        told = _first_line(problem) if isinstance(problem, OSError | ValueError) else "what answers is no scheduler"
+        raise InputError(f"--scheduler {address}: no Dask cluster with workers answers there ({told})") from None
+    _check_versions(client, address)
+    return client
+
+
+def _client(address: str) -> Client:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--scheduler needs Dask; install it with `pip install 'nearkv[dask]'`") from None
+    client: Client = Client.__new__(Client)
+    try:
+        client.__init__(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[misc]
+    except BaseException:
+        client.status = "closed"  # else its end waits for what never began, and complains
+        raise
+    return client
+
+
+def _check_versions(client: Client, address: str) -> None:
+    for package in ("nearkv", "numpy", "pyarrow"):
+        for worker, found in client.run(version, package, on_error="return").items():
+            if found != version(package):
+                lacks = f"has {package} {found}" if isinstance(found, str) else f"has no {package}"
+                raise InputError(f"--scheduler {address}: worker {worker} {lacks}; install {version(package)} there")
