@@ -1,6 +1,9 @@
 """The one exception a user sees: a sentence saying where, what, and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+Names = TypeVar("Names", bound=Sequence[str])
 
 LONGEST_ECHO = 80
 """Characters of a user's own text that an error repeats."""
@@ -28,3 +31,15 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     prefix = f"{where}: " if where else ""
     name = name if len(name) <= LONGEST_ECHO else f"{name[:LONGEST_ECHO]}..."
     return InputError(f"{prefix}unknown {what} {name!r}; {hint or 'valid are: ' + (listed or 'none')}")
+
+
+def once(names: Names, where: str) -> Names:
+    """Names as they are, each of which may be there only once.
+
+    Raises:
+        InputError: one is there twice.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{where}: names {name!r} twice; name it once")
+    return names

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
@@ -19,12 +16,14 @@ from numpy.typing import NDArray
 
 from hardware.errors import InputError
 from sweeps.encode import ENCODERS, encoded, table_of
-from sweeps.export import provenance, write_bytes, write_text
+from sweeps.export import check_writable, place_of, provenance, text_of, write_bytes, write_text
+from sweeps.identity import identity
 from sweeps.plan import Piece, Plan, plan, size_of, unpacked
 from sweeps.progress import bytes_of, duration, progress
 from sweeps.reduce import Kept, Reducer, reduced
 from sweeps.run import CHUNK, Columns, at, cells, stack
 from sweeps.sinks import check_free, form_of, origin_of
+from sweeps.stopping import careful, listening
 from sweeps.store import store
 from sweeps.study import Study, blocks
 from sweeps.workers import Workers
@@ -70,24 +69,39 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
     Raises:
         InputError: the study cannot be evaluated, or the file not written.
     """
-    form, rows = form_of(path), plan(study, only)
-    check_free(path, form)
+    place, form, rows = place_of(path), form_of(path), plan(study, only)
+    check_free(place, form)
     task, most = partial(encoded, rows.packed(), form), PIECE[form]
-    with store(path, form, identity(rows, f"{form} {most}"), provenance(rows.laid), run.resume) as out:
-        announce(rows, task, run, "write")
-        if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
-            raise InputError(
-                f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
-                "keep only the best"
-            )
+    with careful(), store(place, form, identity(rows, only, f"{form} {most}"), run.resume) as out:
+        if out.complete:
+            run.say(f"{place} is complete already, with {rows_of(out.now.rows)}; nothing was left to do")
+            return
+        with listening():
+            announce(rows, task, run, "write")
+            if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
+                raise InputError(
+                    f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
+                    "keep only the best"
+                )
         with progress(rows.size, out.now.rows, run.quiet) as advance:
             pieces = islice(rows.pieces(most), out.now.pieces, None)
             with closing(run.workers.run(task, pieces)) as done:
                 for piece, content in done:
                     out.add(piece.rows, content)
                     advance(piece.rows)
-        out.finish()
-    run.say(written(rows.size, path))
+        out.finish(rows.size, provenance(rows.laid))
+    run.say(written(rows.size, place))
+
+
+def check_place(path: Path) -> None:
+    """See whether a table can be written to a place, before it is computed.
+
+    Raises:
+        InputError: no form is known by that name, or something is in the way.
+    """
+    place = place_of(path)
+    check_free(place, form_of(path))
+    check_writable(place)
 
 
 def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -> None:
@@ -98,7 +112,8 @@ def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -
     jobs = 1 if run.workers.scheduler else min(run.workers.jobs, os.cpu_count() or 1)
     where = " on one core" if run.workers.scheduler else ""
     size = f", {bytes_of(len(found) / seen * rows.size)}" if isinstance(found, bytes) else ""
-    run.say(f"{rows.size:,} design points to {verb}, {duration(seconds / seen * rows.size / jobs)}{where}{size}")
+    points = "design point" if rows.size == 1 else "design points"
+    run.say(f"{rows.size:,} {points} to {verb}, {duration(seconds / seen * rows.size / jobs)}{where}{size}")
 
 
 def timed(task: Callable[[Piece], object], rows: Plan) -> tuple[float, object, int]:
@@ -113,49 +128,38 @@ def timed(task: Callable[[Piece], object], rows: Plan) -> tuple[float, object, i
     return seconds, found, sample.rows
 
 
-def identity(rows: Plan, form: str) -> dict[str, str]:
-    """What the bytes of a file depend on, by name."""
-    told = json.loads(provenance(rows.laid))
-    told.pop("command")
-    laid = [
-        (
-            block.system.name,
-            block.platform.name,
-            [(axis.name, axis.labels, axis.values.tolist()) for axis in block.grid.axes],
-            sorted(block.sets.items()),
-            sorted((name, str(said)) for name, said in block.said.items()),
-            [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces],
-            block.method,
-        )
-        for block in rows.laid
-    ]
-    text = json.dumps([form, list(rows.kinds.items()), told, laid])
-    versions = {name: version(name) for name in ("nearkv", "numpy", "pyarrow")}
-    return {**versions, "study": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def best(study: Study, reducer: Reducer, run: Run) -> Columns:
+def best(study: Study, reducer: Reducer, run: Run, only: Sequence[str] = ()) -> Columns:
     """Evaluate a study and return its best rows, in the order of the reducer.
+
+    Args:
+        study: what to evaluate.
+        reducer: what is best.
+        run: how.
+        only: columns to return, in that order; all where none is named.
 
     Raises:
         InputError: the study cannot be evaluated, a column not compared by, or no design point fits.
     """
-    rows = plan(study)
+    rows, shown = plan(study), plan(study, only)  # both before anything takes long
     reducer.check(rows.kinds)
-    packed = rows.packed()
-    task = partial(reduced, packed, reducer)
-    announce(rows, task, run, "compare")
+    task = partial(reduced, rows.packed(), reducer)
     kept: Kept | None = None
-    with (
-        progress(rows.size, quiet=run.quiet) as advance,
-        closing(run.workers.run(task, rows.pieces(REDUCED))) as done,
-    ):
-        for piece, found in done:
-            kept = reducer.merge(kept, found)
-            advance(piece.rows)
-    if kept is None or not len(kept.rows):
-        raise InputError(f"no design point fits and has {' and '.join(reducer.by)}; `limited_by` says what is short")
-    return whole_rows(rows, kept.rows, run.workers)
+    with careful():
+        with listening():
+            announce(rows, task, run, "compare")
+        with (
+            progress(rows.size, quiet=run.quiet) as advance,
+            closing(run.workers.run(task, rows.pieces(REDUCED))) as done,
+        ):
+            for piece, some in done:
+                kept = reducer.merge(kept, some)
+                advance(piece.rows)
+        if kept is None or not len(kept.rows):
+            raise InputError(
+                f"no design point fits and has {' and '.join(reducer.by)}; `limited_by` says what is short"
+            )
+        found = whole_rows(rows, kept.rows, run.workers)
+    return {name: found[name] for name in shown.kinds}
 
 
 def whole_rows(rows: Plan, wanted: NDArray[np.int64], workers: Workers) -> Columns:
@@ -200,11 +204,17 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
     Raises:
         InputError: the file cannot be written.
     """
-    write_bytes(path, ENCODERS[form_of(path)](table_of(found), True))
-    write_text(origin_of(path), provenance(blocks(study)))
-    return written(len(next(iter(found.values()))), path)
+    place = place_of(path)
+    write_bytes(place, ENCODERS[form_of(path)](table_of(found), True))
+    write_text(origin_of(place), text_of(provenance(blocks(study))))
+    return written(len(next(iter(found.values()))), place)
 
 
 def written(rows: int, path: Path) -> str:
     """Tell the user what was written."""
-    return f"{rows:,} rows in {path}; where its numbers come from in {origin_of(path)}"
+    return f"{rows_of(rows)} in {path}; where its numbers come from in {origin_of(path)}"
+
+
+def rows_of(number: int) -> str:
+    """So many rows, in words."""
+    return "1 row" if number == 1 else f"{number:,} rows"

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any, TextIO, cast
 from hardware.catalog import Part, Platform, load_part, names
 from hardware.errors import InputError
 from hardware.reading import sources
+from sweeps.stopping import careful
 from sweeps.study import Block
 
 
-def place_of(name: str) -> Path:
+def place_of(name: str | Path) -> Path:
     """Where an output goes: behind symbolic links, so that these stay, and never in place of a device or a pipe.
 
     Raises:
@@ -28,19 +29,38 @@ def place_of(name: str) -> Path:
         path = Path(name).resolve()
         special = path.exists() and not path.is_file() and not path.is_dir()
     except (OSError, RuntimeError) as problem:
-        raise InputError(f"{name}: cannot be written ({problem}); choose another place") from None
+        said = problem.strerror if isinstance(problem, OSError) else "its symbolic links go in a circle"
+        raise InputError(f"{name}: cannot be written ({said}); choose another place") from None
     if special:
         raise InputError(f"{name}: is a device or a pipe, which no output may replace; choose a file")
     return path
 
 
+def check_writable(path: Path) -> None:
+    """See whether a file can be written there, before work is done for it.
+
+    Raises:
+        InputError: the folder is missing, or may not be written.
+    """
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """Open a file to write; it takes the name only when all is written.
+    """Open a file to write; it takes the name only when all is written. Ctrl-C waits for it.
 
     Raises:
         InputError: the folder is missing or full, or may not be written.
     """
+    with careful(), _replacing(path) as file:
+        yield file
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as problem:
@@ -104,8 +124,8 @@ def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
     return [row for role, part in platform.roles.items() for row in numbers(role, part)]
 
 
-def provenance(laid: Iterable[Block]) -> str:
-    """Where every number of a study comes from, as JSON: version, command, platforms, models, traces, sources."""
+def provenance(laid: Iterable[Block]) -> dict[str, Any]:
+    """Where every number of a study comes from: version, command, platforms, models, traces, sources."""
     laid = list(laid)
     platforms = {block.platform.name: block.platform for block in laid}
     models = {part.name: part for block in laid for part in block.parts}
@@ -113,7 +133,7 @@ def provenance(laid: Iterable[Block]) -> str:
     traces = {name: load_part(name, "trace") for name in sorted(drawn)}
     cited = {number.source for p in platforms.values() for r in p.roles.values() for number in r.numbers.values()}
     cited |= {number.source for part in [*models.values(), *traces.values()] for number in part.numbers.values()}
-    record = {
+    return {
         "nearkv": version("nearkv"),
         "command": " ".join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]),
         "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
@@ -124,4 +144,8 @@ def provenance(laid: Iterable[Block]) -> str:
             axis.name: axis.values.tolist() for block in laid for axis in block.grid.axes if axis.name in block.sets
         },
     }
-    return json.dumps(record, indent=1) + "\n"
+
+
+def text_of(table: Mapping[str, Any]) -> str:
+    """A table as JSON that people can read, too."""
+    return json.dumps(table, indent=1) + "\n"

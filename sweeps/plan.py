@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from hardware.errors import unknown
+from hardware.errors import once, unknown
 from sweeps.grid import Box
 from sweeps.run import CHUNK, Names, cells, merge
 from sweeps.study import Block, Study, blocks
@@ -96,11 +96,11 @@ def plan(study: Study, only: Sequence[str] = ()) -> Plan:
         only: columns to compute, in that order; all where none is named.
 
     Raises:
-        InputError: the study cannot be evaluated, or a name is no column.
+        InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
     laid = tuple(blocks(study))
     kinds = _kinds(laid)
-    for name in only:
+    for name in once(only, "--columns"):
         if name not in kinds:
             raise unknown("column", name, kinds, "--columns")
     return Plan(laid, {name: kinds[name] for name in only} if only else kinds)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 from hardware.errors import InputError, unknown
+from sweeps.manifest import Manifest, sums_of
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """What the end of a file's name says of its form."""
@@ -18,9 +22,12 @@ def form_of(path: Path) -> str:
     Raises:
         InputError: none that is known.
     """
-    if path.suffix not in FORMS:
+    if path.suffix in FORMS:
+        return FORMS[path.suffix]
+    if path.suffix and not path.is_dir():
         raise unknown("form", path.suffix, FORMS, f"{path}: its end says what to write")
-    return FORMS[path.suffix]
+    why = "is a folder; name a file in it" if path.is_dir() else "has no end that says what to write; name a file"
+    raise InputError(f"{path}: {why} that ends in {', '.join(FORMS)}")
 
 
 def origin_of(path: Path) -> Path:
@@ -47,24 +54,32 @@ class Sink(ABC):
 
     Args:
         place: where they lie until the output is complete.
-        pieces, size: how many are safe there, and their bytes [B]; what lies beyond is dropped.
+        begun: which of them are safe there; what lies beyond is dropped.
 
     Raises:
-        InputError: fewer lie there.
+        InputError: something else lies there; then nothing is touched.
     """
 
-    def __init__(self, place: Path, pieces: int, size: int) -> None:
+    exact: ClassVar[bool]
+    """Whether nothing may lie behind what is safe, because it could not be dropped."""
+
+    def __init__(self, place: Path, begun: Manifest) -> None:
         self.place = place
-        there = self.cut(pieces, size)
-        if there != size:
+        most = begun.size + self.exact
+        if begun.pieces and sums_of(self.files(begun.pieces), most) != (begun.size, begun.crc):
             raise InputError(
-                f"{place}: holds {there:,} bytes where its manifest says {size:,}; restore it, or delete "
-                f"{place.parent} to start anew"
+                f"{place}: the {begun.size:,} bytes of {begun.rows:,} finished rows are not as they were written; "
+                f"restore them, or delete {place.parent} to start anew"
             )
+        self.open(begun)
 
     @abstractmethod
-    def cut(self, pieces: int, size: int) -> int:
-        """Drop what lies beyond some pieces; say how many bytes are left [B]."""
+    def files(self, pieces: int) -> Iterable[Path]:
+        """Where so many pieces lie, in order."""
+
+    @abstractmethod
+    def open(self, begun: Manifest) -> None:
+        """Get ready to add, and drop what lies beyond what is safe."""
 
     @abstractmethod
     def add(self, number: int, piece: bytes) -> None:
@@ -72,7 +87,11 @@ class Sink(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """See to it that all pieces have reached the disk."""
+        """See to it that all pieces have reached the disk, and are where they were put."""
+
+    def there(self, safe: Manifest) -> bool:
+        """Whether the pieces that are safe still lie there, by their size."""
+        return sum(file.stat().st_size for file in self.files(safe.pieces) if file.exists()) >= safe.size
 
     @abstractmethod
     def name(self, path: Path) -> None:
@@ -86,13 +105,17 @@ class Sink(ABC):
 class OneFile(Sink):
     """All pieces one after the other."""
 
-    def cut(self, pieces: int, size: int) -> int:
+    exact = False
+
+    def files(self, pieces: int) -> Iterable[Path]:
+        """The file."""
+        return (self.place,)
+
+    def open(self, begun: Manifest) -> None:
         """Shorten the file."""
-        self._file = self.place.open("r+b" if pieces else "wb", buffering=0)
-        there = os.fstat(self._file.fileno()).st_size
-        self._file.truncate(min(size, there))
+        self._file = self.place.open("r+b" if begun.pieces else "wb", buffering=0)
+        self._file.truncate(begun.size)
         self._file.seek(0, os.SEEK_END)
-        return min(size, there)
 
     def add(self, number: int, piece: bytes) -> None:
         """Append a piece; all of it or nothing."""
@@ -105,8 +128,10 @@ class OneFile(Sink):
             raise
 
     def settle(self) -> None:
-        """Wait for the disk."""
+        """Wait for the disk; a file that lost its name would take all rows with it."""
         os.fsync(self._file.fileno())
+        if not os.path.samestat(os.fstat(self._file.fileno()), self.place.stat()):
+            raise FileNotFoundError(errno.ENOENT, "its rows were replaced")
 
     def name(self, path: Path) -> None:
         """Rename the file; one that had the name is replaced."""
@@ -120,17 +145,21 @@ class OneFile(Sink):
 class Parts(Sink):
     """A file for every piece, in a folder that reads as one dataset."""
 
-    def cut(self, pieces: int, size: int) -> int:
-        """Drop parts, and any that were not finished."""
+    exact = True
+
+    def files(self, pieces: int) -> Iterable[Path]:
+        """The parts."""
+        return [part_of(self.place, number) for number in range(pieces)]
+
+    def open(self, begun: Manifest) -> None:
+        """Drop parts that are not safe, and any that were not finished."""
         self.place.mkdir(exist_ok=True)
-        kept = {self._part(number) for number in range(pieces)}
-        for file in set(self.place.iterdir()) - kept:
+        for file in set(self.place.iterdir()) - set(self.files(begun.pieces)):
             file.unlink()
-        return sum(file.stat().st_size for file in kept if file.exists())
 
     def add(self, number: int, piece: bytes) -> None:
         """Write a part; it has its name only when complete."""
-        part = self._part(number)
+        part = part_of(self.place, number)
         temporary = part.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
@@ -142,7 +171,12 @@ class Parts(Sink):
             temporary.unlink(missing_ok=True)
 
     def settle(self) -> None:
-        """Every part settled as it was written."""
+        """Every part settled as it was written; wait for their names."""
+        folder = os.open(self.place, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def name(self, path: Path) -> None:
         """Rename the folder; a dataset that had the name is moved out of its way first."""
@@ -153,10 +187,19 @@ class Parts(Sink):
     def close(self) -> None:
         """No part stays open."""
 
-    def _part(self, number: int) -> Path:
-        return self.place / f"part-{number:06}.parquet"
+
+def part_of(folder: Path, number: int) -> Path:
+    """Where a part of a dataset lies."""
+    return folder / f"part-{number:06}.parquet"
 
 
-def sink_of(form: str, place: Path, pieces: int, size: int) -> Sink:
+def sink_of(form: str, place: Path, begun: Manifest) -> Sink:
     """Open the place where an output of some form grows, as `Sink`."""
-    return (Parts if form == "parquet" else OneFile)(place, pieces, size)
+    return (Parts if form == "parquet" else OneFile)(place, begun)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a finished output, in order."""
+    if not path.is_dir():
+        return [path]
+    return [part_of(path, number) for number in range(sum(1 for _ in path.iterdir()))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import shlex
 import shutil
@@ -17,113 +16,122 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from hardware.errors import InputError
-from sweeps.sinks import Sink, origin_of, sink_of
+from sweeps.export import text_of
+from sweeps.manifest import Manifest, manifest_of, read_json, sums_of, write_safely
+from sweeps.sinks import Sink, files_of, origin_of, sink_of
+from sweeps.stopping import listening
 
 SAVE_EVERY = 0.25
-"""The most work a crash costs [s]."""
+"""Time between two manifests [s]."""
+_FLAGS = ("--quiet", "--yes", "--resume")
 _ROWS, _MANIFEST, _ORIGIN = "rows", "manifest.json", "provenance.json"
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What of a sweep is finished.
-
-    Attributes:
-        identity: what the rows depend on; a sweep goes on only where all of it is the same.
-        pieces, rows, size: finished so far; size in bytes [B].
-    """
-
-    identity: Mapping[str, str]
-    pieces: int = 0
-    rows: int = 0
-    size: int = 0
-
-    def write(self, folder: Path) -> None:
-        """Replace the manifest of a folder."""
-        write_safely(folder / _MANIFEST, json.dumps(asdict(self), indent=1) + "\n")
-
-
-def write_safely(path: Path, text: str) -> None:
-    """Replace a file in one step, once its text has reached the disk."""
-    temporary = path.with_suffix(".new")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
 
 
 class Store:
     """The output of one sweep while it grows; `store` opens one.
 
     Attributes:
+        complete: nothing is left to do, the output is there already.
         saved: what is safe on disk.
         now: what is written.
     """
 
-    def __init__(self, path: Path, folder: Path, saved: Manifest, sink: Sink) -> None:
+    def __init__(self, path: Path, folder: Path, saved: Manifest, sink: Sink | None) -> None:
+        self.complete = sink is None
         self.saved = self.now = saved
         self._path, self._folder, self._sink, self._when = path, folder, sink, time.monotonic()
 
+    @property
+    def sink(self) -> Sink:
+        """Where pieces go."""
+        assert self._sink, "a complete output takes no more"
+        return self._sink
+
     def add(self, rows: int, piece: bytes) -> None:
         """Append the next piece; every now and then, make safe what there is."""
-        now = self.now
-        self._sink.add(now.pieces, piece)
-        self.now = replace(now, pieces=now.pieces + 1, rows=now.rows + rows, size=now.size + len(piece))
+        self.sink.add(self.now.pieces, piece)
+        self.now = self.now.plus(rows, piece)
         if time.monotonic() - self._when > SAVE_EVERY:
             self.save()
 
     def save(self) -> None:
         """Make safe what there is."""
         if self.now.pieces > self.saved.pieces:
-            self._sink.settle()
-            self.now.write(self._folder)
+            self.sink.settle()
+            write_safely(self._folder / _MANIFEST, text_of(self.now.told()))
             self.saved, self._when = self.now, time.monotonic()
 
     def close(self) -> None:
         """Let go of open files; where nothing is finished, leave nothing behind."""
-        self._sink.close()
-        if not self.saved.pieces:
+        if self._sink:
+            self._sink.close()
+        if not self.saved.pieces or self.complete:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def finish(self) -> None:
-        """Give the output its name, and put beside it where its numbers come from."""
+    def finish(self, rows: int, origin: Mapping[str, Any]) -> None:
+        """Give the output its name, and put beside it where its numbers come from.
+
+        Args:
+            rows: how many there must be.
+            origin: where its numbers come from; what the output is goes with it, for a later `--resume`.
+
+        Raises:
+            InputError: they are not all there.
+        """
         self.save()
-        with suppress(FileNotFoundError):  # there already, if a crash came between the two
-            os.replace(self._folder / _ORIGIN, origin_of(self._path))
-        self._sink.name(self._path)
-        shutil.rmtree(self._folder)
+        if self.now.rows != rows or not self.sink.there(self.now):
+            raise InputError(f"{self._path}: {self.now.rows:,} of {rows:,} rows are there; delete {self._folder}")
+        write_safely(self._folder / _ORIGIN, text_of({**origin, "output": self.now.told()}))
+        os.replace(self._folder / _ORIGIN, origin_of(self._path))
+        self.sink.name(self._path)
+        self.complete = True
+
+    def left(self) -> str:
+        """What is safe when a sweep ends early, and how to go on."""
+        saved = self.saved
+        if not saved.pieces:
+            return "nothing was changed"
+        try:
+            there = manifest_of(read_json(self._folder / _MANIFEST)) == saved and self.sink.there(saved)
+        except (InputError, OSError):
+            there = False
+        if not there:
+            return f"its {saved.rows:,} finished rows are no longer in {self._folder}"
+        flags = [flag for flag in _FLAGS if flag in sys.argv or flag == "--resume"]
+        again = shlex.join([*(word for word in sys.argv[1:] if word not in _FLAGS), *flags])
+        return f"{saved.rows:,} finished rows are safe, go on with: nearkv {again}"
 
 
 @contextmanager
-def store(path: Path, form: str, identity: Mapping[str, str], origin: str, resume: bool = False) -> Iterator[Store]:
+def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = False) -> Iterator[Store]:
     """Open the output of a sweep, new or where it was left.
 
     Args:
         path: where the output will be.
         form: as `sinks.form_of` says.
         identity: what the rows depend on, by name.
-        origin: text that goes beside the output.
         resume: go on with an unfinished sweep, where there is one.
 
     Raises:
-        InputError: the place cannot be written or is full; another sweep writes there; an unfinished
-            one is there and not to be resumed, is another study's, or is damaged.
+        InputError: the place cannot be written or is full; another sweep writes there; one is there that is
+            unfinished and not to be resumed, is another study's, or is damaged.
     """
     folder = path.parent / f".{path.name}.partial"
     opened: Store | None = None
     lock = _locked(path, folder)
     try:
-        manifest = _begun(path, folder, Manifest(identity), origin, resume)
-        opened = Store(path, folder, manifest, sink_of(form, folder / _ROWS, manifest.pieces, manifest.size))
+        begun = _begun(path, folder, identity, resume)
+        complete = _complete(path, identity) if resume and not begun else None
+        saved = begun or complete or Manifest(identity)
+        if not saved.pieces:
+            write_safely(folder / _MANIFEST, text_of(saved.told()))
+        with listening():  # rows that are there are read once, to see that they are whole
+            sink = None if complete else sink_of(form, folder / _ROWS, saved)
+        opened = Store(path, folder, saved, sink)
         yield opened
     except (KeyboardInterrupt, InputError, OSError) as problem:
         raise _ended(path, opened, problem) from None
@@ -140,22 +148,13 @@ def _ended(path: Path, opened: Store | None, problem: BaseException) -> BaseExce
     if opened:
         with suppress(OSError):
             opened.save()
+    left = opened.left() if opened else "nothing was changed"
     if isinstance(problem, KeyboardInterrupt):
-        return KeyboardInterrupt(f"stopped; {_left(opened)}")
+        return KeyboardInterrupt(f"stopped; {left}")
     if isinstance(problem, OSError):
         gone = opened and problem.errno == errno.ENOENT
-        return InputError(
-            f"{path}: cannot be written ({'its folder is gone' if gone else problem.strerror}); {_left(opened)}"
-        )
-    return InputError(f"{problem}; {_left(opened)}") if opened else problem
-
-
-def _left(opened: Store | None) -> str:
-    """What is safe when a sweep ends early, and how to go on."""
-    if not opened or not opened.saved.pieces:
-        return "nothing was changed"
-    again = shlex.join([*(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
-    return f"{opened.saved.rows:,} finished rows are safe, go on with: nearkv {again}"
+        return InputError(f"{path}: cannot be written ({'its folder is gone' if gone else problem.strerror}); {left}")
+    return InputError(f"{problem}; {left}") if opened else problem
 
 
 def _locked(path: Path, folder: Path) -> int:
@@ -179,23 +178,29 @@ def _locked(path: Path, folder: Path) -> int:
         raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
 
 
-def _begun(path: Path, folder: Path, fresh: Manifest, origin: str, resume: bool) -> Manifest:
-    """What was finished of this sweep, or a fresh manifest."""
+def _begun(path: Path, folder: Path, identity: Mapping[str, str], resume: bool) -> Manifest | None:
+    """What was finished of this sweep, if anything.
+
+    Raises:
+        InputError: it is not to be resumed, is another study's, or is damaged.
+    """
     found = _manifest(path, folder)
-    if found and found.pieces and (folder / _ROWS).exists():
-        if not resume:
-            raise InputError(
-                f"{path}: an unfinished sweep with {found.rows:,} rows is there; "
-                f"go on with --resume, or delete {folder}"
-            )
-        for name, value in fresh.identity.items():
-            if found.identity.get(name) != value:
-                began = f"with {name} {found.identity.get(name)}" if name != "study" else "for another study"
-                raise InputError(f"{path}: what is there was begun {began}; delete {folder} to start anew")
-        return found
-    write_safely(folder / _ORIGIN, origin)
-    fresh.write(folder)
-    return fresh
+    if found is None or not found.pieces:
+        return None
+    if not (folder / _ROWS).exists():
+        if found == _written(path):  # the output has taken its name, and a crash came before the rest was gone
+            return None
+        raise InputError(
+            f"{path}: its unfinished sweep has a manifest of {found.rows:,} rows, but they are gone; "
+            f"restore {folder / _ROWS}, or delete {folder} to start anew"
+        )
+    if not resume:
+        raise InputError(
+            f"{path}: an unfinished sweep with {found.rows:,} rows is there; go on with --resume, or delete {folder}"
+        )
+    if differs := found.differs(identity):
+        raise InputError(f"{path}: what is there was begun {differs}; give the same again, or delete {folder}")
+    return found
 
 
 def _manifest(path: Path, folder: Path) -> Manifest | None:
@@ -203,14 +208,36 @@ def _manifest(path: Path, folder: Path) -> Manifest | None:
     if not file.exists() and not (folder / _ROWS).exists():
         return None
     try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-        found = Manifest(**{field.name: table[field.name] for field in fields(Manifest)})
-        numbers = (found.pieces, found.rows, found.size)
-        if isinstance(found.identity, dict) and all(type(n) is int and n >= 0 for n in numbers):
-            return found
-        problem = "its numbers are none"
-    except (OSError, ValueError, KeyError, TypeError) as caught:
-        problem = str(caught)
-    raise InputError(
-        f"{path}: the manifest of its unfinished sweep is damaged ({problem}); restore {file}, or delete {folder}"
-    )
+        return manifest_of(read_json(file))
+    except InputError as problem:
+        raise InputError(
+            f"{path}: the manifest of its unfinished sweep is damaged ({problem}); restore {file}, or delete {folder}"
+        ) from None
+
+
+def _written(path: Path) -> Manifest | None:
+    """What the record beside a finished output says of it; None where there is none."""
+    try:
+        return manifest_of(read_json(origin_of(path))["output"])
+    except (InputError, KeyError, TypeError):
+        return None
+
+
+def _complete(path: Path, identity: Mapping[str, str]) -> Manifest | None:
+    """What an output that is there holds, if it is of this very study; None where none is there.
+
+    Raises:
+        InputError: one is there of another study, or has changed since.
+    """
+    if not path.exists():
+        return None
+    anew = f"choose another name, or leave out --resume to replace {path}"
+    found = _written(path)
+    if found is None:
+        raise InputError(f"{path}: nothing beside it says that a sweep wrote it, so none can go on; {anew}")
+    if differs := found.differs(identity):
+        raise InputError(f"{path}: is finished, and was written {differs}; {anew}")
+    with listening():
+        if sums_of(files_of(path), found.size + 1) != (found.size, found.crc):
+            raise InputError(f"{path}: was finished and has changed since; {anew}")
+    return found

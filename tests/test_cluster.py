@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from test_sweep_files import content, finish, refused, start, until_saved
@@ -65,7 +67,7 @@ def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(cluster: Cl
         _, said = process.communicate()
     assert process.returncode == 0, said
     assert content(tmp_path / "there.csv") == content(tmp_path / "here.csv")
-    top = ["--columns", "", "--top", "5", *SMALLER]
+    top = ["--top", "5", *SMALLER]
     finish(tmp_path / "here_top.csv", *top)
     finish(tmp_path / "there_top.csv", *top, "--scheduler", cluster.address)
     assert content(tmp_path / "there_top.csv") == content(tmp_path / "here_top.csv")
@@ -87,3 +89,22 @@ def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
     assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
+    for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
+        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+        assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in said
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=speak_another_language, args=(server,), daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert "no Dask cluster with workers answers there" in refused(
+            start(tmp_path / "out.csv", *SMALLER, "--scheduler", address)
+        )
+
+
+def speak_another_language(server: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            with server.accept()[0] as heard:
+                heard.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shlex
@@ -12,9 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from sweeps.manifest import manifest_of
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
@@ -117,47 +119,6 @@ def test_killed_five_times_and_resumed_gives_the_same_bytes(
     assert sorted(left.name for left in tmp_path.iterdir()) == [f"out.{form}", f"out.{form}.provenance.json"]
 
 
-def test_workers_end_with_a_killed_sweep(tmp_path: Path) -> None:
-    file = tmp_path / "out.csv"
-    with start(file, "--jobs", "2") as process:
-        assert until_saved(process, file)
-        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        process.kill()
-    deadline = time.monotonic() + 10
-    while any(alive(int(worker)) for worker in workers):
-        assert time.monotonic() < deadline, "a worker outlives its sweep"
-        time.sleep(0.05)
-
-
-def alive(process: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
-    file = tmp_path / "out.csv"
-    process = start(file, "--jobs", "2")
-    assert until_saved(process, file)
-    process.send_signal(signal.SIGINT)
-    said = refused(process, 130)
-    again = re.search(r"finished rows are safe, go on with: nearkv (.*--resume)$", said)
-    assert again, said
-    subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
-    assert content(file) == whole["csv"]
-
-
-def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "out.csv"
-    process = start(file)
-    while process.poll() is None and not (state(file) / "rows").exists():
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    assert "nothing was changed" in refused(process, 130) or saved(file)
-    assert saved(file) or not list(tmp_path.iterdir())
-
-
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
     file = tmp_path / "out.csv"
     line = f"ulimit -f {30 << 10}; exec {shlex.join([str(COMMAND), 'sweep', *AXES, '-o', str(file)])}"
@@ -196,9 +157,12 @@ def unfinished(tmp_path: Path) -> Path:
 def test_a_damaged_manifest_is_not_trusted(unfinished: Path) -> None:
     manifest, rows = state(unfinished) / "manifest.json", state(unfinished) / "rows"
     before, size = manifest.read_text(), rows.stat().st_size
-    for damage in ("", "{", '{"pieces": 3}', "[]", '{"identity": {}, "pieces": -1, "rows": 0, "size": 0}'):
+    lies = [{name: json.loads(before)[name] + by} for name in ("pieces", "rows", "size", "crc") for by in (1, -1)]
+    false = [json.dumps({**json.loads(before), **lie}) for lie in [*lies, {"pieces": 10**9}, {"pieces": -1}]]
+    for damage in ("", "{", '{"pieces": 3}', "[]", *false):
         manifest.write_text(damage)
         assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished, "--resume"))
+        assert manifest.read_text() == damage
     assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
     manifest.unlink()
     assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
@@ -211,16 +175,82 @@ def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
     unfinished: Path, whole: dict[str, dict[str, bytes]]
 ) -> None:
     assert "go on with --resume, or delete" in refused(start(unfinished))
-    assert "was begun for another study" in refused(start(unfinished, "--resume", "--output", "32"))
+    other = ["--output", "32", "--columns", "batch,step_ms"]
+    assert "was begun with other --output and --columns; give" in refused(start(unfinished, "--resume", *other))
     manifest = state(unfinished) / "manifest.json"
-    before = manifest.read_text()
-    manifest.write_text(before.replace('"nearkv": "', '"nearkv": "0.0.'))
-    assert "was begun with nearkv 0.0." in refused(start(unfinished, "--resume"))
-    manifest.write_text(before)
-    size = (state(unfinished) / "rows").stat().st_size
-    os.truncate(state(unfinished) / "rows", 1000)
-    assert "holds 1,000 bytes where its manifest says" in refused(start(unfinished, "--resume"))
-    assert size > 1000
+    before = json.loads(manifest.read_text())
+    found = manifest_of(before)
+    older = replace(found, identity={**found.identity, "nearkv": "0.0.1"})
+    manifest.write_text(json.dumps(older.told()))
+    assert "was begun with nearkv 0.0.1; give" in refused(start(unfinished, "--resume"))
+    manifest.write_text(json.dumps(before))
+    finish(unfinished, "--resume")
+    assert content(unfinished) == whole["csv"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_that_changed_are_not_gone_on_with(tmp_path: Path, form: str) -> None:
+    file = tmp_path / f"out.{form}"
+    with start(file) as process:
+        assert until_saved(process, file)
+        process.kill()
+    rows = state(file) / "rows"
+    place = rows / "part-000000.parquet" if form == "parquet" else rows
+    before = place.read_bytes()
+    for damaged in (before[:1000], before[:500] + bytes([before[500] ^ 1]) + before[501:]):
+        place.write_bytes(damaged)
+        assert "finished rows are not as they were written" in refused(start(file, "--resume"))
+        assert place.read_bytes() == damaged
+    place.unlink()
+    assert re.search("not as they were|but they are gone", refused(start(file, "--resume")))
+    assert saved(file) > 0
+
+
+def test_rows_that_vanish_are_not_called_safe(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file)
+    assert until_saved(process, file)
+    for left in list(state(file).iterdir()):
+        left.unlink()
+    said = refused(process)
+    assert "its folder is gone" in said
+    assert "finished rows are no longer in" in said
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> None:
+    file, small = tmp_path / f"out.{form}", ["--batch", "1:4:+1"]
+    finish(file, *small)
+    before, origin = content(file), tmp_path / f"out.{form}.provenance.json"
+    record = origin.read_bytes()
+    with start(file, *small, "--resume") as process:
+        _, said = process.communicate()
+    assert process.returncode == 0
+    assert said == f"{file} is complete already, with 200,000 rows; nothing was left to do\n"
+    assert "was written with another --batch; choose another name" in refused(start(file, "--resume"))
+    assert (content(file), origin.read_bytes()) == (before, record)
+    place = file / "part-000000.parquet" if form == "parquet" else file
+    with place.open("ab") as more:
+        more.write(b"1")
+    assert "was finished and has changed since" in refused(start(file, *small, "--resume"))
+    origin.unlink()
+    assert "nothing beside it says that a sweep wrote it" in refused(start(file, *small, "--resume"))
+    assert sorted(left.name for left in tmp_path.iterdir()) == [file.name]
+    finish(file, *small)
+    assert content(file) == before
+
+
+def test_a_crash_between_the_last_two_steps_is_a_finished_output(tmp_path: Path) -> None:
+    file, small = tmp_path / "out.csv", ["--batch", "1:4:+1"]
+    finish(file, *small)
+    state(file).mkdir()
+    record = json.loads((tmp_path / "out.csv.provenance.json").read_text())["output"]
+    (state(file) / "manifest.json").write_text(json.dumps(record))
+    before = content(file)
+    finish(file, *small, "--resume")
+    assert content(file) == before
+    assert not state(file).exists()
 
 
 def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
@@ -244,6 +274,22 @@ def test_any_number_of_jobs_gives_the_same_bytes(
     assert content(tmp_path / f"out.{form}") == whole[form]
 
 
+def test_an_output_goes_behind_links(tmp_path: Path) -> None:
+    small = ["--batch", "1", "--context", "4k"]
+    (tmp_path / "there").mkdir()
+    for form in ("csv", "parquet"):
+        link, target = tmp_path / f"link.{form}", tmp_path / "there" / f"{form}_data"
+        link.symlink_to(target)
+        for _ in range(2):
+            finish(link, *small)
+            assert link.is_symlink()
+            assert content(target) == content(link)
+    (tmp_path / "circle.parquet").symlink_to("circle.parquet")
+    assert "links go in a circle" in refused(start(tmp_path / "circle.parquet", *small))
+    (tmp_path / "nowhere.csv").symlink_to("no/such/folder.csv")
+    assert "cannot be written (No such file or directory)" in refused(start(tmp_path / "nowhere.csv", *small))
+
+
 def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
     small = ["--batch", "1", "--context", "4k", "--output", "8"]
     folder = tmp_path / "out.parquet"
@@ -257,6 +303,9 @@ def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "taken.csv").mkdir()
     assert "is a folder already" in refused(start(tmp_path / "taken.csv", *small))
     assert "unknown form '.xls'" in refused(start(tmp_path / "out.xls", *small))
+    assert "is a folder; name a file in it" in refused(start(tmp_path, *small))
+    assert "has no end that says what to write" in refused(start(tmp_path / ".csv", *small))
+    assert "is a device or a pipe" in refused(start(Path("/dev/null"), *small))
 
 
 def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:

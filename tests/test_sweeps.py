@@ -16,7 +16,9 @@ import pytest
 from hardware.errors import InputError
 from sweeps import run
 from sweeps.encode import encoded
-from sweeps.execute import Run, best, identity, to_file, write_table
+from sweeps.execute import Run, best, to_file, write_table
+from sweeps.identity import identity
+from sweeps.manifest import Manifest
 from sweeps.plan import Plan, plan, unpacked
 from sweeps.progress import bytes_of, duration, progress
 from sweeps.reduce import BestPer, Frontier, Reducer, Top, reducer_of
@@ -139,10 +141,28 @@ def test_identity_sees_whatever_changes_a_row() -> None:
         {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
         {"systems": ("flexgen-ssd", "hilos")},
     ]
-    told = {identity(plan(study), "csv")["study"] for study in (MIXED, *(replace(MIXED, **c) for c in changes))}  # type: ignore[arg-type]
-    told |= {identity(plan(MIXED), "parquet")["study"], identity(plan(MIXED, ("step_ms",)), "csv")["study"]}
+    told = {identity(plan(study), (), "csv")["study"] for study in (MIXED, *(replace(MIXED, **c) for c in changes))}  # type: ignore[arg-type]
+    told |= {
+        identity(plan(MIXED), (), "parquet")["study"],
+        identity(plan(MIXED, ("step_ms",)), ("step_ms",), "csv")["study"],
+    }
     assert len(told) == len(changes) + 3
-    assert identity(plan(MIXED), "csv") == identity(plan(MIXED), "csv")
+    assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
+
+
+def test_two_studies_are_told_apart_by_their_options() -> None:
+    here = Manifest(identity(plan(MIXED), (), "csv"))
+    for change, option in (
+        ({"batch": "1,8"}, "--batch"),
+        ({"models": ("opt-30b",)}, "--model"),
+        ({"systems": ("hilos",), "knobs": {"alpha": "0.5,auto"}}, "--system and --knob"),
+        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "--set"),
+    ):
+        there = identity(plan(replace(MIXED, **change)), (), "csv")
+        assert here.differs(there).endswith(option), here.differs(there)
+    assert here.differs(identity(plan(MIXED, ("ok",)), ("ok",), "csv")) == "with another --columns"
+    assert here.differs({**here.identity, "study": "0"}) == "for another study"
+    assert here.differs({**here.identity, "numpy": "0"}).startswith("with numpy ")
 
 
 def by_sorting(reducer: Reducer) -> list[int]:
@@ -199,10 +219,13 @@ def test_reducers_in_processes_keep_the_same() -> None:
     [
         ((5, "step_ms", ("step_ms", "cost_usd"), ()), "choose one"),
         ((-1, "step_ms", (), ()), "--top -1: must be 1 or more"),
-        ((0, "step_ms", ("step_ms",), ()), "two or three columns"),
-        ((0, "step_ms", ("step_ms", "step_ms"), ()), "two or three columns"),
+        ((0, "", ("step_ms",), ()), "two or three columns"),
+        ((0, "", ("step_ms", "step_ms"), ()), "two or three columns"),
         ((1, "step_mss", (), ()), "did you mean 'step_ms'"),
-        ((1, "model", (), ()), "unknown column 'model'"),
+        ((1, "model", (), ()), "--by: model is no column of numbers"),
+        ((0, "", ("a", "step_ms"), ()), "--pareto: unknown column 'a'"),
+        ((0, "step_ms", (), ()), "--by step_ms: says what --top and --best-per compare by"),
+        ((0, "", (), ("model", "model")), "--best-per: names 'model' twice"),
         ((0, "step_ms", (), ("modell",)), "did you mean 'model'"),
     ],
 )

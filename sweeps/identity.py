@@ -1,0 +1,65 @@
+"""What the bytes of a sweep's output depend on, option by option, so that two can be told apart in words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from sweeps.export import provenance
+from sweeps.manifest import VERSIONS
+from sweeps.plan import Plan
+from sweeps.study import Block
+
+_OPTIONS = {
+    "model": "--model",
+    "trace": "--trace",
+    "batch": "--batch",
+    "context_tok": "--context",
+    "output_tok": "--output",
+}
+"""Axes of the workload, and where their values come from."""
+
+
+def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
+    """What the bytes of an output depend on, by name: versions, options, and all of it at once.
+
+    Args:
+        rows: what is evaluated.
+        only: columns chosen.
+        form: of the file, and whatever else decides how rows become bytes.
+    """
+    told = provenance(rows.laid)
+    laid = [_said(block) for block in rows.laid]
+    said: dict[str, dict[str, None]] = {}
+    for block in laid:
+        for option, value in block.items():
+            said.setdefault(option, {})[_digest(value)] = None
+    said["--platform"] = {_digest(told["platforms"]): None}
+    said["--model"][_digest(told["models"])] = None
+    if only:
+        said["--columns"] = {_digest(list(only)): None}
+    whole = [form, list(rows.kinds.items()), [told[name] for name in ("platforms", "models", "traces")], laid]
+    versions = {name: version(name) for name in VERSIONS}
+    return {**versions, **{name: _digest(list(values)) for name, values in said.items()}, "study": _digest(whole)}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
+
+
+def _said(block: Block) -> dict[str, Any]:
+    """What a block evaluates, by option."""
+    found: dict[str, Any] = {"--system": block.system.name}
+    for axis in block.grid.axes:
+        option = _OPTIONS.get(axis.name, "--set" if "." in axis.name else "--knob")
+        found.setdefault(option, []).append((axis.name, axis.labels, axis.values.tolist()))
+    if block.said:
+        found.setdefault("--knob", []).extend(sorted((name, str(value)) for name, value in block.said.items()))
+    if block.traces:
+        requests = [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces]
+        found["--trace"] += [requests]
+        found["--method"] = block.method
+    return found
