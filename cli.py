@@ -24,7 +24,7 @@ from sweeps.options import (
     show_columns,
     with_axes,
 )
-from sweeps.sweeping import save, sweep
+from sweeps.sweeping import check_output, save, sweep
 
 if TYPE_CHECKING:
     from sweeps.run import Columns
@@ -95,6 +95,8 @@ def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "
     from sweeps.run import compare as compared
 
     chosen = replace(study, systems=tuple(systems))
+    if file:
+        check_output(file)
     found = compared(chosen)
     if file:
         save(found, chosen, file)

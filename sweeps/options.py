@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -28,9 +29,6 @@ class Commands(TyperGroup):
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command line; a standard output that takes no more is told like any other failure."""
-        import signal
-
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             try:
                 return super().main(*arguments, **settings)
@@ -54,15 +52,38 @@ class Commands(TyperGroup):
         except USAGE as problem:
             if type(problem).__name__ == "NoArgsIsHelpError":  # a group that was called alone shows its help
                 raise
-            said, place = problem.format_message().rstrip("."), problem.ctx.command_path if problem.ctx else "nearkv"
+            said, place = _said(problem), problem.ctx.command_path if problem.ctx else "nearkv"
             typer.echo(f"nearkv: {said}; see `{place} --help`", err=True)
             raise typer.Exit(2) from None
         except InputError as problem:
             typer.echo(f"nearkv: {problem}", err=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stopped:
-            typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped; no file was changed'}", err=True)
+            typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped'}", err=True)
             raise typer.Exit(130) from None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that words ask for; no word of theirs may be empty.
+
+        Raises:
+            InputError: one is.
+        """
+        from hardware.errors import InputError
+
+        for before, word in zip(["", *args], args, strict=False):
+            option, _, value = word.partition("=") if word.startswith("--") and "=" in word else (before, "", word)
+            if not value.strip(" ,"):
+                raise InputError(f"{option} {value!r}".strip() + ": names nothing; leave it out, or give it a value")
+        return super().resolve_command(ctx, args)
+
+
+def _said(problem: Any) -> str:
+    """What the parser says of a value, in our words where it speaks of its own types."""
+    said: str = problem.format_message().rstrip(".")
+    kind = re.search(r"valid (integer|number)", said)
+    if not kind or not problem.param:
+        return said
+    return f"{problem.param.opts[0]} takes a {'whole number' if kind[1] == 'integer' else 'number'}"
 
 
 def _silence() -> None:
@@ -116,7 +137,7 @@ Out = Annotated[
     ),
 ]
 Top = Annotated[int, typer.Option(metavar="N", help="Keep only the N best rows.")]
-By = Annotated[str, typer.Option(metavar="COLUMN", help="What --top and --best-per compare by.")]
+By = Annotated[str, typer.Option(metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s.")]
 Pareto = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only what nothing beats in all two or three.")]
 BestPer = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")]
 Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import InputError, unknown
+from hardware.errors import InputError, once, unknown
 from solvers.frontier import frontier
 from sweeps.plan import Kind, Piece, unpacked
 from sweeps.run import Cell, Names, at, cells
@@ -22,6 +23,8 @@ from sweeps.targets import higher_is_better
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""
+BY = "throughput_tok_s"
+"""What rows are compared by where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Reducer(ABC):
 
     by: tuple[str, ...]
     per: tuple[str, ...] = ()
+    option: ClassVar[str] = "--by"
+    """Where the columns come from."""
 
     @abstractmethod
     def best(self, found: Kept) -> Kept:
@@ -71,12 +76,13 @@ class Reducer(ABC):
         """Refuse columns that cannot be compared by.
 
         Raises:
-            InputError: no such column, or one of text.
+            InputError: no such column, or one of no numbers.
         """
         for name in self.by:
-            numeric = [column for column, kind in kinds.items() if kind in ("whole", "number")]
-            if name not in numeric:
-                raise unknown("column", name, numeric, "--by")
+            if name not in kinds:
+                raise unknown("column", name, kinds, self.option)
+            if kinds[name] not in ("whole", "number"):
+                raise InputError(f"{self.option}: {name} is no column of numbers, so no row is better by it")
         for name in self.per:
             if name not in kinds:
                 raise unknown("column", name, kinds, "--best-per")
@@ -131,6 +137,8 @@ class Top(Reducer):
 @dataclass(frozen=True)
 class Frontier(Reducer):
     """The rows that no other beats in every column; of equal ones the first."""
+
+    option = "--pareto"
 
     def best(self, found: Kept) -> Kept:
         """The frontier, best in the first column first."""
@@ -199,8 +207,11 @@ def reducer_of(top: int, by: str, pareto: tuple[str, ...], per: tuple[str, ...])
         raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
     if pareto and (len(set(pareto)) != len(pareto) or not 2 <= len(pareto) <= 3):
         raise InputError(f"--pareto {','.join(pareto)!r}: name two or three columns, as in throughput_tok_s,cost_usd")
-    if top:
-        return Top((by,), most=top)
+    if by and not (top or per):
+        raise InputError(f"--by {by}: says what --top and --best-per compare by; give one of these")
     if pareto:
         return Frontier(pareto)
-    return BestPer((by,), per) if per else None
+    compared = (by or BY,)
+    if top:
+        return Top(compared, most=top)
+    return BestPer(compared, once(per, "--best-per")) if per else None

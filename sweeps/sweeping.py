@@ -38,10 +38,10 @@ def sweep(
     file_of_study: Annotated[str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")] = "",
     system: Named = "",
     columns: Only = "",
-    form: Format = "csv",
+    form: Format = "",
     file: Out = "",
     top: Top = 0,
-    by: By = "throughput_tok_s",
+    by: By = "",
     pareto: Pareto = "",
     best_per: BestPer = "",
     jobs: Jobs = 1,
@@ -57,49 +57,76 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
     """
+    from pathlib import Path
+
     from sweeps.execute import Run, best, to_file
-    from sweeps.export import place_of
     from sweeps.reduce import reducer_of
     from sweeps.run import table
     from sweeps.study import either, split
-    from sweeps.table import check_format, select
     from sweeps.workers import Workers
 
     chosen = either(file_of_study, replace(study, systems=split(system)))
     reducer = reducer_of(top, by, split(pareto), split(best_per))
     run = Run(Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question))
-    check_format(form)
-    check_use(run, bool(file), bool(reducer))
-    if file and not reducer:
-        to_file(chosen, place_of(file), split(columns), run)
-    elif file and reducer:
-        save(select(best(chosen, reducer, run), columns), chosen, file)
+    check_use(run, file, bool(reducer), form)
+    if reducer:
+        found = best(chosen, reducer, run, split(columns))
+        if file:
+            save(found, chosen, file)
+        else:
+            show_columns(found, form or "csv", columns, [*BRIEF, *reducer.by, *reducer.per])
+    elif file:
+        to_file(chosen, Path(file), split(columns), run)
     else:
-        found = best(chosen, reducer, run) if reducer else table(chosen)
-        show_columns(found, form, columns, [*BRIEF, *reducer.by, *reducer.per] if reducer else BRIEF)
+        show_columns(table(chosen), form or "csv", columns)
 
 
-def check_use(run: Run, file: bool, reducer: bool) -> None:
-    """Refuse options that would do nothing.
+def check_use(run: Run, file: str, reducer: bool, form: str) -> None:
+    """Refuse options that would do nothing, and a file that could not be written, before any work is done.
 
     Raises:
-        InputError: there is nothing to resume, or too little for workers.
+        InputError: there is nothing to resume, too little for workers, nothing to print in a format, or no place.
     """
+    from pathlib import Path
+
     from hardware.errors import InputError
+    from sweeps.sinks import form_of
+    from sweeps.table import check_format
     from sweeps.workers import Workers
 
-    if run.resume and (reducer or not file):
-        raise InputError("--resume goes on with a file of all rows; give the -o that it was begun with")
+    check_format(form or "csv")
+    if run.resume and reducer:
+        raise InputError("--resume goes on with a file of all rows; --top, --pareto and --best-per start anew")
+    if run.resume and not file:
+        raise InputError("--resume goes on with a file; give the -o that it was begun with")
     if run.workers != Workers() and not (file or reducer):
         raise InputError("--jobs and --scheduler write files, -o FILE, or keep the best rows; a table needs neither")
+    if form and file and form != form_of(Path(file)):
+        raise InputError(f"--format {form} is for what is printed; the end of -o {file} says what is written")
+    if file and reducer:
+        check_output(file)
+
+
+def check_output(file: str) -> None:
+    """Refuse a file that a table could not be written to.
+
+    Raises:
+        InputError: no form is known by that name, or something is in the way.
+    """
+    from pathlib import Path
+
+    from sweeps.execute import check_place
+
+    check_place(Path(file))
 
 
 def save(found: Columns, study: Study, file: str) -> None:
     """Write a table, and beside it where every number comes from."""
-    from sweeps.execute import write_table
-    from sweeps.export import place_of
+    from pathlib import Path
 
-    tell(write_table(found, place_of(file), study))
+    from sweeps.execute import write_table
+
+    tell(write_table(found, Path(file), study))
 
 
 def tell(line: str) -> None:

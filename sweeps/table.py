@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.errors import unknown
+from hardware.errors import once, unknown
 from sweeps.run import Columns
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
@@ -33,10 +33,10 @@ def select(columns: Columns, only: str) -> Columns:
     """Keep the columns named, apart by commas, in that order; all where none is named.
 
     Raises:
-        InputError: a name that is no column.
+        InputError: a name that is no column, or comes twice.
     """
     chosen = [name.strip() for name in only.split(",") if name.strip()]
-    for name in chosen:
+    for name in once(chosen, "--columns"):
         if name not in columns:
             raise unknown("column", name, columns, "--columns")
     return {name: columns[name] for name in chosen} if chosen else columns

@@ -169,12 +169,40 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--resume"], "--resume goes on with a file"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "2"], "a table needs neither"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "0", "-o", "out.csv"], "--jobs 0"),
+        (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
+        (["sweep", "-o", ""], "-o '': names nothing"),
+        (["sweep", "--scheduler="], "--scheduler '': names nothing"),
+        (["sweep", "--best-per", ""], "--best-per '': names nothing"),
+        (["sweep", "--pareto", ","], "--pareto ',': names nothing"),
+        (["estimate", "hilos", "--trace", ""], "--trace '': names nothing"),
+        (["solve", "alpha", "--trace", " "], "--trace ' ': names nothing"),
+        (["sweep", "--by", "step_ms"], "--by step_ms: says what --top and --best-per compare by"),
+        (["sweep", "--format", "json", "-o", "x.csv"], "the end of -o x.csv says what is written"),
+        (["sweep", "--resume", "--top", "3", "-o", "x.csv"], "--top, --pareto and --best-per start anew"),
+        (["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch"], "names 'batch' twice"),
+        (["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch", "-o", "x.csv"], "names 'batch' twice"),
+        (["sweep", *POINT, "--system", "hilos", "--pareto", "a,b"], "--pareto: unknown column 'a'"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "no/such/folder/out.csv"], "cannot be written"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "/proc/out.csv"], "cannot be written"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], said: str) -> None:
     assert said in refused(*arguments)
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/x.csv", "/dev/full", "x.xls", "."])
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(place: str) -> None:
+    grid = ["--model", "opt-66b", "--batch", "1:1000:+1", "--context", "1k:1001k:+1k", "--set", "csd.count=1:16:+1"]
+    said = run("sweep", "--system", "hilos", *grid, "--top", "3", "-o", place)
+    assert said.returncode == 2
+    assert said.stderr.count("\n") == 1, "not even the estimate"
+    assert "to compare" not in said.stderr
+    assert place in refused("compare", "hilos", "flexgen-ssd", *POINT, "-o", place)
+
+
+def test_best_rows_want_columns_that_are_there_before_any_work() -> None:
+    grid = ["--model", "opt-66b", "--batch", "1:1000:+1", "--context", "1k:1001k:+1k", "--set", "csd.count=1:16:+1"]
+    assert "did you mean 'step_ms'" in refused("sweep", "--system", "hilos", *grid, "--top", "3", "--columns", "step_m")
 
 
 def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
