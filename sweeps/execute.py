@@ -28,7 +28,7 @@ from sweeps.store import store
 from sweeps.study import Study, blocks
 from sweeps.workers import Workers
 
-PIECE = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 18}
+PIECE = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
 """Rows of a task that writes; of Parquet, of a part."""
 REDUCED = 1 << 20
 """Rows of a task that keeps only the best."""
