@@ -19,6 +19,22 @@ class Key:
     most: float = math.inf
     only: tuple[float, ...] = ()
     """The values there are, in `unit`; any where empty."""
+    column: str = ""
+    """Unit that columns show it in; where empty, that of its dimension, as in `COLUMN_UNITS`."""
+
+    @property
+    def shown_in(self) -> str:
+        """The unit that columns show it in."""
+        return self.column or COLUMN_UNITS[self.unit]
+
+    @property
+    def suffix(self) -> str:
+        """What names of its columns end in to say their unit; nothing where it has none."""
+        return "" if self.shown_in == "1" else f"_{self.shown_in.lower().replace('/', '_')}"
+
+    def shown(self, si: float) -> float:
+        """A value in SI as columns show it: `8 GB/s` is 8, without the last digits that conversions cost."""
+        return float(f"{si / unit_of(self.shown_in)[1]:.15g}")
 
     def fault(self, value: float) -> str:
         """What is wrong with a value in SI units; empty where nothing is.
@@ -35,6 +51,12 @@ class Key:
         return f"must be at most {self.most:g}" if value > self.most else ""
 
 
+COLUMN_UNITS = {
+    "1": "1", "B": "GB", "B/s": "GB/s", "FLOP/s": "TFLOP/s", "s": "us", "W": "W", "USD": "USD",
+    "bit": "bit", "T/s": "GT/s", "Hz": "GHz", "m2": "mm2",
+}  # fmt: skip
+"""Unit of a number -> unit that columns show it in."""
+
 _POWER = {
     "power": Key("W", "power while working", optional=True),
     "idle_power": Key("W", "power while idle", optional=True),
@@ -45,7 +67,7 @@ _DRIVE = {
     "capacity": Key("B", "usable capacity"),
     "read": Key("B/s", "sequential read rate"),
     "write": Key("B/s", "sequential write rate"),
-    "page": Key("B", "smallest write that is not amplified"),
+    "page": Key("B", "smallest write that is not amplified", column="KiB"),
     "endurance": Key("B", "bytes that may be written over its life", optional=True),
     **_POWER,
 }
@@ -78,7 +100,7 @@ KINDS: dict[str, dict[str, Key]] = {
         "chips": Key("1", "DRAM chips a rank", whole=True),
         "bank_groups": Key("1", "bank groups a rank", whole=True),
         "banks": Key("1", "banks a bank group", whole=True),
-        "row": Key("B", "row of one bank, over all chips of a rank"),
+        "row": Key("B", "row of one bank, over all chips of a rank", column="KiB"),
         "burst": Key("1", "clock cycles of one burst, BL", whole=True),
         "ccd_l": Key("1", "clock cycles between bursts of one bank, CCD_L", whole=True),
         "rrd_s": Key("1", "clock cycles between activations, RRD_S", whole=True),
@@ -141,11 +163,11 @@ KINDS: dict[str, dict[str, Key]] = {
         "vector_arrays": Key("1", "1-D arrays of a core's matrix-vector unit", whole=True),
         "vector_lanes": Key("1", "multipliers of one 1-D array", whole=True),
         "frequency": Key("Hz", "core clock"),
-        "scratchpad": Key("B", "one of a core's two scratchpad buffers"),
+        "scratchpad": Key("B", "one of a core's two scratchpad buffers", column="KiB"),
         "tlb_miss": Key("s", "one page-table access after a TLB miss"),
         "tlb_entries": Key("1", "TLB entries of a chip", whole=True),
-        "page": Key("B", "page of the virtual memory"),
-        "page_entry": Key("B", "one entry of the flat page table"),
+        "page": Key("B", "page of the virtual memory", column="KiB"),
+        "page_entry": Key("B", "one entry of the flat page table", column="B"),
         **_POWER,
     },
     "collective": {"all_reduce": Key("s", "all-reduces of one layer between memory devices")},

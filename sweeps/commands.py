@@ -138,12 +138,14 @@ def pareto(
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
     from sweeps.pareto import pareto as undominated
-    from sweeps.study import either, split
+    from sweeps.study import split
+    from sweeps.study_file import either
     from sweeps.table import records, select
 
     chosen = either(file_of_study, replace(study, systems=split(system)))
     found = undominated(chosen, by, where)
-    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", *chosen.sets, "devices", "step_ms")
+    sets = (name for name in found if "." in name)
+    point = ("system", "model", "platform", "batch", "context_tok", "output_tok", *sets, "devices", "step_ms")
     show(records(select(found, columns)), form, () if columns else (*point, *split(by)))
 
 

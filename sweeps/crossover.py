@@ -122,11 +122,12 @@ def _rows(race: Race, limits: str) -> Rows:
         raise InputError("both systems need the same rows; give their knobs one value each")
     looks, whole, scale, unit = _line(race.axis, limits, race.first.block)
     names = (race.first.block.system.name, race.second.block.system.name)
-    hidden = ("system", race.axis, WORKLOAD.get(race.axis))
+    hidden = (race.axis, WORKLOAD.get(race.axis, ""))
     found = [c for c in crossings(race.lead, race.first.size, looks, whole) if race.contested(c)]
     rows: Rows = []
     for i in range(race.first.size):
-        point = {name: value for name, value in race.first.names(i).items() if name not in hidden}
+        point = race.first.names(i, hidden)
+        point.pop("system")
         for crossing in (crossing for crossing in found if crossing.point == i):
             order = names[::-1] if crossing.rises else names
             row: dict[str, Any] = {"from": order[0], "to": order[1], "along": race.axis}

@@ -70,7 +70,7 @@ def _batches(probe: Probe) -> Rows:
     }
     rows = []
     for i in every:
-        row = {k: v for k, v in probe.names(int(i)).items() if k != "batch"}
+        row = probe.names(int(i), ("batch",))
         rows.append(row | {name: plain(values_[i]) for name, values_ in found.items()})
         rows[-1]["limited_by"] = rows[-1]["limited_by"] or "memory; more than that run in rounds"
     return rows
@@ -173,7 +173,7 @@ def _least(measured: Gauge, line: Line, targets: Sequence[Target]) -> Rows:
             margins = margin(np.full(len(line.values), i), line.values)
             value = float(line.values[::-1][np.argmax(margins[::-1])])  # of equals the largest
         there = _at(measured, line, targets, np.array([i]), value)
-        row = {k: v for k, v in probe.names(int(i)).items() if k != line.address}
+        row = probe.names(int(i), (line.address,))
         row |= {"vary": line.address, "limit": limit, "value": None if limit in ("never", "any") else value / line.size}
         row |= {"up_to": up_to and up_to / line.size, "unit": line.unit}
         row |= {**{name: plain(number_) for name, number_ in there.got.items()}, "binds": there.binds}

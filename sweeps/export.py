@@ -141,7 +141,10 @@ def provenance(laid: Iterable[Block]) -> dict[str, Any]:
         "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},
         "set": {
-            axis.name: axis.values.tolist() for block in laid for axis in block.grid.axes if axis.name in block.sets
+            told.name: told.values.tolist()
+            for block in laid
+            for axis, told in zip(block.grid.axes, block.told.axes, strict=True)
+            if axis.name in block.sets
         },
     }
 

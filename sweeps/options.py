@@ -73,7 +73,7 @@ class Commands(TyperGroup):
         for before, word in zip(["", *args], args, strict=False):
             option, _, value = word.partition("=") if word.startswith("--") and "=" in word else (before, "", word)
             if not value.strip(" ,"):
-                raise InputError(f"{option} {value!r}".strip() + ": names nothing; leave it out, or give it a value")
+                raise InputError(f"{option} {value!r}".strip() + ": names nothing; give it a value, or leave it out")
         return super().resolve_command(ctx, args)
 
 

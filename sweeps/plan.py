@@ -111,7 +111,7 @@ def _kinds(laid: Sequence[Block]) -> dict[str, Kind]:
     found: list[dict[str, Kind]] = []
     for block in laid:
         point = tuple(slice(0, 1) for _ in block.grid.axes)
-        whole = {axis.name for axis in block.grid.axes if not axis.labels and np.all(axis.values % 1 == 0)}
+        whole = {axis.name for axis in block.told.axes if not axis.labels and np.all(axis.values % 1 == 0)}
         whole |= {name for name, knob in block.system.knobs.items() if knob.kind == "count"}
         found.append({name: _kind(cell, name in whole) for name, cell in cells(block, point).items()})
     kinds: dict[str, Kind] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,16 +56,16 @@ class Probe:
         hw, llm, work, said = self.block.at(mesh, numbers)
         return Answer(settle(self.block.system, hw, llm, work, said).estimate, hw, self.block.system.owns)
 
-    def names(self, point: int) -> dict[str, Any]:
-        """What tells a design point from the others: system, model, platform, and every axis."""
-        model = self.block.parts[int(self.axes["model"][point])].name
-        labels = {axis.name: axis.labels for axis in self.block.grid.axes if axis.labels}
-        rest = {
-            name: labels[name][int(values[point])] if name in labels else plain(values[point])
-            for name, values in self.axes.items()
-            if name != "model"
-        }
-        return {"system": self.block.system.name, "model": model, "platform": self.block.platform.name} | rest
+    def names(self, point: int, without: Collection[str] = ()) -> dict[str, Any]:
+        """What tells a design point from the others: system, model, platform, and every axis but some, as columns."""
+        block, shape = self.block, self.block.grid.shape
+        places = np.unravel_index(point, shape)
+        found = {"system": block.system.name, "model": block.parts[places[0]].name, "platform": block.platform.name}
+        for axis, told, place in zip(block.grid.axes[1:], block.told.axes[1:], places[1:], strict=True):
+            if axis.name not in without:
+                value = told.values[place]
+                found[told.name] = told.labels[int(value)] if told.labels else plain(value)
+        return found
 
 
 def column(answer: Answer, name: str, size: int) -> Numbers:

@@ -25,6 +25,9 @@ from sweeps.study import Block, Study, blocks
 Columns = dict[str, NDArray[np.generic]]
 """Column name -> one value a design point, all of one length."""
 
+Told = Mapping[str, tuple[str, NDArray[np.float64]]]
+"""Axis -> the column it is, and its values there."""
+
 CHUNK = 1 << 16
 """Design points evaluated at once; a column of this many numbers stays in cache."""
 MOST_ROWS = 2_000_000
@@ -85,14 +88,15 @@ def cells(block: Block, box: Box, wanted: Collection[str] = ()) -> dict[str, Cel
 def _offered(block: Block, box: Box, solved: Solved, hw: Machine, work: Workload) -> dict[str, Callable[[], Cell]]:
     """Every column by name, computed when called."""
     estimate, mesh = solved.estimate, block.grid.mesh(box)
+    told = dict(zip(mesh, block.told.mesh(box).items(), strict=True))
     ok, every = estimate.fits.ok, bool(np.all(estimate.fits.ok))
     answer = Answer(estimate, hw, block.system.owns)
     offered: dict[str, Callable[[], Cell]] = {
         "system": partial(_name, block.system.name),
         "model": lambda: Names(mesh["model"].astype(int), block.grid.axes[0].labels),
         "platform": partial(_name, block.platform.name),
-        **_asked(block, mesh, work),
-        **{name: partial(_knob, block, mesh, solved, name) for name in block.system.knobs},
+        **_asked(block, told, work),
+        **dict(_knob(block, told, solved, name) for name in block.system.knobs),
         "ok": lambda: ok,
         "limited_by": lambda: _name("") if every else Names(estimate.fits.limiting, ("", *estimate.fits.tiers)),
         "short_gb": lambda: 0.0 if every else estimate.fits.short_bytes / 1e9,
@@ -106,8 +110,9 @@ def _offered(block: Block, box: Box, solved: Solved, hw: Machine, work: Workload
     return offered
 
 
-def _asked(block: Block, mesh: Mapping[str, NDArray[np.float64]], work: Workload) -> dict[str, Callable[[], Cell]]:
-    asked = {name: value for name, value in mesh.items() if name != "model" and name not in block.system.knobs}
+def _asked(block: Block, told: Told, work: Workload) -> dict[str, Callable[[], Cell]]:
+    apart = ("model", *block.system.knobs)
+    asked = {column: value for name, (column, value) in told.items() if name not in apart}
     if not block.traces:
         return {name: partial(np.asarray, value) for name, value in asked.items()}
     trace = Names(asked.pop("trace").astype(int), tuple(trace.name for trace in block.traces))
@@ -125,16 +130,17 @@ def _name(name: str) -> Names:
     return Names(np.zeros((), int), (name,))
 
 
-def _knob(block: Block, mesh: Mapping[str, NDArray[np.float64]], solved: Solved, name: str) -> Cell:
-    """What a knob was settled to; of one that stands for a hardware number, that number."""
+def _knob(block: Block, told: Told, solved: Solved, name: str) -> tuple[str, Callable[[], Cell]]:
+    """The column of a knob, and what it was settled to; of one that stands for a hardware number, that number."""
     knob = block.system.knobs[name]
     if not knob.sets:
         value = solved.knobs[name]
-        return Names(np.asarray(value).astype(int), knob.choices) if knob.choices else value
+        return name, lambda: Names(np.asarray(value).astype(int), knob.choices) if knob.choices else value
+    key = block.platform.key(knob.sets)
     address = next((axis for axis, number in block.sets.items() if number == knob.sets), "")
-    role, _, key = knob.sets.partition(".")
-    stated: Real = mesh[address] if address else block.platform.roles[role].numbers[key].si
-    return stated
+    role, _, own = knob.sets.partition(".")
+    stated: Real = told[address][1] if address else key.shown(block.platform.roles[role].numbers[own].si)
+    return name + key.suffix, lambda: stated
 
 
 def evaluate(laid: list[Block]) -> list[Columns]:

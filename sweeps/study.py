@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import product
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from hardware.catalog import Part, Platform, load_llm, load_platform
 from hardware.errors import InputError, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
-from hardware.reading import read_toml
 from solvers.knobs import Said
 from sweeps.grid import Axis, Box, Grid
 from sweeps.sizes import Reader, number, size, values
@@ -86,6 +84,17 @@ class Block:
     traces: tuple[Trace, ...] = ()
     method: str = "fluid"
 
+    @cached_property
+    def told(self) -> Grid:
+        """The axes as columns: hardware numbers say their unit in the name, and are in it."""
+        return Grid(tuple(self._told(axis) for axis in self.grid.axes))
+
+    def _told(self, axis: Axis) -> Axis:
+        if axis.name not in self.sets:
+            return axis
+        key = self.platform.key(self.sets[axis.name])
+        return Axis(axis.name + key.suffix, np.array([key.shown(value) for value in axis.values]))
+
     def inputs(self, box: Box) -> tuple[Machine, LLM, Workload, dict[str, Said]]:
         """What the system is called with for a box of design points."""
         return self.at(self.grid.mesh(box))
@@ -138,54 +147,6 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
             )
         found[name] = value
     return found
-
-
-_KEYS = {
-    "title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob", "trace", "method",
-}  # fmt: skip
-
-
-def load_study(path: str) -> Study:
-    """Read a study from a TOML file.
-
-    Raises:
-        InputError: unreadable, an unknown key, or no systems or models.
-    """
-    table = read_toml(Path(path), "study")
-    for key, value in table.items():
-        if key not in _KEYS:
-            raise unknown("key", key, _KEYS, path)
-        if key in ("set", "knob") and not isinstance(value, dict):
-            raise InputError(f"{path}: {key} must be a table, as in [{key}] with one line a name")
-    if not table.get("systems") or not table.get("model"):
-        raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    return Study(
-        systems=split(_text(table["systems"])),
-        models=split(_text(table["model"])),
-        platforms=split(_text(table.get("platform", ""))),
-        sets={key: _text(value) for key, value in table.get("set", {}).items()},
-        knobs={key: _text(value) for key, value in table.get("knob", {}).items()},
-        traces=split(_text(table.get("trace", ""))),
-        method=str(table.get("method", "fluid")),
-        batch=_text(table.get("batch", Study.batch)),
-        context=_text(table.get("context", Study.context)),
-        output=_text(table.get("output", Study.output)),
-    )
-
-
-def either(path: str, axes: Study) -> Study:
-    """The study of a file, or the axes of the command line where no file is named.
-
-    Raises:
-        InputError: both are given, or the file is no study.
-    """
-    if path and axes != Study((), ()):
-        raise InputError(f"{path} holds the axes; give them there or on the command line, not both")
-    return load_study(path) if path else axes
-
-
-def _text(value: Any) -> str:
-    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
 
 
 def blocks(study: Study) -> list[Block]:

@@ -62,7 +62,8 @@ def sweep(
     from sweeps.execute import Run, best, to_file
     from sweeps.reduce import reducer_of
     from sweeps.run import table
-    from sweeps.study import either, split
+    from sweeps.study import split
+    from sweeps.study_file import either
     from sweeps.workers import Workers
 
     chosen = either(file_of_study, replace(study, systems=split(system)))

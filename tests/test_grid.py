@@ -14,7 +14,8 @@ from sweeps import run
 from sweeps.grid import Axis, Grid
 from sweeps.run import chunks, compare, stack, table
 from sweeps.sizes import size, values
-from sweeps.study import Study, blocks, load_study, pairs
+from sweeps.study import Study, blocks, pairs
+from sweeps.study_file import load_study
 
 STUDY = Study(
     ("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), batch="1,8", context="8k:32k:x2", knobs={"devices": "4,8"}

@@ -20,7 +20,7 @@ from hardware.catalog import load_platform
 from hardware.machine import Machine
 from solvers.knobs import Solved, settle
 from sweeps.run import table
-from sweeps.study import load_study
+from sweeps.study_file import load_study
 
 GIB = 2.0**30
 STUDIES = sorted((Path(__file__).parent.parent / "sweeps" / "studies").glob("*.toml"))

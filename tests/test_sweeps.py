@@ -14,6 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from hardware.errors import InputError
+from hardware.quantity import unit_of
+from hardware.schema import KINDS
 from sweeps import run
 from sweeps.encode import encoded
 from sweeps.execute import Run, best, to_file, write_table
@@ -72,11 +74,22 @@ def test_csv_is_what_the_terminal_prints_as_csv() -> None:
 
 def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> None:
     rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
-    assert {row["uplink.bandwidth"] for row in rows} == {"10000000000", "20000000000"}
+    assert {row["uplink.bandwidth_gb_s"] for row in rows} == {"10", "20"}
     assert {row["ok"] for row in rows} == {"True", "False"}
     assert {row["step_ms"] for row in rows if row["ok"] == "False"} == {""}
     assert {row["alpha"] for row in rows if row["system"] == "flexgen-dram"} == {""}
     assert {row["context_tok"] for row in rows} == {"8192", "16384", "32768", "65536", "131072"}
+
+
+def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
+    sets = {"uplink.bandwidth": "8 GB/s,3.3GB/s", "csd.page": "16KiB", "csd.commit": "43.7us", "csd.count": "4"}
+    found = table(Study(("hilos",), ("opt-66b",), sets=sets))
+    shown = ("uplink.bandwidth_gb_s", "csd.page_kib", "csd.commit_us", "csd.count")
+    assert [found[name].tolist() for name in shown] == [[8, 3.3], [16, 16], [43.7, 43.7], [4, 4]]
+    capped = table(Study(("inf2",), ("opt-66b",), knobs={"memory": "256GB"}))
+    assert capped["memory_gb"].tolist() == [256]
+    for key in (key for keys in KINDS.values() for key in keys.values()):
+        assert unit_of(key.shown_in)[0] == unit_of(key.unit)[0]
 
 
 def test_numbers_read_back_as_they_were() -> None:

@@ -15,7 +15,8 @@ from hardware.quantity import unit_of
 from sweeps.checks import check, estimate_of, model_on, number_at
 from sweeps.checks.shared import step_bytes
 from sweeps.sizes import size
-from sweeps.study import Study, load_study
+from sweeps.study import Study
+from sweeps.study_file import load_study
 
 STUDIES = Path(__file__).parent.parent / "studies"
 CONTEXTS = np.array([16384.0, 32768.0, 65536.0, 131072.0])
