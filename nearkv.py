@@ -2,25 +2,25 @@
 
 import os
 import signal
-from collections.abc import Callable
 from types import FrameType
 
 
 def main() -> None:
-    """Run the command line."""
-    catch(leave)
+    """Run the command line.
+
+    Where the command says that it is done, the process ends there: Python would take a while to take itself
+    apart, in which Ctrl-C would still strike.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+    from cli import app
+
     try:
-        from cli import app
-
         app()
-    finally:
-        catch(signal.SIG_IGN)  # the work is done; only Python's own end is left to interrupt
-
-
-def catch(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-    """Say what happens to a command that is asked to stop."""
-    signal.signal(signal.SIGINT, handler)
-    signal.signal(signal.SIGTERM, handler)
+    except SystemExit as done:
+        if isinstance(done.code, int):  # all is written: `options.Commands` sees to that
+            os._exit(done.code)
+        raise
 
 
 def leave(number: int, frame: FrameType | None) -> None:

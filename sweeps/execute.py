@@ -90,7 +90,7 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
                     out.add(piece.rows, content)
                     advance(piece.rows)
         out.finish(rows.size, provenance(rows.laid))
-    run.say(written(rows.size, place))
+        run.say(written(rows.size, place))
 
 
 def check_place(path: Path) -> None:
