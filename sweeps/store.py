@@ -121,13 +121,14 @@ def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = Fal
             unfinished and not to be resumed, is another study's, or is damaged.
     """
     folder = path.parent / f".{path.name}.partial"
-    opened: Store | None = None
+    opened, fresh = None, False
     lock = _locked(path, folder)
     try:
         begun = _begun(path, folder, identity, resume)
         complete = _complete(path, identity) if resume and not begun else None
         saved = begun or complete or Manifest(identity)
-        if not saved.pieces:
+        fresh = not saved.pieces
+        if fresh:
             write_safely(folder / _MANIFEST, text_of(saved.told()))
         with listening():  # rows that are there are read once, to see that they are whole
             sink = None if complete else sink_of(form, folder / _ROWS, saved)
@@ -138,6 +139,8 @@ def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = Fal
     finally:
         if opened:
             opened.close()
+        elif fresh:
+            shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # stays unless empty
             folder.rmdir()
         os.close(lock)

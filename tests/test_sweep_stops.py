@@ -17,6 +17,7 @@ from test_sweep_files import AXES, COMMAND, content, finish, refused, saved, sta
 from hardware.errors import InputError
 from sweeps.processes import in_processes
 from sweeps.stopping import careful, listening
+from sweeps.store import store
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,18 @@ def test_ctrl_c_waits_where_something_is_at_stake() -> None:
     with careful(), listening():
         steps.append("what came too late is forgotten")
     assert steps == ["not interrupted", "what came too late is forgotten"]
+
+
+def begin(file: Path) -> None:
+    signal.raise_signal(signal.SIGINT)
+    with store(file, "csv", {}):
+        raise AssertionError("never reached")
+
+
+def test_ctrl_c_while_a_file_is_begun_leaves_nothing(tmp_path: Path) -> None:
+    with careful(), pytest.raises(KeyboardInterrupt, match="stopped; nothing was changed"):
+        begin(tmp_path / "out.csv")
+    assert not list(tmp_path.iterdir())
 
 
 def squared(number: int) -> int:
