@@ -22,7 +22,7 @@ RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 def error(claim: Claim, found: NDArray[np.float64]) -> float:
     """Relative distance of a prediction from a statement; 0 where a bound is kept [1].
 
-    A value is compared with the middle of what is predicted, a range end by end, and a bound is
+    Both ends of what is predicted are compared with what is stated, and the worse counts; a bound is
     missed by as much as the worst point lies beyond it. A bound of zero states a sign: a wrong one
     misses it by the whole.
     """
@@ -101,12 +101,20 @@ def record(rows: list[dict[str, Any]]) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Counts of verdicts, errors and fitted factors, a row a paper."""
+    """Counts of verdicts, errors and fitted factors, a row a paper.
+
+    Runs are measured or simulated; a number that is only looked up in a specification is none.
+    """
     found = []
     for paper in sorted({line["paper"] for line in rows}):
+        looked_up = {claim.id for claim in load(paper) if claim.metric == "number"}
         mine = [line for line in rows if line["paper"] == paper]
         counts = Counter(line["verdict"] for line in mine)
-        runs = [line for line in mine if line["kind"] in ("measured", "simulated") and line["error"] is not None]
+        runs = [
+            line
+            for line in mine
+            if line["kind"] in ("measured", "simulated") and line["error"] is not None and line["id"] not in looked_up
+        ]
         errors = [line["error"] for line in runs]
         found.append(
             {

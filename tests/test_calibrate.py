@@ -193,9 +193,9 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     # INF² states rates of an H100 and gains of an A100; all but the GPU is one machine
     rows = claimed("inf2")
     assert {"inf2-speed-30b", "inf2-flex-abs-1t"} <= set(rows.names)
-    found = calibrate(without(rows, ["inf2-16csd-vs-1"]), ["derate.uplink", "derate.fpga_dram"])
-    stated = [rows.platform.roles["derate"].numbers[key] for key in ("uplink", "fpga_dram")]
-    assert [number.kind for number in stated] == ["fitted", "fitted"]
+    found = calibrate(without(rows, ["inf2-16csd-vs-1"]), ["derate.uplink", "derate.fpga_dram", "derate.unpinned"])
+    stated = [rows.platform.roles["derate"].numbers[key] for key in ("uplink", "fpga_dram", "unpinned")]
+    assert [number.kind for number in stated] == ["fitted"] * 3
     assert [row["fitted"] for row in factor_rows(found)] == pytest.approx([n.value for n in stated], rel=1e-2)
 
 

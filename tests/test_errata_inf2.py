@@ -15,21 +15,14 @@ from sweeps.validate import row
 STATED = {claim.id: claim for claim in load("inf2")}
 
 
-@pytest.mark.parametrize(("name", "ratio"), [("opt-30b", 0.80), ("opt-66b", 1.03), ("opt-175b", 1.38)])
-def test_rebuilding_is_not_negligible_on_an_a100(name: str, ratio: float) -> None:
-    # sec. 4.3, peaks on both sides: 4 h^2 FLOPs at 312 TFLOP/s against 4 h bytes at 16 x 2.19 GB/s
-    hw, llm = load_platform("inf2-a100").machine(), model(name)
-    rebuild = llm.kv_from_x_flops(1, 1) / hw.gpu.flops
-    read = llm.kv_bytes(1, 1) / (hw.csd.count * hw.csd.p2p_read)
-    assert rebuild / read == pytest.approx(ratio, abs=0.01)
-
-
 def test_filling_memory_with_x_loses_on_an_a100() -> None:
     # sec. 7.5 says INF² fully uses main memory for X; OPT-30B at 16K would rebuild all of its KV
-    hw, llm, work = load_platform("inf2-a100").machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
+    # even with pinned memory and products at the top of their range
+    best = load_platform("inf2-a100").override("derate.unpinned", 0.8).override("derate.gemm", 0.85)
+    hw, llm, work = best.machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
     rest = {"interval": 2.0, "writeback": 1.0, "buffering": 0.0, "ssd_weights": 0.0}
     steps = np.ravel(SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds)
-    assert steps[-1] > 1.5 * steps.min()
+    assert steps[-1] / steps.min() == pytest.approx(1.29, abs=0.01)
 
 
 def test_the_knee_is_stated_twice() -> None:

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.metrics import Answer, throughput
+from costmodel.resources import csd, gpu
 from costmodel.span import Real
+from costmodel.systems.inf2 import near_storage
 from costmodel.workload import Workload
 from hardware.catalog import load_platform
 from sweeps.checks import check, estimate_of, model_on
@@ -41,15 +43,12 @@ def kv_removed_by_a_byte(model: str) -> Real:
 
 @check
 def rebuilding_hides(platform: str, *models: str) -> float:
-    """1 where the GPU's peak rebuilds K and V of one token faster than all devices read them (sec. 4.3)."""
+    """1 where the GPU rebuilds K and V of a token faster than all devices read and attend to them (sec. 4.3)."""
     hw = load_platform(platform).machine()
-    flash = hw.csd.count * hw.csd.p2p_read
-    return float(
-        all(
-            llm.kv_from_x_flops(1, 1) / hw.gpu.flops < llm.kv_bytes(1, 1) / flash
-            for llm in (model_on(platform, model)[1] for model in models)
-        )
-    )
+    shapes = [model_on(platform, model)[1] for model in models]
+    rebuild = [gpu(hw).run(llm.kv_from_x_flops(1, 1), "K and V from X").seconds for llm in shapes]
+    attend = [near_storage(hw, llm, 1.0, 1.0, 0.0, csd(hw, llm.group)).seconds for llm in shapes]
+    return float(np.all(np.less(rebuild, attend)))
 
 
 @check
