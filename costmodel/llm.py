@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -89,8 +90,13 @@ class LLM:
 
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
-        moe_share = np.where(np.asarray(self.experts) > 1, 1 / np.asarray(self.moe_every), 0.0)[()]
-        return self.attention_parameters + self.expert_parameters * (1 - moe_share + moe_share * experts)
+        return self.attention_parameters + self.expert_parameters * (1 - self.moe_share + self.moe_share * experts)
+
+    @cached_property
+    def moe_share(self) -> Real:
+        """Share of the layers that are MoE [1]."""
+        share: Real = np.where(np.greater(self.experts, 1), np.divide(1.0, self.moe_every), 0.0)[()]
+        return share
 
     def distinct_experts(self, tokens: Real) -> Real:
         """Expected experts of an MoE layer that some token uses, E (1 - (1 - k/E)^t) [1].

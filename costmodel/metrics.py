@@ -59,7 +59,8 @@ def _batch_run(answer: Answer) -> Real:
 
 def _apart(answer: Answer, span: Span) -> Real:
     """Seconds of prefill or of a step; NaN where prompts ride in steps, so that neither is apart from the other [s]."""
-    return np.where(np.equal(answer.estimate.step_carries, 0), span.seconds, np.nan)[()]
+    carries = answer.estimate.step_carries
+    return np.where(np.equal(carries, 0), span.seconds, np.nan)[()] if np.any(carries) else span.seconds
 
 
 @_column("prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]")
@@ -96,16 +97,17 @@ def energy(answer: Answer) -> Real:
     power all the time, one that states no power its idle power; NaN where it states neither.
     """
     estimate = answer.estimate
-    seconds = estimate.total.seconds
-    joules: Real = 0.0
+    always: Real = 0.0  # W; summed before it meets the seconds, which vary over far more points
+    working: Real = 0.0  # J
     for role, part in answer.devices.items():
         idle = part.maybe("idle_power", part.maybe("power", np.nan))
-        active = part.maybe("power", idle)
-        joules = joules + part.count * (idle * seconds + (active - idle) * estimate.total.active_of(role))
+        more = part.count * (part.maybe("power", idle) - idle)
+        always = always + part.count * idle
+        working = working + (more * estimate.total.active_of(role) if np.any(more) else 0.0)
     for name, watts in estimate.accelerator_power.items():
-        working = estimate.total.busy_of(name) if "." in name else estimate.total.active_of(name)
-        joules = joules + watts * working
-    return joules / (estimate.work.batch * estimate.work.output)
+        worked = estimate.total.busy_of(name) if "." in name else estimate.total.active_of(name)
+        working = working + watts * worked
+    return (always * estimate.total.seconds + working) / (estimate.work.batch * estimate.work.output)
 
 
 @_column("cost_usd", "price of all owned devices [USD]")
@@ -123,9 +125,9 @@ def _value_for_money(answer: Answer) -> Real:
 def endurance(answer: Answer) -> Real:
     """Writable bytes of a role over the bytes one request writes to it, the least over roles [1]."""
     least: Real = np.inf
-    for (resource, verb), carried in answer.estimate.total.traffic().items():
+    for (resource, _), carried in answer.estimate.total.traffic("write").items():
         role = resource.partition(".")[0]
-        if verb == "write" and role in answer.devices:
+        if role in answer.devices:
             part = answer.devices[role]
             with np.errstate(divide="ignore"):
                 requests = np.divide(part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch, carried)

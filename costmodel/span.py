@@ -13,9 +13,9 @@ All numbers broadcast over design points (NumPy); scalars stay scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,12 @@ from numpy.typing import NDArray
 
 Real = float | NDArray[np.float64]
 """A number for every design point: a scalar or an array that broadcasts with the others."""
+
+
+def total(numbers: Iterable[Real]) -> Real:
+    """Sum of some numbers [theirs], 0 of none; a sum begun at 0 would take one array operation more."""
+    rest = iter(numbers)
+    return sum(rest, next(rest, 0.0))
 
 
 class Span(ABC):
@@ -90,9 +96,10 @@ class Span(ABC):
         """Seconds each resource works [s]; never more than `seconds`."""
         return {name: self.busy_of(name) for name in sorted(self.resources)}
 
-    def traffic(self) -> dict[tuple[str, str], Real]:
-        """Amount each resource carries, by (resource, verb) [B, FLOP or operations]."""
-        return _add_up(((leaf.resource, leaf.verb), times * leaf.amount) for _, leaf, times in self.leaves())
+    def traffic(self, verb: str = "") -> dict[tuple[str, str], Real]:
+        """Amount each resource carries, by (resource, verb) [B, FLOP or operations]; of one verb where it is named."""
+        leaves = ((leaf, times) for _, leaf, times in self.leaves() if verb in ("", leaf.verb))
+        return _add_up(((leaf.resource, leaf.verb), times * leaf.amount) for leaf, times in leaves)
 
 
 def _add_up(items: Iterator[tuple[Any, Real]]) -> dict[Any, Real]:
@@ -175,7 +182,7 @@ class Group(Span):
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
-        return sum((p.busy_of(resource) for p in self._parts.values() if resource in p.resources), 0.0)
+        return total(part.busy_of(resource) for part in self._parts.values() if resource in part.resources)
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self._parts.items():
@@ -187,12 +194,12 @@ class Serial(Group):
 
     def active_of(self, role: str) -> Real:
         """Sum of the parts [s]."""
-        return sum((part.active_of(role) for part in self._parts.values()), 0.0)
+        return total(part.active_of(role) for part in self._parts.values())
 
     @cached_property
     def seconds(self) -> Real:
         """Sum of the parts [s]."""
-        return sum((part.seconds for part in self._parts.values()), 0.0)
+        return total(part.seconds for part in self._parts.values())
 
     def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self._parts.items():
@@ -205,8 +212,8 @@ class Overlap(Group):
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        uses = Counter(name for part in self._parts.values() for name in part.resources)
-        return tuple(sorted(name for name, users in uses.items() if users > 1))
+        pairs = combinations(self._parts.values(), 2)
+        return tuple(sorted(frozenset().union(*(one.resources & other.resources for one, other in pairs))))
 
     @cached_property
     def seconds(self) -> Real:

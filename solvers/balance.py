@@ -9,6 +9,7 @@ Symbols: x share, f seconds, d slope.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from costmodel.blend import blend
 from costmodel.capacity import Fits
 from costmodel.span import Real, Span
-from solvers.lines import Envelope, envelope, unmoved
+from solvers.lines import Envelope, Line, envelope, unmoved
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
@@ -47,19 +48,21 @@ class Choice:
         return np.subtract(self.seconds, self.bound) / np.where(np.greater(self.seconds, 0), self.seconds, 1.0)
 
 
-def _highest(curve: Envelope, x: Real) -> tuple[Real, Real]:
+def _highest(curve: Envelope, slopes: Sequence[Real], x: Real) -> tuple[Real, Real]:
     """Value and slope of an envelope at a share, but for its `times`."""
-    rest = 1 - x  # at0 + x (at1 - at0) would lose a small at1 behind a large at0
-    at0, at1 = curve.lines[0]
-    slope = at1 - at0
-    value = rest * at0 + x * at1
-    for at0, at1 in curve.lines[1:]:
-        rise = at1 - at0
-        other = rest * at0 + x * at1
-        slope = np.where(other > value, rise, slope)
+    at_an_end = 0 if not np.any(x) else 1 if np.all(np.equal(x, 1)) else None
+    rest = 1 - x
+
+    def value_of(line: Line) -> Real:
+        # at0 + x (at1 - at0) would lose a small at1 behind a large at0
+        return rest * line[0] + x * line[1] if at_an_end is None else line[at_an_end]
+
+    value, slope = value_of(curve.lines[0]), slopes[0]
+    for line, rise in zip(curve.lines[1:], slopes[1:], strict=False):
+        other = value_of(line)
+        slope = np.where(np.greater(other, value), rise, slope)
         value = np.maximum(value, other)
-    at0, at1 = curve.base
-    return value + (rest * at0 + x * at1), slope + (at1 - at0)
+    return value + value_of(curve.base), slope + slopes[-1]
 
 
 def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -98,24 +101,25 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         ValueError: the spans differ in more than their amounts.
     """
     curve = envelope(start, end)
-    f_lo, d_lo = _highest(curve, low)
-    f_hi, d_hi = _highest(curve, high)
+    slopes = [at1 - at0 for at0, at1 in (*curve.lines, curve.base)]
+    f_lo, d_lo = _highest(curve, slopes, low)
+    f_hi, d_hi = _highest(curve, slopes, high)
     lo, hi = low, high
     best = np.where(d_lo >= 0, lo, hi)
     value = bound = np.where(d_lo >= 0, f_lo, f_hi)
     open_: NDArray[np.bool_] = np.less(d_lo, 0) & np.greater(d_hi, 0)
-    for _ in range(_MOST_STEPS):
-        if not np.any(open_):
-            break
+    for _ in range(_MOST_STEPS if np.any(open_) else 0):
         # where the tangents at both ends cross, they bound the span from below
         drop = np.where(open_, d_hi - d_lo, 1.0)
         x = np.where(open_, lo + np.clip((f_hi - f_lo - d_hi * (hi - lo)) / -drop, 0.0, hi - lo), best)
         floor = f_lo + d_lo * (x - lo)
-        f, d = _highest(curve, x)
+        f, d = _highest(curve, slopes, x)
         flat = np.equal(d, 0)
         best, value = np.where(open_, x, best), np.where(open_, f, value)
         bound = np.where(open_, np.where(flat, f, np.minimum(floor, f)), bound)
         open_ = open_ & ~flat & (f > floor * (1 + _ROUNDING))
+        if not np.any(open_):
+            break
         down, up = open_ & (d < 0), open_ & (d > 0)
         lo, f_lo, d_lo = np.where(down, x, lo), np.where(down, f, f_lo), np.where(down, d, d_lo)
         hi, f_hi, d_hi = np.where(up, x, hi), np.where(up, f, f_hi), np.where(up, d, d_hi)

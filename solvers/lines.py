@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from costmodel.span import Leaf, Overlap, Real, Repeat, Span
+from costmodel.span import Leaf, Overlap, Real, Repeat, Span, total
 
 Line = tuple[Real, Real]
 """Seconds at share 0 and at share 1 [s]."""
@@ -36,7 +36,14 @@ class Envelope:
     def flat(self) -> list[Line]:
         """The same as lines alone [s]."""
         (b0, b1), n = self.base, self.times
-        return [(n * (b0 + at0), n * (b1 + at1)) for at0, at1 in self.lines]
+        if self.base is _NONE and np.all(np.equal(n, 1)):
+            return self.lines
+        lines: list[Line] = []
+        for at0, at1 in self.lines:
+            start = n * (b0 + at0)
+            level = b0 is b1 and at0 is at1  # such a line is computed once
+            lines.append((start, start if level else n * (b1 + at1)))
+        return lines
 
 
 _NONE: Line = (0.0, 0.0)
@@ -71,13 +78,15 @@ def envelope(start: Span, end: Span) -> Envelope:
 
 def _sum(parts: list[Envelope]) -> Envelope:
     """Parts of one line add to the base; the lines of the others add every one to every one."""
-    base = _total([line for part in parts if len(part.lines) == 1 for line in part.flat()])
+    straight = [line for part in parts if len(part.lines) == 1 for line in part.flat()]
+    level = total(a for a, b in straight if a is b)  # what stays the same is added up once, not at both ends
+    base = _total([(level, level), *(line for line in straight if line[0] is not line[1])])
     bent = [part.flat() for part in parts if len(part.lines) > 1]
     return Envelope(base, [_total(list(lines)) for lines in product(*bent)])
 
 
 def _total(lines: list[Line]) -> Line:
-    return sum((a for a, _ in lines), 0.0), sum((b for _, b in lines), 0.0)
+    return total(a for a, _ in lines), total(b for _, b in lines)
 
 
 def unmoved(start: Span, end: Span) -> bool:

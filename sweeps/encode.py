@@ -140,7 +140,10 @@ def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _parquet(rows: pa.Table, _: bool) -> bytes:
     axes = [field.name for field in rows.schema if field.type != TYPES["number"]]
     sink = pa.BufferOutputStream()
-    pa.parquet.write_table(rows, sink, compression="lz4", use_dictionary=axes, row_group_size=len(rows))
+    size = len(rows)
+    pa.parquet.write_table(
+        rows, sink, compression="lz4", use_dictionary=axes, row_group_size=size, write_batch_size=size
+    )
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
