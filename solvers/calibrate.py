@@ -1,7 +1,9 @@
 """Fit factors inside their ranges to measurements, and say what the measurements can and cannot tell.
 
 Every factor is a share of its range, 0 at the low end and 1 at the high end. Residuals are logarithms
-of predicted over measured, so an error counts the same on a short and on a long time.
+of predicted over measured, so an error counts the same on a short and on a long time. Beyond `LINEAR_FROM`
+they count by their size instead of its square (soft L1): a row that no factor explains, because the model
+lacks its cause, would otherwise drag all factors with it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ CONFIDENCE = 0.95
 """Chance that the intervals hold all factors at once."""
 ALIKE = 0.95
 """Correlation from which two factors are told apart badly."""
+LINEAR_FROM = 0.1
+"""Residual from which on rows count by its size; within, a prediction matches [1]."""
 STARTS = 64
 """Random points beside the stated values; the best one starts the fit."""
 _NUDGE = 1e-4
@@ -51,15 +55,15 @@ class Fit:
 
 
 def fit(residuals: Residuals, start: Numbers) -> Fit:
-    """Minimise the sum of squares over the ranges.
+    """Minimise the soft L1 norm of the residuals over the ranges.
 
     Args:
         residuals: of any points.
         start: the stated values, as shares of their ranges [1].
 
     Returns:
-        The fit with intervals from the Jacobian (Bonferroni over the factors). There must be more rows
-        than factors.
+        The fit with intervals from the weighted Jacobian (Bonferroni over the factors). There must be
+        more rows than factors.
     """
     from scipy.optimize import least_squares
 
@@ -69,11 +73,13 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     def slopes(at: Numbers) -> Numbers:
         return jacobian(residuals, at)
 
-    found = least_squares(at_point, _best_start(residuals, start), jac=slopes, bounds=(0.0, 1.0))
+    begin = _best_start(residuals, start)
+    found = least_squares(at_point, begin, jac=slopes, bounds=(0.0, 1.0), loss="soft_l1", f_scale=LINEAR_FROM)
     at = np.clip(found.x, 0.0, 1.0)
     slope = jacobian(residuals, at)
     before, after = residuals(np.stack([start, at]))
-    half, correlation, unknown = _intervals(slope, after)
+    weight = _weight(after)
+    half, correlation, unknown = _intervals(weight[:, np.newaxis] * slope, weight * after)
     return Fit(at, half, before, after, slope, correlation, unknown)
 
 
@@ -89,8 +95,14 @@ def jacobian(residuals: Residuals, at: Numbers) -> Numbers:
 def _best_start(residuals: Residuals, start: Numbers) -> Numbers:
     """A factor that nothing hangs on at the start may matter elsewhere in its range."""
     points = np.concatenate([start[np.newaxis], np.random.default_rng(0).random((STARTS, len(start)))])
-    best: Numbers = points[np.argmin(np.sum(residuals(points) ** 2, axis=1))]
+    best: Numbers = points[np.argmin(np.sum(np.sqrt(1 + (residuals(points) / LINEAR_FROM) ** 2), axis=1))]
     return best
+
+
+def _weight(residual: Numbers) -> Numbers:
+    """Root of the weight a residual has in the least squares that soft L1 amounts to at the fit [1]."""
+    weight: Numbers = (1 + (residual / LINEAR_FROM) ** 2) ** -0.25
+    return weight
 
 
 def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[Numbers]]:
@@ -127,7 +139,8 @@ def left_out(residuals: Residuals, found: Fit) -> Numbers:
     """
     from scipy.optimize import lsq_linear
 
-    at, slope, after, count = found.at, found.slope, found.after, len(found.at)
+    weight = _weight(found.after)
+    at, slope, after, count = found.at, weight[:, np.newaxis] * found.slope, weight * found.after, len(found.at)
     damping = _DAMPING * np.linalg.norm(slope, 2) * np.eye(count)
     points = []
     for row in range(len(after)):

@@ -159,12 +159,12 @@ def residual_rows(found: Calibration) -> list[dict[str, Any]]:
 def sentences(found: Calibration) -> list[str]:
     """How good the fit is, and what the rows cannot tell."""
     before, after, alone = (
-        100 * np.sqrt(np.mean(np.expm1(r) ** 2)) for r in (found.fit.before, found.fit.after, found.left_out)
+        100 * np.median(np.abs(np.expm1(r))) for r in (found.fit.before, found.fit.after, found.left_out)
     )
     factors = list(found.factors)
     said = [
         f"{found.evidence.what}: {len(found.evidence.names)} rows, {len(factors)} factors of "
-        f"{found.evidence.platform.name}; root mean square error {before:.3g} % as stated, {after:.3g} % fitted, "
+        f"{found.evidence.platform.name}; median error {before:.3g} % as stated, {after:.3g} % fitted, "
         f"{alone:.3g} % each row predicted by a fit to the others."
     ]
     said += [_unknown(factors, direction) for direction in found.fit.unknown]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hardware.catalog import load_platform, names
 from hardware.errors import InputError
+from sweeps.checks import restated
 from sweeps.claims import FIELDS, FOLDER, Claim, load, papers, predict
 
 MATCH, NEAR = 0.10, 0.25
@@ -103,19 +104,17 @@ def record(rows: list[dict[str, Any]]) -> None:
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Counts of verdicts, errors and fitted factors, a row a paper.
 
-    Runs are measured or simulated; a number that is only looked up in a specification is none.
+    Runs are measured or simulated. Some of them (`runs_input`) state a number that the model takes, and so
+    always match; errors are those of the others, but for rows that are proven inconsistent.
     """
     found = []
     for paper in sorted({line["paper"] for line in rows}):
-        looked_up = {claim.id for claim in load(paper) if claim.metric == "number"}
+        inputs = {claim.id for claim in load(paper) if claim.metric in restated()}
         mine = [line for line in rows if line["paper"] == paper]
         counts = Counter(line["verdict"] for line in mine)
-        runs = [
-            line
-            for line in mine
-            if line["kind"] in ("measured", "simulated") and line["error"] is not None and line["id"] not in looked_up
-        ]
-        errors = [line["error"] for line in runs]
+        runs = [line for line in mine if line["kind"] in ("measured", "simulated") and line["error"] is not None]
+        told = [line for line in runs if line["id"] not in inputs]
+        errors = [line["error"] for line in told if line["verdict"] != "inconsistent"]
         found.append(
             {
                 "paper": paper,
@@ -123,6 +122,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 **{verdict: counts[verdict] for verdict in RANK},
                 "runs": len(runs),
                 "runs_close": sum(line["verdict"] in ("match", "near") for line in runs),
+                "runs_input": len(runs) - len(told),
                 "median_error": float(np.median(errors)) if errors else None,
                 "p90_error": float(np.quantile(errors, 0.9)) if errors else None,
                 "fitted": "; ".join(fitted(paper)),

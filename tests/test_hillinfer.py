@@ -200,7 +200,7 @@ def test_the_output_head_is_read_once_and_stays_on_the_gpu(system: str) -> None:
 def test_baselines_follow_their_flows() -> None:
     work, llm, hw = Workload(10.0, 1920.0, 128.0), model("opt-6.7b"), machine()
     kv = llm.kv_bytes(10, work.context)
-    cold, off = 0.2 * kv / 1.83e9, 0.8 * kv / (31.5e9 * 0.8)
+    cold, off = 0.2 * kv / 2.16e9, 0.8 * kv / (31.5e9 * 0.8)
     gpu = (llm.layer_weight_bytes(10) + kv) / (1008e9 * 0.8)
     head = llm.vocab * llm.hidden * 2 / (1008e9 * 0.8)
     full = solved("full-cache", hw, "opt-6.7b", work).estimate.step.seconds - head

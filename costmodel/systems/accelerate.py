@@ -15,8 +15,16 @@ from costmodel.span import Real, Span, overlap, serial, stream
 from costmodel.workload import Workload
 from hardware.machine import Machine
 
-EAGER_SCORE_BYTES = 6
-"""Bytes of a score in eager attention: the 16-bit product and its softmax in 32 bits."""
+SOFTMAX_BYTES = 4.0
+"""An element of a softmax in single precision, whatever the width of activations [B]."""
+
+
+def eager_score_bytes(llm: LLM) -> Real:
+    """A score while eager attention casts its softmax back: the product, the softmax in 32 bits, its 16-bit copy [B].
+
+    Source: Hugging Face transformers, eager attention of Llama: softmax(scores, dtype=float32).to(query.dtype).
+    """
+    return 2 * llm.activation_width + SOFTMAX_BYTES
 
 
 @system("accelerate", platform="inf2-h100", cite="inf2", owns=("gpu", "host"))
@@ -49,7 +57,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
             compute=gpu_.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
         ),
     )
-    tokens, scores = b * work.prompt, llm.heads * work.prompt**2 * EAGER_SCORE_BYTES
+    tokens, scores = b * work.prompt, llm.heads * work.prompt**2 * eager_score_bytes(llm)
     square = 2 * llm.prefill_attention_flops(b, work.prompt)
     prefill = serial(
         weights=load(llm.layer_weight_bytes(tokens)),

@@ -167,7 +167,7 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    lanes, cache_link = link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
+    lanes, cache_link = link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "unpinned")
     return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, cache_link, all_kv_on_storage(hw, llm))
 
 
@@ -182,7 +182,7 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
-    lanes, cache_link = link(hw, "uplink", "uplink"), link(hw, "gpu_link", "pcie")
+    lanes, cache_link = link(hw, "uplink", "uplink"), link(hw, "gpu_link", "unpinned")
     return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", lanes, cache_link, all_kv_on_storage(hw, llm))
 
 
@@ -214,7 +214,7 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     prefill = overlap(
         weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
-        cache=gpu_link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
+        cache=link(hw, "gpu_link", "unpinned").outward(llm.kv_bytes(b, work.prompt), "4bsh"),
     )
     rounds = work.batch / b
     return Estimate(

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from costmodel.accelerator import attend, gemm, side
-from costmodel.headmap import SUBLAYERS
-from costmodel.paging import fragmentation, page_table_bytes
+from costmodel.paging import page_table_bytes
 from costmodel.span import Real
 from hardware.quantity import unit_of
 from sweeps.checks import check, model_on
@@ -80,12 +79,10 @@ def static_lags_more_when_lengths_change(name: str) -> float:
 
 
 @check
-def most_fragmentation(name: str, of: str) -> float:
-    """Most bytes by Eq. 2, as printed, over all lengths (sec. 4.2.1), in MB, or as a share of HBM."""
-    found, hw, llm = solved("h2m2", name)
-    units = [found.knobs[f"n_{part}"] for part in SUBLAYERS]
-    most = float(np.max(fragmentation(hw, llm, found.estimate.work, *units).as_printed))
-    return most / (1e6 if of == "MB" else float(hw.hbm.count * hw.hbm.memory))
+def share_of_hbm(size: str) -> float:
+    """So many bytes over the HBM capacity (sec. 4.2.1) [1]."""
+    hw, _ = model_on(PLATFORM, "gpt3-175b")
+    return float(size) / float(hw.hbm.count * hw.hbm.memory)
 
 
 @check

@@ -27,6 +27,7 @@ from hardware.machine import Machine
 from solvers.beta import best_beta
 from sweeps.checks import check, model_on
 from sweeps.run import compare, table
+from sweeps.sizes import size
 from sweeps.study import Study
 
 Values = NDArray[np.float64]
@@ -81,12 +82,6 @@ def kv_share(tier: str) -> Real:
 
 
 @check
-def most_migration() -> Real:
-    """KV that can change between host and storage in one step: all of the smaller tier up, as much down [%]."""
-    return 2 * min(float(kv_share("host")), float(kv_share("drive")))
-
-
-@check
 def transfer_over_attention(model: str, batch: str, context: str) -> Real:
     """Bringing all K and V to the GPU, over reading them from its memory for attention (fig. 3b) [1]."""
     hw, llm, work = _point(model, float(batch), float(context))
@@ -117,12 +112,13 @@ def score_share(model: str) -> Real:
 
 @check
 def exposed_scores(model: str) -> Real:
-    """Time of a decode step that score blocks add to the SmartSSD's scoring, 16 chunks (HIE, fig. 7) [s]."""
+    """What score blocks add to the SmartSSD's scoring in 16 chunks, over what they add in one (HIE, fig. 7) [1]."""
     hw, llm, work = _point(model)
     cold = 0.2 * llm.kv_bytes(work.batch, work.context)
     pools = Pools(0.0, cold, 0.0, 0.0, 1.0)
-    chunked = csd_path(hw, llm, pools, 0.0, 0.0, 16.0, 0.0).seconds
-    return llm.layers * (chunked - balanced_paths(hw, llm, pools, 0.0, 0.0).parts["csd"].seconds)
+    alone = balanced_paths(hw, llm, pools, 0.0, 0.0).parts["csd"].seconds
+    chunked, whole = (csd_path(hw, llm, pools, 0.0, 0.0, chunks, 0.0).seconds for chunks in (16.0, 1.0))
+    return (chunked - alone) / (whole - alone)
 
 
 @check
@@ -215,7 +211,7 @@ def latency_cut(baseline: str, contexts: str) -> Values:
 def context_trend(baseline: str, contexts: str) -> float:
     """Exponent of the end-to-end speed-up in the context, Qwen-7B, batch 8 (sec. 5.3) [1]."""
     found = _speedups(baseline, "qwen-7b", contexts)
-    tokens = np.array([float(context) for context in contexts.split("+")])
+    tokens = np.array([size(context, "context") for context in contexts.split("+")])
     return float(np.polyfit(np.log(tokens), np.log(found), 1)[0])
 
 

@@ -10,7 +10,6 @@ from costmodel.registry import find
 from costmodel.serving import Load, gpu_attention, kv_token_bytes, linear
 from costmodel.systems.l3 import prompt_cache
 from costmodel.workload import Workload
-from hardware.catalog import load_part
 from hardware.quantity import unit_of
 from solvers.batching import CHUNK, even_halves, lengths
 from sweeps.checks import check, model_on
@@ -83,11 +82,10 @@ def requests_that_fill_a_gpu(model: str, context: str) -> float:
 
 
 @check
-def requests_beside_weights(part: str, model: str, context: str) -> float:
+def requests_beside_weights(model: str, context: str) -> float:
     """Requests whose KV cache fits beside a model's weights on one GPU (sec. 2.3) [1]."""
-    _, llm = model_on(PLATFORM, model)
-    memory = load_part(part).numbers["memory"].si
-    return float((memory - llm.weight_bytes) / (float(context) * kv_token_bytes(llm)))
+    hw, llm = model_on(PLATFORM, model)
+    return float((hw.gpu.memory - llm.weight_bytes) / (float(context) * kv_token_bytes(llm)))
 
 
 @check
