@@ -243,7 +243,7 @@ def test_eager_attention_computes_and_moves_the_whole_square() -> None:
     layers = run("accelerate", hw, "llama2-7b", work).prefill.parts["layers"].traffic()
     square = 4 * 16384**2 * llm.query_size
     assert layers["gpu.tensor", "run"] == pytest.approx(llm.layers * (llm.linear_flops(16384.0) + square))
-    scores = 32 * 16384**2 * 2 * (2 + 4 + 2)  # 16-bit product, 32-bit softmax and its 16-bit copy, each written and read
+    scores = 32 * 16384**2 * 2 * (2 + 4 + 2)  # product, 32-bit softmax and its 16-bit copy, each written and read
     moved = llm.layer_weight_bytes(16384.0) + scores
     assert layers["gpu.hbm", "read"] == pytest.approx(llm.layers * moved)
 
