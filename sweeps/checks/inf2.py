@@ -14,9 +14,6 @@ from hardware.catalog import load_platform
 from sweeps.checks import check, estimate_of, model_on
 from sweeps.checks.offload import asked, sum_of
 
-NEGLIGIBLE = 0.1
-"""What the text calls almost negligible: no more than a prediction may be off and still match."""
-
 
 @check
 def prompt_bytes_written(platform: str, system: str, role: str) -> Real:
@@ -45,20 +42,14 @@ def kv_removed_by_a_byte(model: str) -> Real:
 
 
 @check
-def rebuilding_over_attending(platform: str, *models: str) -> NDArray[np.float64]:
-    """Time in which the GPU rebuilds K and V of a token, over that of all devices reading and attending (sec. 4.3)."""
+def rebuilding_is_free(platform: str, *models: str) -> NDArray[np.float64]:
+    """1 where rebuilding K and V on the GPU costs nothing, 0 where as much as devices need to attend (sec. 4.3) [1]."""
     hw = load_platform(platform).machine()
     shapes = [model_on(platform, model)[1] for model in models]
     rebuild = [gpu(hw).run(llm.kv_from_x_flops(1, 1), "K and V from X").seconds for llm in shapes]
     attend = [near_storage(hw, llm, 1.0, 1.0, 0.0, csd(hw, llm.group)).seconds for llm in shapes]
-    share: NDArray[np.float64] = np.array(rebuild, float) / np.array(attend, float)
-    return share
-
-
-@check
-def rebuilding_is_negligible(platform: str, *models: str) -> float:
-    """1 where rebuilding takes less than a tenth of the time near storage that it replaces (sec. 4.3)."""
-    return float(np.all(rebuilding_over_attending(platform, *models) < NEGLIGIBLE))
+    free: NDArray[np.float64] = 1 - np.array(rebuild, float) / np.array(attend, float)
+    return free
 
 
 @check
