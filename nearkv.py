@@ -11,8 +11,9 @@ def main() -> None:
     Where the command says that it is done, the process ends there: Python would take a while to take itself
     apart, in which Ctrl-C would still strike.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, leave)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+            signal.signal(number, leave)
     from cli import app
 
     try:

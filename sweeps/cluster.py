@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import catch_warnings
 
 from hardware.errors import InputError
+from sweeps.identity import code
+from sweeps.manifest import VERSIONS
 from sweeps.memory import keep_freed_memory
 from sweeps.stopping import listening
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[([0-9A-Fa-f:.]+)\]|([\w.\-]+)):(\d{1,5})/?", re.A)
+_LONGEST_GREETING = 1 << 16
+"""More than a scheduler says of itself; other services' words read as a size far above [B]."""
 PATIENCE = 5
 """How long a cluster may take to answer, and its first worker to appear [s]."""
 
@@ -91,8 +95,8 @@ def _on_worker(task: Callable[[Item], Any], item: Item) -> Any:
 
 def _connected(address: str) -> Client:
     try:
-        with listening(), socket.create_connection(check_address(address), timeout=PATIENCE):
-            pass  # somebody listens there; Dask would be slow to see that nobody does
+        with listening(), socket.create_connection(check_address(address), timeout=PATIENCE) as line:
+            _check_greeting(line, address)
         with listening(), catch_warnings(action="ignore"):  # of packages that differ; those that matter follow
             client = _client(address)
             client.wait_for_workers(1, timeout=PATIENCE)
@@ -100,9 +104,23 @@ def _connected(address: str) -> Client:
         raise
     except Exception as problem:  # Dask fails in many ways on what answers in another language
         told = _first_line(problem) if isinstance(problem, OSError | ValueError) else "what answers is no scheduler"
-        raise InputError(f"--scheduler {address}: no Dask cluster with workers answers there ({told})") from None
+        raise InputError(
+            f"--scheduler {address}: no Dask cluster with workers answers there ({told}); start one, or use --jobs"
+        ) from None
     _check_versions(client, address)
     return client
+
+
+def _check_greeting(line: socket.socket, address: str) -> None:
+    """Hear out who answers: Dask would wait for ever for a service that waits itself, or speaks another language.
+
+    A scheduler greets with the size of its first message, in eight bytes.
+    """
+    if "://" not in address or address.startswith("tcp://"):
+        line.settimeout(PATIENCE)
+        size = int.from_bytes(line.recv(8, socket.MSG_WAITALL), "little")
+        if not 0 < size <= _LONGEST_GREETING:
+            raise ValueError("what answers is no scheduler")
 
 
 def _client(address: str) -> Client:
@@ -120,8 +138,11 @@ def _client(address: str) -> Client:
 
 
 def _check_versions(client: Client, address: str) -> None:
-    for package in ("nearkv", "numpy", "pyarrow"):
+    for package in VERSIONS:
         for worker, found in client.run(version, package, on_error="return").items():
             if found != version(package):
                 lacks = f"has {package} {found}" if isinstance(found, str) else f"has no {package}"
                 raise InputError(f"--scheduler {address}: worker {worker} {lacks}; install {version(package)} there")
+    for worker, found in client.run(code, on_error="return").items():
+        if found != code():
+            raise InputError(f"--scheduler {address}: worker {worker} has other code of nearkv; install the same there")

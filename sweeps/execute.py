@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardware.errors import InputError
 from sweeps.encode import ENCODERS, encoded, table_of
-from sweeps.export import check_writable, place_of, provenance, text_of, write_bytes, write_text
+from sweeps.export import check_writable, place_of, provenance, replacing, text_of, write_text
 from sweeps.identity import identity
 from sweeps.plan import Piece, Plan, plan, size_of, unpacked
 from sweeps.progress import bytes_of, duration, progress
@@ -24,7 +25,7 @@ from sweeps.reduce import Kept, Reducer, reduced
 from sweeps.run import CHUNK, Columns, at, cells, stack
 from sweeps.sinks import check_free, form_of, origin_of
 from sweeps.stopping import careful, listening
-from sweeps.store import store
+from sweeps.store import growing_of, store
 from sweeps.study import Study, blocks
 from sweeps.workers import Workers
 
@@ -70,19 +71,20 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
         InputError: the study cannot be evaluated, or the file not written.
     """
     place, form, rows = place_of(path), form_of(path), plan(study, only)
-    check_free(place, form)
+    check_free(place, form == "parquet")
     task, most = partial(encoded, rows.packed(), form), PIECE[form]
     with careful(), store(place, form, identity(rows, only, f"{form} {most}"), run.resume) as out:
         if out.complete:
             run.say(f"{place} is complete already, with {rows_of(out.now.rows)}; nothing was left to do")
             return
         with listening():
-            announce(rows, task, run, "write")
-            if rows.size > MANY and not run.confirm(f"Write {rows.size:,} rows?"):
+            size = announce(rows, task, run, "write", out.now.rows)
+            if rows.size > MANY and not out.now.rows and not run.confirm(f"Write {rows.size:,} rows?"):
                 raise InputError(
                     f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
                     "keep only the best"
                 )
+            check_room(place, size, run)
         with progress(rows.size, out.now.rows, run.quiet) as advance:
             pieces = islice(rows.pieces(most), out.now.pieces, None)
             with closing(run.workers.run(task, pieces)) as done:
@@ -97,23 +99,52 @@ def check_place(path: Path) -> None:
     """See whether a table can be written to a place, before it is computed.
 
     Raises:
-        InputError: no form is known by that name, or something is in the way.
+        InputError: no form is known by that name, something is in the way, or a sweep writes there.
     """
     place = place_of(path)
-    check_free(place, form_of(path))
+    form_of(path)
+    check_free(place, folder=False)
     check_writable(place)
+    if (growing := growing_of(place)).exists():
+        raise InputError(f"{place}: a sweep writes it, or was stopped; wait for it, or delete {growing}")
 
 
-def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str) -> None:
-    """Say how many design points there are, how long they will take and how much they will fill."""
+def check_room(path: Path, size: float, run: Run) -> None:
+    """Refuse, or ask for, what a disk cannot hold even if a sample of rows is twice as large as the others.
+
+    Raises:
+        InputError: it is not to be tried.
+    """
+    free = shutil.disk_usage(path.parent).free
+    told = f"about {bytes_of(size)} are to be written, {bytes_of(free)} are free"
+    if size > 2 * free and not run.confirm(f"{told[0].upper()}{told[1:]}; begin?"):
+        raise InputError(f"{path}: {told}; choose another place or fewer --columns, or begin all the same with --yes")
+
+
+def announce(rows: Plan, task: Callable[[Piece], object], run: Run, verb: str, before: int = 0) -> float:
+    """Say how many design points there are, how long they will take and how much they will fill.
+
+    Args:
+        rows: all of them.
+        task: what will be done with them.
+        run: how.
+        verb: what that is.
+        before: how many are done [1].
+
+    Returns:
+        How much they will fill; 0 where nobody asks or it is no file [B].
+    """
     if run.quiet:
-        return
+        return 0.0
     seconds, found, seen = timed(task, rows)
+    left = rows.size - before
     jobs = 1 if run.workers.scheduler else min(run.workers.jobs, os.cpu_count() or 1)
     where = " on one core" if run.workers.scheduler else ""
-    size = f", {bytes_of(len(found) / seen * rows.size)}" if isinstance(found, bytes) else ""
-    points = "design point" if rows.size == 1 else "design points"
-    run.say(f"{rows.size:,} {points} to {verb}, {duration(seconds / seen * rows.size / jobs)}{where}{size}")
+    fills = len(found) / seen * left if isinstance(found, bytes) else 0.0
+    size = f", {bytes_of(fills)}" if fills else ""
+    points = "design point" if left == 1 else "design points"
+    run.say(f"{left:,} {points} to {verb}, {duration(seconds / seen * left / jobs)}{where}{size}")
+    return fills
 
 
 def timed(task: Callable[[Piece], object], rows: Plan) -> tuple[float, object, int]:
@@ -205,8 +236,11 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
         InputError: the file cannot be written.
     """
     place = place_of(path)
-    write_bytes(place, ENCODERS[form_of(path)](table_of(found), True))
-    write_text(origin_of(place), text_of(provenance(blocks(study))))
+    with replacing(place) as table:
+        table.buffer.write(ENCODERS[form_of(path)](table_of(found), True))
+        table.flush()
+        os.fsync(table.fileno())  # both are on the disk before either takes its name
+        write_text(origin_of(place), text_of(provenance(blocks(study))))
     return written(len(next(iter(found.values()))), place)
 
 

@@ -85,19 +85,14 @@ def _umask() -> int:
     return mask
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file; it appears only when complete.
+def write_text(path: Path, text: str) -> None:
+    """Write a text; it appears only when complete.
 
     Raises:
         InputError: the file cannot be written.
     """
     with replacing(path) as file:
-        file.buffer.write(content)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text; it appears only when complete; see `write_bytes`."""
-    write_bytes(path, text.encode())
+        file.write(text)
 
 
 def numbers(name: str, part: Part) -> list[dict[str, Any]]:

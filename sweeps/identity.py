@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from sweeps.export import provenance
-from sweeps.manifest import VERSIONS
+from sweeps.manifest import CODE, VERSIONS
 from sweeps.plan import Plan
 from sweeps.study import Block
 
@@ -43,7 +45,18 @@ def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
         said["--columns"] = {_digest(list(only)): None}
     whole = [form, list(rows.kinds.items()), [told[name] for name in ("platforms", "models", "traces")], laid]
     versions = {name: version(name) for name in VERSIONS}
-    return {**versions, **{name: _digest(list(values)) for name, values in said.items()}, "study": _digest(whole)}
+    options = {name: _digest(list(values)) for name, values in said.items()}
+    return {**versions, CODE: code(), **options, "study": _digest(whole)}
+
+
+@cache
+def code() -> str:
+    """Digest of every module that has a part in evaluating: whoever changes a formula has another tool."""
+    root, found = Path(__file__).parent.parent, hashlib.sha256()
+    for package in ("costmodel", "hardware", "solvers", "sweeps"):
+        for file in sorted((root / package).rglob("*.py")):
+            found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()[:32]
 
 
 def _digest(value: Any) -> str:

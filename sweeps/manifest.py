@@ -15,6 +15,8 @@ from zlib import crc32
 from hardware.errors import InputError
 
 _BLOCK = 1 << 20
+SELF = "sha256_of_this_record"
+"""Under which name a manifest holds its own checksum."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,23 @@ class Manifest:
 
     def told(self) -> dict[str, Any]:
         """As JSON knows it, with a checksum of itself."""
-        return {**asdict(self), "sha256": _sum(asdict(self))}
+        return {**asdict(self), SELF: _sum(asdict(self))}
 
     def differs(self, wanted: Mapping[str, str]) -> str:
         """In what its rows are not those wanted, in words; empty where they are."""
         names = [name for name in {**wanted, **self.identity} if self.identity.get(name) != wanted.get(name)]
         if versions := [name for name in names if name in VERSIONS]:
             return f"with {versions[0]} {self.identity.get(versions[0])}"
+        if CODE in names:
+            return "before nearkv's own code was changed"
         options = [name for name in names if name.startswith("--")]
         if options:
             return f"with {'another' if len(options) == 1 else 'other'} {' and '.join(options)}"
         return "for another study" if names else ""
 
 
+CODE = "code"
+"""What the identity calls the digest of nearkv's own modules."""
 VERSIONS = ("nearkv", "numpy", "pyarrow")
 """Packages whose version the bytes of an output may depend on."""
 
@@ -68,9 +74,9 @@ def manifest_of(table: Any) -> Manifest:
         InputError: it is not what was written.
     """
     names = {field.name for field in fields(Manifest)}
-    if isinstance(table, dict) and table.keys() == {*names, "sha256"}:
+    if isinstance(table, dict) and table.keys() == {*names, SELF}:
         content = {name: table[name] for name in names}
-        if table["sha256"] == _sum(content):
+        if table[SELF] == _sum(content):
             return Manifest(**content)
     raise InputError("its words do not add up to its checksum")
 

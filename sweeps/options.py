@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -40,7 +41,8 @@ class Commands(TyperGroup):
             sys.exit(0)
         except OSError as problem:
             _silence()
-            sys.stderr.write(f"nearkv: standard output cannot be written ({problem.strerror}); send it elsewhere\n")
+            place = str(problem.filename) if problem.filename else "standard output"
+            _complain(f"{place} cannot be used ({problem.strerror}); choose another")
             sys.exit(2)
 
     def invoke(self, ctx: Any) -> Any:
@@ -53,13 +55,13 @@ class Commands(TyperGroup):
             if type(problem).__name__ == "NoArgsIsHelpError":  # a group that was called alone shows its help
                 raise
             said, place = _said(problem), problem.ctx.command_path if problem.ctx else "nearkv"
-            typer.echo(f"nearkv: {said}; see `{place} --help`", err=True)
+            _complain(f"{said}; see `{place} --help`")
             raise typer.Exit(2) from None
         except InputError as problem:
-            typer.echo(f"nearkv: {problem}", err=True)
+            _complain(str(problem))
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stopped:
-            typer.echo(f"nearkv: {stopped.args[0] if stopped.args else 'stopped'}", err=True)
+            _complain(stopped.args[0] if stopped.args else "stopped")
             raise typer.Exit(130) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -86,6 +88,12 @@ def _said(problem: Any) -> str:
     return f"{problem.param.opts[0]} takes a {'whole number' if kind[1] == 'integer' else 'number'}"
 
 
+def _complain(sentence: str) -> None:
+    """Say why a command fails; its exit code tells whoever does not listen."""
+    with suppress(OSError):
+        typer.echo(f"nearkv: {sentence}", err=True)
+
+
 def _silence() -> None:
     """Point standard output nowhere, so that the interpreter's last flush has nothing to complain of."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,8 +106,11 @@ def group(about: str) -> typer.Typer:
 
 def show(rows: Sequence[dict[str, Any]], form: str, columns: Sequence[str] = (), title: str = "") -> None:
     """Print rows in the format asked for."""
+    from hardware.errors import InputError
     from sweeps.table import check_format, render
 
+    if sys.stdout is None:
+        raise InputError("standard output is closed; send it somewhere")
     typer.echo(render(rows, check_format(form), columns, title), nl=False)
 
 
@@ -114,9 +125,18 @@ BRIEF = [
 
 def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str] = BRIEF) -> None:
     """Print a result in the format asked for, all formats with the same columns where some were chosen."""
-    from sweeps.table import records, select
+    from hardware.errors import InputError
+    from sweeps.table import MOST_SHOWN, records, select
 
-    show(records(select(found, only)), form, () if only else usual)
+    chosen = select(found, only)
+    if len(next(iter(chosen.values()))) <= MOST_SHOWN or form == "json":
+        show(records(chosen), form, () if only else usual)
+    elif form == "csv":
+        from sweeps.encode import ENCODERS, table_of
+
+        typer.echo(ENCODERS["csv"](table_of(chosen), True), nl=False)
+    else:
+        raise InputError(f"more than {MOST_SHOWN:,} rows are too many to read; print them with --format csv or json")
 
 
 System = Annotated[str, typer.Argument(help="A system; see `nearkv systems`.")]
@@ -133,17 +153,17 @@ Out = Annotated[
         "--output-file",
         "-o",
         metavar="FILE",
-        help="Write FILE.csv, .jsonl or .parquet, and beside it where its numbers come from.",
+        help="Write or replace FILE.csv, .jsonl or .parquet, and beside it where its numbers come from.",
     ),
 ]
-Top = Annotated[int, typer.Option(metavar="N", help="Keep only the N best rows.")]
+Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
 By = Annotated[str, typer.Option(metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s.")]
 Pareto = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only what nothing beats in all two or three.")]
 BestPer = Annotated[str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")]
 Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
 Scheduler = Annotated[str, typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a file that was not finished.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Write even a file of more than 10^9 rows.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Write even more than 10^9 rows, or than the disk seems to hold.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
 
@@ -171,6 +191,8 @@ def axes(
     from hardware.errors import InputError
     from sweeps.study import Study, pairs, split
 
+    if output.endswith((".csv", ".jsonl", ".parquet")):
+        raise InputError(f"--output {output!r}: is the number of tokens; -o {output} names the file")
     for option, text in (("--platform", platform), ("--trace", trace)):
         if text and not split(text):
             raise InputError(f"{option} {text!r}: names nothing; leave it out, or give names apart by commas")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 QUICK = 1_000_000
 """Design points below which work ends before a bar would help."""
@@ -54,7 +54,8 @@ def _lines(total: int, done: int) -> Callable[[int], None]:
         text = pace.after(more)
         if time.monotonic() - told[0] >= EVERY:
             told[0] = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            with suppress(OSError):  # work goes on though nobody listens
+                print(text, file=sys.stderr, flush=True)
 
     return advance
 

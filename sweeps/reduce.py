@@ -195,15 +195,15 @@ def reduced(plan: bytes, reducer: Reducer, piece: Piece) -> Kept:
     return kept
 
 
-def reducer_of(top: int, by: str, pareto: tuple[str, ...], per: tuple[str, ...]) -> Reducer | None:
+def reducer_of(top: int | None, by: str, pareto: tuple[str, ...], per: tuple[str, ...]) -> Reducer | None:
     """The reducer a user asks for, or none.
 
     Raises:
         InputError: two at once, or one that makes no sense.
     """
-    if (top != 0) + bool(pareto) + bool(per) > 1:
+    if (top is not None) + bool(pareto) + bool(per) > 1:
         raise InputError("--top, --pareto and --best-per each keep other rows; choose one")
-    if top < 0 or top > MOST_KEPT:
+    if top is not None and not 1 <= top <= MOST_KEPT:
         raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
     if pareto and (len(set(pareto)) != len(pareto) or not 2 <= len(pareto) <= 3):
         raise InputError(f"--pareto {','.join(pareto)!r}: name two or three columns, as in throughput_tok_s,cost_usd")

@@ -35,18 +35,43 @@ def origin_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.provenance.json")
 
 
-def check_free(path: Path, form: str) -> None:
-    """Refuse to replace what is not an output of the same form.
+def check_free(path: Path, folder: bool) -> None:
+    """Refuse to replace what is not an output of the same kind, or what its owner protects.
+
+    Args:
+        path: where an output will be.
+        folder: it is a dataset.
 
     Raises:
-        InputError: a folder has the name of a file, a file that of a dataset, or a folder holds other things.
+        InputError: a folder has the name of a file, a file that of a dataset, a folder holds other things,
+            something may not be written, or the record beside the output cannot have its name.
     """
-    if form == "parquet" and path.is_dir():
-        others = [file.name for file in path.iterdir() if not (file.suffix == ".parquet" and file.stem[:5] == "part-")]
-        if others:
-            raise InputError(f"{path}: holds {others[0]!r}, so it is no dataset to replace; choose another name")
-    elif path.exists() and path.is_dir() != (form == "parquet"):
+    beside = origin_of(path)
+    if len(os.fsencode(beside.name)) > _LONGEST_NAME:
+        raise InputError(f"{path}: its name and that of the record beside it are too long; choose a shorter one")
+    if beside.is_dir():
+        raise InputError(f"{beside}: is a folder, in the place of the record beside {path.name}; choose another name")
+    if not path.exists():
+        return
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise InputError(f"{path}: is there and may not be written; choose another name, or change its mode")
+    if path.is_dir() != folder:
         raise InputError(f"{path}: is a {'folder' if path.is_dir() else 'file'} already; choose another name")
+    if folder and (others := _others(path)):
+        raise InputError(f"{path}: holds {others[0]!r}, so it is no dataset to replace; choose another name")
+
+
+_LONGEST_NAME = 255
+"""Bytes that file systems allow a name."""
+
+
+def _others(dataset: Path) -> list[str]:
+    """What is no part of a dataset in its folder."""
+    return [file.name for file in dataset.iterdir() if not (file.suffix == ".parquet" and file.stem[:5] == "part-")]
+
+
+class ChangedError(InputError):
+    """Rows that another program changed, so that what is there is not what was written."""
 
 
 class Sink(ABC):
@@ -60,13 +85,12 @@ class Sink(ABC):
         InputError: something else lies there; then nothing is touched.
     """
 
-    exact: ClassVar[bool]
-    """Whether nothing may lie behind what is safe, because it could not be dropped."""
+    folder: ClassVar[bool]
+    """Whether the output is a folder. Nothing may lie behind what is safe in one: it could not be dropped."""
 
     def __init__(self, place: Path, begun: Manifest) -> None:
         self.place = place
-        most = begun.size + self.exact
-        if begun.pieces and sums_of(self.files(begun.pieces), most) != (begun.size, begun.crc):
+        if begun.pieces and not self.holds(begun):
             raise InputError(
                 f"{place}: the {begun.size:,} bytes of {begun.rows:,} finished rows are not as they were written; "
                 f"restore them, or delete {place.parent} to start anew"
@@ -89,6 +113,10 @@ class Sink(ABC):
     def settle(self) -> None:
         """See to it that all pieces have reached the disk, and are where they were put."""
 
+    def holds(self, safe: Manifest) -> bool:
+        """Whether the pieces that are safe lie there as they were written; reads them all."""
+        return sums_of(self.files(safe.pieces), safe.size + self.folder) == (safe.size, safe.crc)
+
     def there(self, safe: Manifest) -> bool:
         """Whether the pieces that are safe still lie there, by their size."""
         return sum(file.stat().st_size for file in self.files(safe.pieces) if file.exists()) >= safe.size
@@ -105,7 +133,7 @@ class Sink(ABC):
 class OneFile(Sink):
     """All pieces one after the other."""
 
-    exact = False
+    folder = False
 
     def files(self, pieces: int) -> Iterable[Path]:
         """The file."""
@@ -120,6 +148,8 @@ class OneFile(Sink):
     def add(self, number: int, piece: bytes) -> None:
         """Append a piece; all of it or nothing."""
         start, left = self._file.tell(), memoryview(piece)
+        if os.fstat(self._file.fileno()).st_size != start:
+            raise ChangedError(f"{self.place}: was changed by another program while it grew")
         try:
             while left:
                 left = left[self._file.write(left) :]
@@ -145,7 +175,7 @@ class OneFile(Sink):
 class Parts(Sink):
     """A file for every piece, in a folder that reads as one dataset."""
 
-    exact = True
+    folder = True
 
     def files(self, pieces: int) -> Iterable[Path]:
         """The parts."""
@@ -160,6 +190,8 @@ class Parts(Sink):
     def add(self, number: int, piece: bytes) -> None:
         """Write a part; it has its name only when complete."""
         part = part_of(self.place, number)
+        if number and not part_of(self.place, number - 1).exists():
+            raise ChangedError(f"{part_of(self.place, number - 1)}: was removed by another program")
         temporary = part.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
@@ -179,9 +211,13 @@ class Parts(Sink):
             os.close(folder)
 
     def name(self, path: Path) -> None:
-        """Rename the folder; a dataset that had the name is moved out of its way first."""
+        """Rename the folder; a dataset that had the name is moved out of its way first, and back if it is none."""
+        replaced = self.place.with_name("replaced")
         if path.exists():
-            os.replace(path, self.place.with_name("replaced"))
+            os.replace(path, replaced)
+            if others := _others(replaced):
+                os.replace(replaced, path)
+                raise InputError(f"{path}: holds {others[0]!r}, so it is no dataset to replace; move it away")
         os.replace(self.place, path)
 
     def close(self) -> None:

@@ -70,6 +70,8 @@ def values(text: str, read: Reader, where: str) -> list[float]:
         if not item.strip():
             raise InputError(f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2")
         found += _range(item, read, where) if ":" in item else [read(item, where)]
+    if len(set(found)) < len(found):
+        raise InputError(f"{where}: {text!r} gives a value twice; give every value once")
     return found
 
 

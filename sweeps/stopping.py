@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What asks a command to stop."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a command to stop; a terminal that is closed does, unless `nohup` has it ignored."""
 
 
 class _Stop:
@@ -40,7 +40,8 @@ def careful() -> Iterator[None]:
     if _STOP.careful or current_thread() is not main_thread():  # only the main thread is ever interrupted
         yield
         return
-    before = {number: signal.signal(number, _STOP.note) for number in SIGNALS}
+    asked = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _STOP.note) for number in asked}
     _STOP.careful = True
     try:
         yield

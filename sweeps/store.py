@@ -22,7 +22,7 @@ from typing import Any
 from hardware.errors import InputError
 from sweeps.export import text_of
 from sweeps.manifest import Manifest, manifest_of, read_json, sums_of, write_safely
-from sweeps.sinks import Sink, files_of, origin_of, sink_of
+from sweeps.sinks import ChangedError, Sink, check_free, files_of, origin_of, sink_of
 from sweeps.stopping import listening
 
 SAVE_EVERY = 0.25
@@ -38,12 +38,14 @@ class Store:
         complete: nothing is left to do, the output is there already.
         saved: what is safe on disk.
         now: what is written.
+        folder: where it grows.
     """
 
     def __init__(self, path: Path, folder: Path, saved: Manifest, sink: Sink | None) -> None:
         self.complete = sink is None
         self.saved = self.now = saved
-        self._path, self._folder, self._sink, self._when = path, folder, sink, time.monotonic()
+        self.folder = folder
+        self._path, self._sink, self._when = path, sink, time.monotonic()
 
     @property
     def sink(self) -> Sink:
@@ -62,7 +64,7 @@ class Store:
         """Make safe what there is."""
         if self.now.pieces > self.saved.pieces:
             self.sink.settle()
-            write_safely(self._folder / _MANIFEST, text_of(self.now.told()))
+            write_safely(self.folder / _MANIFEST, text_of(self.now.told()))
             self.saved, self._when = self.now, time.monotonic()
 
     def close(self) -> None:
@@ -70,7 +72,7 @@ class Store:
         if self._sink:
             self._sink.close()
         if not self.saved.pieces or self.complete:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def finish(self, rows: int, origin: Mapping[str, Any]) -> None:
         """Give the output its name, and put beside it where its numbers come from.
@@ -80,13 +82,16 @@ class Store:
             origin: where its numbers come from; what the output is goes with it, for a later `--resume`.
 
         Raises:
-            InputError: they are not all there.
+            InputError: they are not as they were written, or something has come in the way of the name.
         """
         self.save()
-        if self.now.rows != rows or not self.sink.there(self.now):
-            raise InputError(f"{self._path}: {self.now.rows:,} of {rows:,} rows are there; delete {self._folder}")
-        write_safely(self._folder / _ORIGIN, text_of({**origin, "output": self.now.told()}))
-        os.replace(self._folder / _ORIGIN, origin_of(self._path))
+        assert self.now.rows == rows, "a sweep adds all of its rows"
+        with listening():
+            if not self.sink.holds(self.now):
+                raise ChangedError(f"{self._path}: its rows were changed by another program while it grew")
+        check_free(self._path, self.sink.folder)
+        write_safely(self.folder / _ORIGIN, text_of({**origin, "output": self.now.told()}))
+        os.replace(self.folder / _ORIGIN, origin_of(self._path))
         self.sink.name(self._path)
         self.complete = True
 
@@ -96,14 +101,34 @@ class Store:
         if not saved.pieces:
             return "nothing was changed"
         try:
-            there = manifest_of(read_json(self._folder / _MANIFEST)) == saved and self.sink.there(saved)
+            there = manifest_of(read_json(self.folder / _MANIFEST)) == saved and self.sink.there(saved)
         except (InputError, OSError):
             there = False
         if not there:
-            return f"its {saved.rows:,} finished rows are no longer in {self._folder}"
-        flags = [flag for flag in _FLAGS if flag in sys.argv or flag == "--resume"]
-        again = shlex.join([*(word for word in sys.argv[1:] if word not in _FLAGS), *flags])
-        return f"{saved.rows:,} finished rows are safe, go on with: nearkv {again}"
+            return (
+                f"its {saved.rows:,} finished rows are no longer in {self.folder}; start anew, or resume where they are"
+            )
+        return f"{saved.rows:,} finished rows are safe, go on with: {_again()}"
+
+
+def _again() -> str:
+    """The command that goes on with this one."""
+    command = Path(sys.argv[0])
+    name = str(command) if command.name == "nearkv" and shutil.which("nearkv") != str(command) else "nearkv"
+    flags = [flag for flag in _FLAGS if flag in sys.argv or flag == "--resume"]
+    return " ".join(map(_quoted, [name, *(word for word in sys.argv[1:] if word not in _FLAGS), *flags]))
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell reads it, bytes that are no text included."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(f"\\x{byte:02x}" for byte in os.fsencode(word)) + "'"
+
+
+def growing_of(path: Path) -> Path:
+    """Where an output grows, beside its place."""
+    return path.parent / f".{path.name}.partial"
 
 
 @contextmanager
@@ -120,7 +145,7 @@ def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = Fal
         InputError: the place cannot be written or is full; another sweep writes there; one is there that is
             unfinished and not to be resumed, is another study's, or is damaged.
     """
-    folder = path.parent / f".{path.name}.partial"
+    folder = growing_of(path)
     opened, fresh = None, False
     lock = _locked(path, folder)
     try:
@@ -148,6 +173,8 @@ def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = Fal
 
 def _ended(path: Path, opened: Store | None, problem: BaseException) -> BaseException:
     """Make safe what can be, and tell the user why a sweep ended early, what is left and how to go on."""
+    if isinstance(problem, ChangedError) and opened and opened.saved.pieces:
+        return InputError(f"{problem}; delete {opened.folder} to start anew")
     if opened:
         with suppress(OSError):
             opened.save()
@@ -177,6 +204,8 @@ def _locked(path: Path, folder: Path) -> int:
     except BlockingIOError:
         os.close(lock)
         raise InputError(f"{path}: another sweep is writing it; wait for it, or choose another name") from None
+    except FileExistsError:
+        raise InputError(f"{folder}: a file is in the place where {path.name} would grow; remove it") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be written ({problem.strerror}); choose another place") from None
 

@@ -46,8 +46,10 @@ def either(path: str, axes: Study) -> Study:
     """The study of a file, or the axes of the command line where no file is named.
 
     Raises:
-        InputError: both are given, or the file is no study.
+        InputError: both are given, the file is no study, or a value has no option before it.
     """
+    if "=" in path and not Path(path).exists():
+        raise InputError(f"{path}: is no study file; repeat --set or --knob in front of each NAME=VALUE")
     if path and axes != Study((), ()):
         raise InputError(f"{path} holds the axes; give them there or on the command line, not both")
     return load_study(path) if path else axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,7 @@ def sweep(
     columns: Only = "",
     form: Format = "",
     file: Out = "",
-    top: Top = 0,
+    top: Top = None,
     by: By = "",
     pareto: Pareto = "",
     best_per: BestPer = "",
@@ -131,12 +132,16 @@ def save(found: Columns, study: Study, file: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Say something that is not part of the output."""
-    typer.echo(line, err=True)
+    """Say something that is not part of the output, to whoever listens."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
 
 
 def ask(question: str) -> bool:
     """Ask the user, where there is one; else the answer is no."""
     import sys
 
-    return sys.stdin.isatty() and typer.confirm(question, err=True)
+    try:
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None

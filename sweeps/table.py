@@ -14,6 +14,8 @@ from hardware.errors import once, unknown
 from sweeps.run import Columns
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
+MOST_SHOWN = 10_000
+"""Rows that anybody reads; laying out more for a terminal would take minutes."""
 KEY = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok")
 """What names a row; where one value serves all rows, the terminal table says it once."""
 

@@ -103,6 +103,14 @@ def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
         )
 
 
+def test_a_service_that_says_nothing_is_no_cluster(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+    assert f"--scheduler {address}: no Dask cluster with workers answers there (timed out); start one" in said
+    assert not list(tmp_path.iterdir())
+
+
 def speak_another_language(server: socket.socket) -> None:
     with suppress(OSError):
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shlex
@@ -306,6 +307,74 @@ def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
     assert "is a folder; name a file in it" in refused(start(tmp_path, *small))
     assert "has no end that says what to write" in refused(start(tmp_path / ".csv", *small))
     assert "is a device or a pipe" in refused(start(Path("/dev/null"), *small))
+
+
+def test_rows_changed_under_way_are_noticed(tmp_path: Path) -> None:
+    def cut(rows: Path) -> None:
+        os.truncate(rows, 0)
+
+    def spoil(rows: Path) -> None:
+        with rows.open("r+b") as file:
+            file.write(b"????")
+
+    for harm, words in ((cut, "was changed by another program"), (spoil, "were changed by another program")):
+        file = tmp_path / f"{harm.__name__}.csv"
+        process = start(file)
+        assert until_saved(process, file)
+        harm(state(file) / "rows")
+        said = refused(process)
+        assert words in said
+        assert f"delete {state(file)} to start anew" in said
+        assert not file.exists()
+
+
+def test_what_is_put_into_a_dataset_under_way_stays(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.parquet"
+    finish(file, "--batch", "1")
+    process = start(file)
+    assert until_saved(process, file)
+    (file / "notes.txt").write_text("mine")
+    said = refused(process)
+    assert "holds 'notes.txt', so it is no dataset to replace" in said
+    assert "2,000,000 finished rows are safe" in said
+    assert (file / "notes.txt").read_text() == "mine"
+    (file / "notes.txt").unlink()
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]
+
+
+def test_a_place_that_cannot_work_is_refused_at_once(tmp_path: Path) -> None:
+    small, best = ["--batch", "1", "--context", "4k"], ["--top", "1", "--by", "step_ms"]
+    assert "too long; choose a shorter one" in refused(start(tmp_path / f"{'b' * 236}.csv", *small))
+    (tmp_path / "a.csv.provenance.json").mkdir()
+    assert "in the place of the record beside a.csv" in refused(start(tmp_path / "a.csv", *small))
+    (tmp_path / "set.parquet").mkdir()
+    assert "is a folder already" in refused(start(tmp_path / "set.parquet", *small, *best))
+    (tmp_path / ".b.csv.partial").mkdir()
+    assert "a sweep writes it, or was stopped" in refused(start(tmp_path / "b.csv", *small, *best))
+    (tmp_path / ".c.csv.partial").write_text("mine")
+    assert "a file is in the place where c.csv would grow" in refused(start(tmp_path / "c.csv", *small))
+    if os.geteuid():  # whoever may write anything is not refused
+        (tmp_path / "d.csv").write_text("mine")
+        (tmp_path / "d.csv").chmod(0o444)
+        assert "may not be written" in refused(start(tmp_path / "d.csv", *small))
+
+
+def test_a_table_and_its_record_are_replaced_together(tmp_path: Path) -> None:
+    file, best = tmp_path / "best.csv", ["--batch", "1", "--top", "1", "--by", "step_ms", "--quiet"]
+    finish(file, *best)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    line = f"ulimit -f 8; exec {shlex.join([str(COMMAND), 'sweep', *AXES, *best, '--output', '8', '-o', str(file)])}"
+    said = refused(subprocess.Popen(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    assert "best.csv.provenance.json: cannot be written (File too large)" in said
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_nobody_has_to_listen(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    line = f"{shlex.join([str(COMMAND), 'sweep', *AXES, '--batch', '1', '-o', str(file)])} 2>/dev/full"
+    assert subprocess.run(["bash", "-c", line], check=False).returncode == 0
+    assert file.exists()
 
 
 def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     assert until_saved(process, file)
     process.send_signal(signal.SIGINT)
     said = refused(process, 130)
-    again = re.search(r"finished rows are safe, go on with: nearkv (.*--resume)$", said)
+    again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", said)
     assert again, said
     subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
     assert content(file) == {"": whole}

@@ -6,8 +6,11 @@ import csv
 import io
 import json
 import pickle
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -18,7 +21,7 @@ from hardware.quantity import unit_of
 from hardware.schema import KINDS
 from sweeps import run
 from sweeps.encode import encoded
-from sweeps.execute import Run, best, to_file, write_table
+from sweeps.execute import Run, best, check_room, to_file, write_table
 from sweeps.identity import identity
 from sweeps.manifest import Manifest
 from sweeps.plan import Plan, plan, unpacked
@@ -163,6 +166,12 @@ def test_identity_sees_whatever_changes_a_row() -> None:
     assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
 
 
+def test_rows_of_other_code_are_not_gone_on_with() -> None:
+    now = identity(plan(MIXED), (), "csv")
+    assert re.fullmatch("[0-9a-f]{32}", now["code"])
+    assert Manifest({**now, "code": "0" * 32}).differs(now) == "before nearkv's own code was changed"
+
+
 def test_two_studies_are_told_apart_by_their_options() -> None:
     here = Manifest(identity(plan(MIXED), (), "csv"))
     for change, option in (
@@ -232,17 +241,20 @@ def test_reducers_in_processes_keep_the_same() -> None:
     [
         ((5, "step_ms", ("step_ms", "cost_usd"), ()), "choose one"),
         ((-1, "step_ms", (), ()), "--top -1: must be 1 or more"),
-        ((0, "", ("step_ms",), ()), "two or three columns"),
-        ((0, "", ("step_ms", "step_ms"), ()), "two or three columns"),
+        ((0, "", (), ()), "--top 0: must be 1 or more"),
+        ((None, "", ("step_ms",), ()), "two or three columns"),
+        ((None, "", ("step_ms", "step_ms"), ()), "two or three columns"),
         ((1, "step_mss", (), ()), "did you mean 'step_ms'"),
         ((1, "model", (), ()), "--by: model is no column of numbers"),
-        ((0, "", ("a", "step_ms"), ()), "--pareto: unknown column 'a'"),
-        ((0, "step_ms", (), ()), "--by step_ms: says what --top and --best-per compare by"),
-        ((0, "", (), ("model", "model")), "--best-per: names 'model' twice"),
-        ((0, "step_ms", (), ("modell",)), "did you mean 'model'"),
+        ((None, "", ("a", "step_ms"), ()), "--pareto: unknown column 'a'"),
+        ((None, "step_ms", (), ()), "--by step_ms: says what --top and --best-per compare by"),
+        ((None, "", (), ("model", "model")), "--best-per: names 'model' twice"),
+        ((None, "step_ms", (), ("modell",)), "did you mean 'model'"),
     ],
 )
-def test_a_reducer_that_makes_no_sense(asked: tuple[int, str, tuple[str, ...], tuple[str, ...]], problem: str) -> None:
+def test_a_reducer_that_makes_no_sense(
+    asked: tuple[int | None, str, tuple[str, ...], tuple[str, ...]], problem: str
+) -> None:
     def asks() -> None:
         reducer = reducer_of(*asked)
         assert reducer
@@ -261,6 +273,15 @@ def test_nothing_fits_is_an_answer() -> None:
 def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
     with pytest.raises(InputError, match="--jobs"):
         Workers(jobs, scheduler)
+
+
+def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
+    cautious = replace(quietly(), confirm=lambda _: False)
+    check_room(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
+    with pytest.raises(InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"):
+        check_room(tmp_path / "out.csv", 2001.0, cautious)
+    check_room(tmp_path / "out.csv", 2001.0, quietly())
 
 
 def test_progress_says_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
