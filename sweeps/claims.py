@@ -68,6 +68,11 @@ class Claim:
     verdict: str = ""
     proof: str = ""
 
+    @property
+    def is_input(self) -> bool:
+        """Whether the model takes what is stated, so that nothing is predicted; `assume` then begins with it."""
+        return self.assume.startswith("An input")
+
 
 _PRINTED = {"GFLOPS": 1e9, "PBW": 1e15, "billion params": 1e9}
 """Units as papers print them that no specification is written in, in SI."""

@@ -14,8 +14,8 @@ HEADING = """# Validation: every published claim beside its prediction
 
 Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the paper contradicts
 itself, its tables or physics, with the proof (errata.md). Runs are measured and simulated rows; runs_close counts those
-that match or are near. Of the runs, runs_input state a number that the model takes as an input and so always match; the
-summary's errors are those of the others, but for inconsistent ones. `make validation` writes this page.
+that match or are near. Of the runs, runs_input state a number that the model takes as an input and so match by
+themselves; median_not_input leaves them out. `make validation` writes this page.
 """
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hardware.catalog import load_platform, names
 from hardware.errors import InputError
-from sweeps.checks import restated
 from sweeps.claims import FIELDS, FOLDER, Claim, load, papers, predict
 
 MATCH, NEAR = 0.10, 0.25
@@ -105,16 +104,16 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Counts of verdicts, errors and fitted factors, a row a paper.
 
     Runs are measured or simulated. Some of them (`runs_input`) state a number that the model takes, and so
-    always match; errors are those of the others, but for rows that are proven inconsistent.
+    match by themselves: the second median leaves them out.
     """
     found = []
     for paper in sorted({line["paper"] for line in rows}):
-        inputs = {claim.id for claim in load(paper) if claim.metric in restated()}
+        inputs = {claim.id for claim in load(paper) if claim.is_input}
         mine = [line for line in rows if line["paper"] == paper]
         counts = Counter(line["verdict"] for line in mine)
         runs = [line for line in mine if line["kind"] in ("measured", "simulated") and line["error"] is not None]
-        told = [line for line in runs if line["id"] not in inputs]
-        errors = [line["error"] for line in told if line["verdict"] != "inconsistent"]
+        errors = [line["error"] for line in runs]
+        predicted = [line["error"] for line in runs if line["id"] not in inputs]
         found.append(
             {
                 "paper": paper,
@@ -122,8 +121,9 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 **{verdict: counts[verdict] for verdict in RANK},
                 "runs": len(runs),
                 "runs_close": sum(line["verdict"] in ("match", "near") for line in runs),
-                "runs_input": len(runs) - len(told),
+                "runs_input": len(runs) - len(predicted),
                 "median_error": float(np.median(errors)) if errors else None,
+                "median_not_input": float(np.median(predicted)) if predicted else None,
                 "p90_error": float(np.quantile(errors, 0.9)) if errors else None,
                 "fitted": "; ".join(fitted(paper)),
             }

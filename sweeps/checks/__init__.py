@@ -26,7 +26,6 @@ Check = Callable[..., Any]
 _Check = TypeVar("_Check", bound=Check)
 
 _CHECKS: dict[str, Check] = {}
-_RESTATED = {"number"}
 
 
 def check(function: _Check) -> _Check:
@@ -39,18 +38,6 @@ def check(function: _Check) -> _Check:
         raise ValueError(f"check {function.__name__!r} is registered twice")
     _CHECKS[function.__name__] = function
     return function
-
-
-def restates(function: _Check) -> _Check:
-    """Mark a check whose answer is in the specifications: it compares an input, and predicts nothing."""
-    _RESTATED.add(function.__name__)
-    return function
-
-
-def restated() -> frozenset[str]:
-    """Metrics that only compare inputs: `number`, and checks that are marked so."""
-    checks()
-    return frozenset(_RESTATED)
 
 
 def checks() -> dict[str, Check]:

@@ -12,7 +12,7 @@ from costmodel.systems.hilos import alpha_closed_form, interval_of_page
 from costmodel.workload import Workload
 from hardware.catalog import load_platform
 from hardware.quantity import unit_of
-from sweeps.checks import check, decode_rate, estimate_of, model_on, restates
+from sweeps.checks import check, decode_rate, estimate_of, model_on
 from sweeps.checks.offload import CONTEXTS, asked, step_bytes_a_token, sum_of, times
 from sweeps.sizes import size
 
@@ -59,7 +59,6 @@ def alpha_at_ratio(ratio: str, unit: str) -> Real:
 
 
 @check
-@restates
 def ssd_over_pci(platform: str) -> Real:
     """Aggregate P2P rate over the uplink's (sec. 6.4) [1]."""
     hw = load_platform(platform).machine()
@@ -103,7 +102,6 @@ def interval_rule(model: str) -> Real:
 
 
 @check
-@restates
 def kernel_rates() -> NDArray[np.float64]:
     """KV that each kernel of Table 3 streams (sec. 6.4) [GB/s]."""
     hw = load_platform("hilos-a100").machine()
@@ -111,7 +109,6 @@ def kernel_rates() -> NDArray[np.float64]:
 
 
 @check
-@restates
 def kernel_order() -> float:
     """1 where larger groups stream KV more slowly (sec. 6.4)."""
     return float(np.all(np.diff(kernel_rates()) <= 0))

@@ -20,7 +20,6 @@ from sweeps.study_file import load_study
 
 STUDIES = Path(__file__).parent.parent / "studies"
 CONTEXTS = np.array([16384.0, 32768.0, 65536.0, 131072.0])
-"""The axes of sec. 6 as far as the text states them: Table 2's dense models, contexts up to 128K."""
 """Contexts up to the 128K that the text states (HILOS sec. 6.1); figures may hold others."""
 
 
