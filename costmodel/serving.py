@@ -64,6 +64,7 @@ class Serving:
         prefill: prompts alone: (how many, a load of their tokens).
         room: tokens of KV cache all replicas hold together [1].
         longest_room: tokens one request may hold, all replicas together, where that is more [1].
+        minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
@@ -78,6 +79,7 @@ class Serving:
     reserve: Real = 0.0
     skew: Callable[[Real], Real] = lambda sequences: 1.0
     longest_room: Real = 0.0
+    minimum_chunk: Real = 0.0
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:

@@ -198,6 +198,9 @@ KINDS: dict[str, dict[str, Key]] = {
     },
     "policy": {
         "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True, zero=True),
+        "minimum_chunk": Key(
+            "1", "prompt tokens an iteration carries even if decoding fills it", optional=True, whole=True
+        ),
         "weights_per_gpu": Key("B", "weights a GPU may hold before a model is split over more", optional=True),
     },
     "derate": {},

@@ -22,12 +22,6 @@ from solvers.batching import CHUNK
 from solvers.planes import planes
 from sweeps.trace import Trace
 
-MINIMUM_CHUNK = 512
-"""Prompt tokens an iteration carries even if decoding alone fills the GPU: steps 3 and 4 of sec. 5.3 would starve.
-
-Assumed, the paper states none: the usual chunk of chunked prefill, about where matrix products of an A100 saturate.
-"""
-
 
 @dataclass(frozen=True)
 class Played:
@@ -73,7 +67,7 @@ class _Queue:
         skew: sequences -> load of the fullest rankset over the mean.
         room: tokens a replica holds.
         mean: tokens a resident takes on average.
-        chunked, reserve: as in `Serving`.
+        chunked, reserve, minimum_chunk: as in `Serving`.
         waiting: requests no replica has taken.
         replicas: how many share the queue.
         unfinished: requests that still need tokens.
@@ -87,6 +81,7 @@ class _Queue:
     mean: float
     chunked: bool
     reserve: bool
+    minimum_chunk: float
     waiting: deque[_Request]
     replicas: int
     unfinished: int = 0
@@ -145,6 +140,7 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> Played:
         mean=mean_held,
         chunked=bool(np.any(serving.chunked)),
         reserve=bool(np.any(serving.reserve)),
+        minimum_chunk=_one(serving.minimum_chunk),
         waiting=requests,
         replicas=dp,
         unfinished=len(requests),
@@ -261,7 +257,7 @@ def _chunk(it: _Replica) -> float:
     most = max(base)
     slopes = [row[4] + row[5] * length for row in it.queue.rows]
     hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
-    return float(max(CHUNK * (hidden // CHUNK), MINIMUM_CHUNK))
+    return float(max(CHUNK * (hidden // CHUNK), it.queue.minimum_chunk))
 
 
 def _until_event(it: _Replica, chunk: float) -> float:

@@ -90,7 +90,9 @@ def l3(
         random = imbalance(sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square)
         return placement + (1 - placement) * random
 
-    serving = Serving(iteration, prefill, memory.capacity / kappa, replicas, 1.0, policy, skew)
+    serving = Serving(
+        iteration, prefill, memory.capacity / kappa, replicas, 1.0, policy, skew, minimum_chunk=hw.policy.minimum_chunk
+    )
     memories = fits(
         gpu=(replicas * llm.weight_bytes, gpu(hw).memory),
         dimm=(kappa * memory_needed(work, serving), memory.capacity),
