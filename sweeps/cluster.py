@@ -10,14 +10,14 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
 from itertools import islice
+from queue import Queue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import catch_warnings
 
 from hardware.errors import InputError
-from sweeps.identity import code
-from sweeps.manifest import VERSIONS
+from sweeps.identity import tool
 from sweeps.memory import keep_freed_memory
 from sweeps.stopping import listening
 
@@ -55,7 +55,7 @@ def on_cluster(
     with _silence(), _connected(address) as client:
         from distributed import KilledWorker
 
-        submit = partial(client.submit, _on_worker, task, pure=False, retries=3)
+        submit = partial(client.submit, _on_worker, tool(), task, pure=False)
         ahead = 2 * sum(client.nthreads().values())
         under_way: deque[tuple[Item, Any]] = deque()
         try:
@@ -65,9 +65,9 @@ def on_cluster(
                     if not under_way:
                         return
                     item, future = under_way.popleft()
-                    found = future.result()
+                    found = _result(client, future)
                 yield item, found
-        except (CancelledError, KilledWorker, ImportError, OSError, RuntimeError) as problem:
+        except (CancelledError, KilledWorker, ImportError, OSError, RuntimeError, TypeError) as problem:
             raise InputError(f"--scheduler {address}: the cluster cannot go on ({_first_line(problem)})") from None
         finally:
             for _, future in under_way:
@@ -88,7 +88,31 @@ def _first_line(problem: BaseException) -> str:
     return str(problem).strip().split("\n")[0]
 
 
-def _on_worker(task: Callable[[Item], Any], item: Item) -> Any:
+def _result(client: Client, future: Any) -> Any:
+    """Wait for a result as long as anybody works.
+
+    Raises:
+        RuntimeError: all workers are gone.
+    """
+    looks = 0
+    while True:
+        try:
+            return future.result(timeout=PATIENCE)
+        except TimeoutError:
+            looks = 0 if client.nthreads() else looks + 1
+        if looks > 1:  # one that was started anew would be back by now
+            raise RuntimeError("no worker is left; start one")
+
+
+def _on_worker(wanted: dict[str, str], task: Callable[[Item], Any], item: Item) -> Any:
+    """Do a task on an item, where this is the tool that was asked for; workers may join at any time.
+
+    Raises:
+        RuntimeError: it is another.
+    """
+    differs = [f"{name} {wanted[name]}" for name, mine in tool().items() if mine != wanted.get(name)]
+    if differs:
+        raise RuntimeError(f"a worker on {socket.gethostname()} is not of {differs[0]}; install the same there")
     keep_freed_memory()
     return task(item)
 
@@ -107,7 +131,6 @@ def _connected(address: str) -> Client:
         raise InputError(
             f"--scheduler {address}: no Dask cluster with workers answers there ({told}); start one, or use --jobs"
         ) from None
-    _check_versions(client, address)
     return client
 
 
@@ -129,20 +152,22 @@ def _client(address: str) -> Client:
     except ImportError:
         raise InputError("--scheduler needs Dask; install it with `pip install 'nearkv[dask]'`") from None
     client: Client = Client.__new__(Client)
+    told: Queue[Exception | None] = Queue()
+
+    def begin() -> None:
+        try:
+            client.__init__(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[misc]
+        except Exception as problem:
+            told.put(problem)
+        else:
+            told.put(None)
+
+    # apart, because it may wait for ever for somebody who greets and then says nothing
+    Thread(target=begin, daemon=True).start()
     try:
-        client.__init__(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[misc]
+        if problem := told.get(timeout=2 * PATIENCE):
+            raise problem
     except BaseException:
         client.status = "closed"  # else its end waits for what never began, and complains
         raise
     return client
-
-
-def _check_versions(client: Client, address: str) -> None:
-    for package in VERSIONS:
-        for worker, found in client.run(version, package, on_error="return").items():
-            if found != version(package):
-                lacks = f"has {package} {found}" if isinstance(found, str) else f"has no {package}"
-                raise InputError(f"--scheduler {address}: worker {worker} {lacks}; install {version(package)} there")
-    for worker, found in client.run(code, on_error="return").items():
-        if found != code():
-            raise InputError(f"--scheduler {address}: worker {worker} has other code of nearkv; install the same there")

@@ -236,6 +236,7 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
         InputError: the file cannot be written.
     """
     place = place_of(path)
+    check_place(path)  # once more: a sweep may have begun to write it meanwhile
     with replacing(place) as table:
         table.buffer.write(ENCODERS[form_of(path)](table_of(found), True))
         table.flush()

@@ -44,9 +44,14 @@ def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
     if only:
         said["--columns"] = {_digest(list(only)): None}
     whole = [form, list(rows.kinds.items()), [told[name] for name in ("platforms", "models", "traces")], laid]
-    versions = {name: version(name) for name in VERSIONS}
     options = {name: _digest(list(values)) for name, values in said.items()}
-    return {**versions, CODE: code(), **options, "study": _digest(whole)}
+    return {**tool(), **options, "study": _digest(whole)}
+
+
+@cache
+def tool() -> dict[str, str]:
+    """What evaluates: versions, and a digest of nearkv's own code."""
+    return {**{name: version(name) for name in VERSIONS}, CODE: code()}
 
 
 @cache

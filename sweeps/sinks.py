@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -12,6 +11,8 @@ from typing import ClassVar
 from hardware.errors import InputError, unknown
 from sweeps.manifest import Manifest, sums_of
 
+REPLACED = "replaced"
+"""What a dataset is called while another takes its name."""
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """What the end of a file's name says of its form."""
 
@@ -35,12 +36,13 @@ def origin_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.provenance.json")
 
 
-def check_free(path: Path, folder: bool) -> None:
+def check_free(path: Path, folder: bool, otherwise: str = "choose another name") -> None:
     """Refuse to replace what is not an output of the same kind, or what its owner protects.
 
     Args:
         path: where an output will be.
         folder: it is a dataset.
+        otherwise: what to do about it.
 
     Raises:
         InputError: a folder has the name of a file, a file that of a dataset, a folder holds other things,
@@ -50,15 +52,15 @@ def check_free(path: Path, folder: bool) -> None:
     if len(os.fsencode(beside.name)) > _LONGEST_NAME:
         raise InputError(f"{path}: its name and that of the record beside it are too long; choose a shorter one")
     if beside.is_dir():
-        raise InputError(f"{beside}: is a folder, in the place of the record beside {path.name}; choose another name")
+        raise InputError(f"{beside}: is a folder, in the place of the record beside {path.name}; {otherwise}")
     if not path.exists():
         return
     if not os.access(path, os.R_OK | os.W_OK):
-        raise InputError(f"{path}: is there and may not be written; choose another name, or change its mode")
+        raise InputError(f"{path}: is there and may not be written; {otherwise}, or change its mode")
     if path.is_dir() != folder:
-        raise InputError(f"{path}: is a {'folder' if path.is_dir() else 'file'} already; choose another name")
+        raise InputError(f"{path}: is a {'folder' if path.is_dir() else 'file'} already; {otherwise}")
     if folder and (others := _others(path)):
-        raise InputError(f"{path}: holds {others[0]!r}, so it is no dataset to replace; choose another name")
+        raise InputError(f"{path}: holds {others[0]!r}, so it is no dataset to replace; {otherwise}")
 
 
 _LONGEST_NAME = 255
@@ -117,6 +119,10 @@ class Sink(ABC):
         """Whether the pieces that are safe lie there as they were written; reads them all."""
         return sums_of(self.files(safe.pieces), safe.size + self.folder) == (safe.size, safe.crc)
 
+    def stranger(self, safe: Manifest) -> Path | None:
+        """Something that lies among the pieces and is none of them."""
+        return None
+
     def there(self, safe: Manifest) -> bool:
         """Whether the pieces that are safe still lie there, by their size."""
         return sum(file.stat().st_size for file in self.files(safe.pieces) if file.exists()) >= safe.size
@@ -148,8 +154,10 @@ class OneFile(Sink):
     def add(self, number: int, piece: bytes) -> None:
         """Append a piece; all of it or nothing."""
         start, left = self._file.tell(), memoryview(piece)
-        if os.fstat(self._file.fileno()).st_size != start:
-            raise ChangedError(f"{self.place}: was changed by another program while it grew")
+        if (size := os.fstat(self._file.fileno()).st_size) < start:
+            raise ChangedError(f"{self.place}: was cut by another program while it grew")
+        if size > start:  # going on drops it
+            raise InputError(f"{self.place}: was added to by another program")
         try:
             while left:
                 left = left[self._file.write(left) :]
@@ -160,8 +168,9 @@ class OneFile(Sink):
     def settle(self) -> None:
         """Wait for the disk; a file that lost its name would take all rows with it."""
         os.fsync(self._file.fileno())
-        if not os.path.samestat(os.fstat(self._file.fileno()), self.place.stat()):
-            raise FileNotFoundError(errno.ENOENT, "its rows were replaced")
+        named = self.place.stat() if self.place.exists() or not self.place.parent.exists() else None
+        if not named or not os.path.samestat(os.fstat(self._file.fileno()), named):
+            raise ChangedError(f"{self.place}: was {'replaced' if named else 'removed'} by another program")
 
     def name(self, path: Path) -> None:
         """Rename the file; one that had the name is replaced."""
@@ -184,13 +193,17 @@ class Parts(Sink):
     def open(self, begun: Manifest) -> None:
         """Drop parts that are not safe, and any that were not finished."""
         self.place.mkdir(exist_ok=True)
-        for file in set(self.place.iterdir()) - set(self.files(begun.pieces)):
+        for file in set(self.place.glob("part-*")) - set(self.files(begun.pieces)):
             file.unlink()
+
+    def stranger(self, safe: Manifest) -> Path | None:
+        """A file that is no part."""
+        return min(set(self.place.iterdir()) - set(self.files(safe.pieces)), default=None)
 
     def add(self, number: int, piece: bytes) -> None:
         """Write a part; it has its name only when complete."""
         part = part_of(self.place, number)
-        if number and not part_of(self.place, number - 1).exists():
+        if number and self.place.exists() and not part_of(self.place, number - 1).exists():
             raise ChangedError(f"{part_of(self.place, number - 1)}: was removed by another program")
         temporary = part.with_suffix(".new")
         try:
@@ -212,7 +225,7 @@ class Parts(Sink):
 
     def name(self, path: Path) -> None:
         """Rename the folder; a dataset that had the name is moved out of its way first, and back if it is none."""
-        replaced = self.place.with_name("replaced")
+        replaced = self.place.with_name(REPLACED)
         if path.exists():
             os.replace(path, replaced)
             if others := _others(replaced):
@@ -234,8 +247,9 @@ def sink_of(form: str, place: Path, begun: Manifest) -> Sink:
     return (Parts if form == "parquet" else OneFile)(place, begun)
 
 
-def files_of(path: Path) -> list[Path]:
-    """The files of a finished output, in order."""
+def files_of(path: Path, pieces: int) -> list[Path] | None:
+    """The files of a finished output of so many pieces, in order; None where others lie among them."""
     if not path.is_dir():
         return [path]
-    return [part_of(path, number) for number in range(sum(1 for _ in path.iterdir()))]
+    files = [part_of(path, number) for number in range(pieces)]
+    return files if set(path.iterdir()) == set(files) else None

@@ -7,7 +7,6 @@ it is written again. A lock on the folder, which ends with the process, keeps a 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shlex
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from hardware.errors import InputError
-from sweeps.export import text_of
+from sweeps.export import place_of, text_of
 from sweeps.manifest import Manifest, manifest_of, read_json, sums_of, write_safely
-from sweeps.sinks import ChangedError, Sink, check_free, files_of, origin_of, sink_of
+from sweeps.sinks import REPLACED, ChangedError, Sink, check_free, files_of, origin_of, sink_of
 from sweeps.stopping import listening
 
 SAVE_EVERY = 0.25
@@ -72,7 +71,7 @@ class Store:
         if self._sink:
             self._sink.close()
         if not self.saved.pieces or self.complete:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _clear(self.folder)
 
     def finish(self, rows: int, origin: Mapping[str, Any]) -> None:
         """Give the output its name, and put beside it where its numbers come from.
@@ -89,7 +88,11 @@ class Store:
         with listening():
             if not self.sink.holds(self.now):
                 raise ChangedError(f"{self._path}: its rows were changed by another program while it grew")
-        check_free(self._path, self.sink.folder)
+        if stranger := self.sink.stranger(self.now):
+            raise InputError(f"{stranger}: was put there by another program; move it away")
+        if place_of(self._path) != self._path:
+            raise InputError(f"{self._path}: a link has come in the way of its name; move it away")
+        check_free(self._path, self.sink.folder, "move it away")
         write_safely(self.folder / _ORIGIN, text_of({**origin, "output": self.now.told()}))
         os.replace(self.folder / _ORIGIN, origin_of(self._path))
         self.sink.name(self._path)
@@ -124,6 +127,14 @@ def _quoted(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
     return "$'" + "".join(f"\\x{byte:02x}" for byte in os.fsencode(word)) + "'"
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a sweep puts beside its output; what others put there stays."""
+    for name in (_ROWS, _MANIFEST, _ORIGIN, REPLACED):
+        for left in (folder / name, (folder / name).with_suffix(".new")):
+            with suppress(OSError):
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 def growing_of(path: Path) -> Path:
@@ -165,7 +176,7 @@ def store(path: Path, form: str, identity: Mapping[str, str], resume: bool = Fal
         if opened:
             opened.close()
         elif fresh:
-            shutil.rmtree(folder, ignore_errors=True)
+            _clear(folder)
         with suppress(OSError):  # stays unless empty
             folder.rmdir()
         os.close(lock)
@@ -182,8 +193,9 @@ def _ended(path: Path, opened: Store | None, problem: BaseException) -> BaseExce
     if isinstance(problem, KeyboardInterrupt):
         return KeyboardInterrupt(f"stopped; {left}")
     if isinstance(problem, OSError):
-        gone = opened and problem.errno == errno.ENOENT
-        return InputError(f"{path}: cannot be written ({'its folder is gone' if gone else problem.strerror}); {left}")
+        gone = opened and not opened.folder.exists()
+        place = problem.filename if isinstance(problem, IsADirectoryError) else path
+        return InputError(f"{place}: cannot be written ({'its folder is gone' if gone else problem.strerror}); {left}")
     return InputError(f"{problem}; {left}") if opened else problem
 
 
@@ -269,7 +281,8 @@ def _complete(path: Path, identity: Mapping[str, str]) -> Manifest | None:
         raise InputError(f"{path}: nothing beside it says that a sweep wrote it, so none can go on; {anew}")
     if differs := found.differs(identity):
         raise InputError(f"{path}: is finished, and was written {differs}; {anew}")
+    files = files_of(path, found.pieces)
     with listening():
-        if sums_of(files_of(path), found.size + 1) != (found.size, found.crc):
+        if files is None or sums_of(files, found.size + 1) != (found.size, found.crc):
             raise InputError(f"{path}: was finished and has changed since; {anew}")
     return found

@@ -16,7 +16,7 @@ from costmodel.llm import LLM, llm_of
 from costmodel.registry import Knob, System, check_knobs, find
 from costmodel.workload import Workload
 from hardware.catalog import Part, Platform, load_llm, load_platform
-from hardware.errors import InputError, unknown
+from hardware.errors import InputError, once, unknown
 from hardware.machine import Machine
 from hardware.quantity import parse
 from solvers.knobs import Said
@@ -155,6 +155,8 @@ def blocks(study: Study) -> list[Block]:
     Raises:
         InputError: any name, number or combination that cannot be evaluated.
     """
+    for names, option in ((study.models, "--model"), (study.platforms, "--platform"), (study.traces, "--trace")):
+        once(names, option)
     chosen = [find(name) for name in study.systems]
     parts = tuple(load_llm(name) for name in study.models)
     if not chosen or not parts:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,9 +20,10 @@ from test_sweep_files import content, finish, refused, start, until_saved
 SMALLER = ["--batch", "1:20:+1"]
 
 
-def dask(*arguments: str) -> subprocess.Popen[bytes]:
+def dask(*arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    env = {**os.environ, "PYTHONPATH": str(path)} if path else None
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=path)
 
 
 class Cluster:
@@ -51,11 +54,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         address = str(json.loads(told.read_text())["address"])
         worker = ("worker", address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path))
         workers = [begin(*worker), begin(*worker)]
-        from distributed import Client
-
-        with Client(address, timeout=30, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=30)
+        until_workers(address, 2)
         yield Cluster(address, scheduler, workers)
+
+
+def until_workers(address: str, count: int) -> None:
+    """Wait until a cluster has so many workers."""
+    from distributed import Client
+
+    with Client(address, timeout=30, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=30)
 
 
 def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
@@ -85,6 +93,33 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     assert content(file)[""].count(b"\n") == 2_000_001
 
 
+def test_a_cluster_without_workers_left_is_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file, "--scheduler", cluster.address)
+    assert until_saved(process, file)
+    for worker in cluster.workers:
+        worker.kill()
+    said = refused(process)
+    assert "the cluster cannot go on (no worker is left; start one)" in said
+    assert "finished rows are safe" in said
+
+
+def test_a_worker_of_other_code_is_refused_whenever_it_joins(cluster: Cluster, tmp_path: Path) -> None:
+    root, other = Path(__file__).parent.parent, tmp_path / "other"
+    for package in ("costmodel", "hardware", "solvers", "sweeps"):
+        shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (other / "costmodel" / "span.py").open("a") as file:
+        file.write("# another formula")
+    worker = ("worker", cluster.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path))
+    with dask(*worker, path=other) as joined:
+        try:
+            until_workers(cluster.address, 3)
+            said = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
+        finally:
+            joined.kill()
+    assert "is not of code" in said
+
+
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
     assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in said
@@ -109,6 +144,22 @@ def test_a_service_that_says_nothing_is_no_cluster(tmp_path: Path) -> None:
         said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
     assert f"--scheduler {address}: no Dask cluster with workers answers there (timed out); start one" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_service_that_greets_and_says_no_more_is_no_cluster(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        heard: list[socket.socket] = []
+        Thread(target=greet, args=(server, heard), daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+    assert f"--scheduler {address}: no Dask cluster with workers answers there" in said
+
+
+def greet(server: socket.socket, heard: list[socket.socket]) -> None:
+    with suppress(OSError):
+        while True:
+            heard.append(server.accept()[0])
+            heard[-1].sendall((60).to_bytes(8, "little"))
 
 
 def speak_another_language(server: socket.socket) -> None:

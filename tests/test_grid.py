@@ -52,7 +52,7 @@ def test_sizes_and_ranges(text: str, expected: list[float]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["-1", "0", "nan", "1e400", "1.5", "", "4,,8", "k", "64q", "8:64", "8:64:2", "8:64:x1", "8:64:+0", "64:8:x2", "1:1M:+1e-9", "1:8M:+1", "8:64:x-2",
-     "1:1e15:+1"],
+     "1:1e15:+1", "4,4", "4:8:+1,8", "1k,1024"],
 )  # fmt: skip
 def test_bad_sizes_are_one_sentence(text: str) -> None:
     with pytest.raises(InputError, match="--batch") as caught:

@@ -214,8 +214,8 @@ def test_rows_that_vanish_are_not_called_safe(tmp_path: Path) -> None:
     for left in list(state(file).iterdir()):
         left.unlink()
     said = refused(process)
-    assert "its folder is gone" in said
-    assert "finished rows are no longer in" in said
+    assert "was removed by another program" in said
+    assert f"delete {state(file)} to start anew" in said
     assert not file.exists()
 
 
@@ -317,7 +317,7 @@ def test_rows_changed_under_way_are_noticed(tmp_path: Path) -> None:
         with rows.open("r+b") as file:
             file.write(b"????")
 
-    for harm, words in ((cut, "was changed by another program"), (spoil, "were changed by another program")):
+    for harm, words in ((cut, "was cut by another program"), (spoil, "were changed by another program")):
         file = tmp_path / f"{harm.__name__}.csv"
         process = start(file)
         assert until_saved(process, file)
@@ -328,6 +328,33 @@ def test_rows_changed_under_way_are_noticed(tmp_path: Path) -> None:
         assert not file.exists()
 
 
+def test_rows_added_under_way_are_dropped(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file)
+    assert until_saved(process, file)
+    with (state(file) / "rows").open("ab") as rows:
+        rows.write(b"not ours")
+    said = refused(process)
+    assert "was added to by another program" in said
+    assert "finished rows are safe" in said
+    finish(file, "--resume")
+    assert content(file) == whole["csv"]
+
+
+def test_a_stranger_among_the_parts_is_no_part(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+    file = tmp_path / "out.parquet"
+    process = start(file)
+    assert until_saved(process, file)
+    stranger = state(file) / "rows" / "part-000900.parquet"
+    stranger.write_bytes(b"hi")
+    assert f"{stranger}: was put there by another program; move it away" in refused(process)
+    stranger.unlink()
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]
+    (file / "part-000900.parquet").write_bytes(b"hi")
+    assert "was finished and has changed since" in refused(start(file, "--resume"))
+
+
 def test_what_is_put_into_a_dataset_under_way_stays(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
     file = tmp_path / "out.parquet"
     finish(file, "--batch", "1")
@@ -335,7 +362,7 @@ def test_what_is_put_into_a_dataset_under_way_stays(tmp_path: Path, whole: dict[
     assert until_saved(process, file)
     (file / "notes.txt").write_text("mine")
     said = refused(process)
-    assert "holds 'notes.txt', so it is no dataset to replace" in said
+    assert "holds 'notes.txt', so it is no dataset to replace; move it away" in said
     assert "2,000,000 finished rows are safe" in said
     assert (file / "notes.txt").read_text() == "mine"
     (file / "notes.txt").unlink()
