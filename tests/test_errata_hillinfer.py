@@ -86,7 +86,7 @@ def test_half_precision_positions_are_exact_to_2048() -> None:
 def test_raw_scores_do_not_rank_the_sum_over_heads() -> None:
     # HI-066: true of one head, false of the sum of sec. 4.1
     assert ranking_overlap("1") == 1
-    assert ranking_overlap("32") < 0.5
+    assert ranking_overlap("32") < 0.7
 
 
 def test_exact_attention_keeps_up_with_one_drive() -> None:

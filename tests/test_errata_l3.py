@@ -1,18 +1,23 @@
 """Where the L3 paper contradicts itself, its tables or arithmetic; docs/errata.md names every test here."""
 
+import numpy as np
 import pytest
 from conftest import model
+from numpy.typing import NDArray
 
 from costmodel.dimm import bank_bandwidth, bus_bandwidth, dimms, rank_unit_area, unit_power
 from costmodel.registry import find
 from costmodel.serving import kv_token_bytes
 from costmodel.workload import Workload
 from hardware.catalog import load_part, load_platform
+from solvers.calibrate import fit
+from sweeps.claims import load
 from sweeps.run import table
 from sweeps.study import Study
 from sweeps.trace import load_trace
 
 HW = load_platform("dgx-a100-pim").machine()
+STATED = {claim.id: claim for claim in load("l3")}
 GPT175 = model("gpt-175b", HW)
 
 
@@ -79,3 +84,24 @@ def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
     assert step.seconds - waits == pytest.approx(10.4e-3, rel=0.01)
     assert step.seconds == pytest.approx(27.7e-3, rel=0.1)
+
+
+def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
+    # fig. 2b: shares of attention at 1k to 16k tokens [%], and the latency at 1k [ms]
+    llm, contexts = model("llama2-7b", HW), np.array([1024.0, 2048.0, 4096.0, 8192.0, 16384.0])
+    stated = np.array([*(float(STATED[f"l3-mha-share-{k}k"].low) for k in (1, 2, 4, 8, 16)), 27.7])
+    bed, keys = load_platform("a100-slora"), ("launch", "attention_launch")
+    numbers = [bed.roles["gpu"].numbers[key] for key in keys]
+    low, high = (np.array([getattr(number, end) for number in numbers]) for end in ("low", "high"))
+
+    def residuals(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = []
+        for launch, attention_launch in 1e-3 * (low + points * (high - low)):
+            hw = bed.machine().with_values({"gpu.launch": launch, "gpu.attention_launch": attention_launch})
+            step = find("gpu-only")(hw, llm, Workload(4.0, contexts, 1.0).at(contexts), {"policy": 0.0}).step
+            attention = sum(took for name, took in step.breakdown().items() if "attention" in name)
+            rows.append(np.append(100 * attention / step.seconds, 1e3 * np.ravel(step.seconds)[0]) / stated)
+        return np.log(rows)
+
+    found = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)
+    assert [number.value for number in numbers] == pytest.approx(found, rel=5e-3)

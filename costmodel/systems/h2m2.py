@@ -191,8 +191,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     """One static split of weights and cache, made for the longest context.
 
     The paper does not print how it changed FlexGen's linear program. By bytes alone every split that fills
-    HBM is as good; by FLOPs weights would go first, which comes close to the optimum and above what the
-    paper reports. This one treats weights and cache alike, and gives two equal chips at most half each.
+    HBM is as good. This one treats weights and cache alike, and gives two equal chips at most half each.
 
     Args:
         hw, llm, work: as in `mapped`.
