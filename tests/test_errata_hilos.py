@@ -61,7 +61,7 @@ def test_the_device_count_of_the_ratio_decides_it() -> None:
 
 
 def test_endurance_needs_binary_units() -> None:
-    decimal = float(million_requests("opt-175b", "8k", "350", "16"))
+    decimal = float(million_requests("opt-175b", "8k", "350", "16", "alpha=0.5"))
     assert decimal == pytest.approx(3.71, rel=0.005)
     assert decimal * 2**40 / 1e12 == pytest.approx(float(STATED["hilos-endur-175b-long"].low), rel=0.005)
     assert load_part("smartssd").numbers["endurance"].si == pytest.approx(3.84e12 * 365 * 5)

@@ -195,11 +195,11 @@ def _gain(model: str, work: Workload) -> NDArray[np.float64]:
 
 
 @check
-def million_requests(model: str, prompt: str, output: str, devices: str) -> Real:
-    """Requests until the flash wears out, at alpha = 0.5 (sec. 6.4) and c = 16 (sec. 6.6) [million]."""
+def million_requests(model: str, prompt: str, output: str, devices: str, alpha: str) -> Real:
+    """Requests until the flash wears out, at c = 16 (sec. 6.6) [million]."""
     platform = load_platform("hilos-a100").machine().with_values({"csd.count": float(devices)})
     work = Workload(1.0, size(prompt, "prompt"), float(output))
-    found = estimate_of("hilos-a100", "hilos", model, work, f"devices={devices};alpha=0.5;interval=16")
+    found = estimate_of("hilos-a100", "hilos", model, work, f"devices={devices};{alpha};interval=16")
     return COLUMNS["endurance_requests"].compute(Answer(found, platform, ("csd",))) / 1e6
 
 
