@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -43,12 +43,12 @@ def encoded(plan: bytes, form: str, piece: Piece) -> bytes:
 
 def table(plan: bytes, piece: Piece) -> pa.Table:
     """Evaluate a piece of a packed plan."""
-    kinds, laid = unpacked(plan).kinds, unpacked(plan).laid
+    kinds, laid, full = unpacked(plan).kinds, unpacked(plan).laid, unpacked(plan).full
     pieces = []
     for place, box in piece.boxes:
         shape = tuple(part.stop - part.start for part in box)
         found = cells(laid[place], box, kinds)
-        pieces.append(_batch({name: found.get(name) for name in kinds}, shape, kinds))
+        pieces.append(_batch({name: found.get(name) for name in kinds}, shape, kinds, full))
     return pa.Table.from_batches(pieces).unify_dictionaries()
 
 
@@ -65,10 +65,15 @@ def _kind(values: NDArray[np.generic]) -> Kind:
 
 
 def _batch(
-    found: Mapping[str, Cell | NDArray[np.generic] | None], shape: tuple[int, ...], kinds: Mapping[str, Kind]
+    found: Mapping[str, Cell | NDArray[np.generic] | None],
+    shape: tuple[int, ...],
+    kinds: Mapping[str, Kind],
+    full: Collection[str] = (),
 ) -> pa.RecordBatch:
     arrays = [_array(found[name], shape, kind) for name, kind in kinds.items()]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, TYPES[kind]) for name, kind in kinds.items()]))
+    # a column that says it has no blanks takes a third of the time to write as Parquet
+    fields = [pa.field(name, TYPES[kind], nullable=name not in full) for name, kind in kinds.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _array(cell: Cell | NDArray[np.generic] | None, shape: tuple[int, ...], kind: Kind) -> pa.Array:
@@ -140,10 +145,9 @@ def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _parquet(rows: pa.Table, _: bool) -> bytes:
     axes = [field.name for field in rows.schema if field.type != TYPES["number"]]
     sink = pa.BufferOutputStream()
-    size = len(rows)
-    pa.parquet.write_table(
-        rows, sink, compression="lz4", use_dictionary=axes, row_group_size=size, write_batch_size=size
-    )
+    layout = {"compression": "lz4", "row_group_size": len(rows), "write_batch_size": len(rows)}
+    # ranges of what varies in every row would spare a reader nothing
+    pa.parquet.write_table(rows, sink, use_dictionary=axes, write_statistics=axes, **layout)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 

@@ -41,10 +41,12 @@ class Plan:
     Attributes:
         laid: the blocks.
         kinds: columns in order, and what each holds in every row.
+        full: columns that are blank nowhere.
     """
 
     laid: tuple[Block, ...]
     kinds: Mapping[str, Kind]
+    full: frozenset[str]
 
     @property
     def size(self) -> int:
@@ -99,15 +101,15 @@ def plan(study: Study, only: Sequence[str] = ()) -> Plan:
         InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
     laid = tuple(blocks(study))
-    kinds = _kinds(laid)
+    kinds, full = _kinds(laid)
     for name in once(only, "--columns"):
         if name not in kinds:
             raise unknown("column", name, kinds, "--columns")
-    return Plan(laid, {name: kinds[name] for name in only} if only else kinds)
+    return Plan(laid, {name: kinds[name] for name in only} if only else kinds, full)
 
 
-def _kinds(laid: Sequence[Block]) -> dict[str, Kind]:
-    """Columns of all blocks; evaluates one design point of each."""
+def _kinds(laid: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
+    """Columns of all blocks, and those that every block has in every row; evaluates one design point of each."""
     found: list[dict[str, Kind]] = []
     for block in laid:
         point = tuple(slice(0, 1) for _ in block.grid.axes)
@@ -118,7 +120,8 @@ def _kinds(laid: Sequence[Block]) -> dict[str, Kind]:
     for name in merge(found):
         several = {one[name] for one in found if name in one}
         kinds[name] = several.pop() if len(several) == 1 else "text" if "text" in several else "number"
-    return kinds
+    everywhere = frozenset.intersection(*(frozenset(one) for one in found))
+    return kinds, frozenset(name for name in everywhere if kinds[name] != "number")
 
 
 def _kind(cell: object, whole: bool) -> Kind:
