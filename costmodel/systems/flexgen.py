@@ -48,13 +48,13 @@ class Residence:
 
 
 def kv_on_storage(
-    hw: Machine, llm: LLM, work: Workload, store: Drives, role: str, lanes: Link, cache_link: Link, where: Residence
+    hw: Machine, llm: LLM, work: Workload, store: Drives, role: str, lanes: Link, where: Residence
 ) -> Estimate:
     """KV cache on striped drives, read through the buffered file path, then attended to by the CPU.
 
     Reading a layer and attending to it are serial: the CPU attends to pages the file path has
-    copied, and both run on the host (HILOS fig. 1b, steps 3 and 4). The prompt's KV cache leaves
-    the GPU by `cache_link`.
+    copied, and both run on the host (HILOS fig. 1b, steps 3 and 4). The cache is never pinned
+    (`derate.unpinned`), so a prompt's keys and values leave the GPU slowly.
     """
     b, s = work.batch, work.context
     gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
@@ -80,7 +80,7 @@ def kv_on_storage(
         weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
         cache=overlap(
-            gpu=cache_link.outward(prompt, "4bsh"),
+            gpu=link(hw, "gpu_link", "unpinned").outward(prompt, "4bsh"),
             drives=stream(stored * prompt, "4bsh", link=lanes.outward, flash=store.write),
         ),
     )
@@ -134,8 +134,7 @@ def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, sp
 
     Section 2.2 moves the cache as a whole. Its own rates agree: four times the memory gives OPT-175B
     0.034 instead of 0.032 tokens a second (sec. 7.5), as much as its weights gain by leaving the
-    drives; a cache that filled the memory first would give 14 % (`split` = filled). The cache is
-    never pinned (`derate.unpinned`), so a prompt's keys and values leave the GPU slowly.
+    drives; a cache that filled the memory first would give 14 % (`split` = filled).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, uplink.
@@ -151,9 +150,8 @@ def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, sp
     room = host(hw).memory - weights - copied(llm, work)
     fitting = kv_share_in(room, llm, work)
     kept = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
-    lanes, cache_link = link(hw, "uplink", "uplink"), link(hw, "gpu_link", "unpinned")
     where = Residence(on_gpu, ssd_weights, kept)
-    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, cache_link, where)
+    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", link(hw, "uplink", "uplink"), where)
 
 
 @system("flexgen-ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -167,8 +165,8 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    lanes, cache_link = link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "unpinned")
-    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, cache_link, all_kv_on_storage(hw, llm))
+    lanes = link(hw, "ssd_link", "pcie")
+    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, all_kv_on_storage(hw, llm))
 
 
 @system("flexgen-16ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "raid", "chassis"))
@@ -182,8 +180,8 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
-    lanes, cache_link = link(hw, "uplink", "uplink"), link(hw, "gpu_link", "unpinned")
-    return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", lanes, cache_link, all_kv_on_storage(hw, llm))
+    lanes = link(hw, "uplink", "uplink")
+    return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", lanes, all_kv_on_storage(hw, llm))
 
 
 @system("flexgen-dram", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
