@@ -40,6 +40,10 @@ class Manifest:
         grown = (self.pieces + 1, self.rows + rows, self.size + len(piece), crc32(piece, self.crc))
         return Manifest(self.identity, *grown)
 
+    def is_of(self, files: Iterable[Path], exactly: bool) -> bool:
+        """Whether some files hold these bytes, and, exactly, nothing behind them; reads them all."""
+        return sums_of(files, self.size + exactly) == (self.size, self.crc)
+
     def told(self) -> dict[str, Any]:
         """As JSON knows it, with a checksum of itself."""
         return {**asdict(self), SELF: _sum(asdict(self))}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardware.errors import InputError, unknown
-from sweeps.manifest import Manifest, sums_of
+from sweeps.manifest import Manifest
 
 REPLACED = "replaced"
 """What a dataset is called while another takes its name."""
@@ -88,11 +88,12 @@ class Sink(ABC):
     """
 
     folder: ClassVar[bool]
-    """Whether the output is a folder. Nothing may lie behind what is safe in one: it could not be dropped."""
+    """Whether the output is a folder."""
 
     def __init__(self, place: Path, begun: Manifest) -> None:
         self.place = place
-        if begun.pieces and not self.holds(begun):
+        # what lies behind it in a file is dropped; in a part it could not be
+        if begun.pieces and not begun.is_of(self.files(begun.pieces), exactly=self.folder):
             raise InputError(
                 f"{place}: the {begun.size:,} bytes of {begun.rows:,} finished rows are not as they were written; "
                 f"restore them, or delete {place.parent} to start anew"
@@ -114,10 +115,6 @@ class Sink(ABC):
     @abstractmethod
     def settle(self) -> None:
         """See to it that all pieces have reached the disk, and are where they were put."""
-
-    def holds(self, safe: Manifest) -> bool:
-        """Whether the pieces that are safe lie there as they were written; reads them all."""
-        return sums_of(self.files(safe.pieces), safe.size + self.folder) == (safe.size, safe.crc)
 
     def stranger(self, safe: Manifest) -> Path | None:
         """Something that lies among the pieces and is none of them."""
@@ -188,7 +185,7 @@ class Parts(Sink):
 
     def files(self, pieces: int) -> Iterable[Path]:
         """The parts."""
-        return [part_of(self.place, number) for number in range(pieces)]
+        return parts_of(self.place, pieces)
 
     def open(self, begun: Manifest) -> None:
         """Drop parts that are not safe, and any that were not finished."""
@@ -198,7 +195,7 @@ class Parts(Sink):
 
     def stranger(self, safe: Manifest) -> Path | None:
         """A file that is no part."""
-        return min(set(self.place.iterdir()) - set(self.files(safe.pieces)), default=None)
+        return stranger_in(self.place, safe.pieces)
 
     def add(self, number: int, piece: bytes) -> None:
         """Write a part; it has its name only when complete."""
@@ -242,14 +239,23 @@ def part_of(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06}.parquet"
 
 
+def parts_of(folder: Path, pieces: int) -> list[Path]:
+    """Where so many parts lie, in order."""
+    return [part_of(folder, number) for number in range(pieces)]
+
+
+def stranger_in(folder: Path, pieces: int) -> Path | None:
+    """What lies in a dataset of so many parts and is none of them."""
+    return min(set(folder.iterdir()) - set(parts_of(folder, pieces)), default=None)
+
+
 def sink_of(form: str, place: Path, begun: Manifest) -> Sink:
     """Open the place where an output of some form grows, as `Sink`."""
     return (Parts if form == "parquet" else OneFile)(place, begun)
 
 
-def files_of(path: Path, pieces: int) -> list[Path] | None:
-    """The files of a finished output of so many pieces, in order; None where others lie among them."""
+def is_whole(path: Path, written: Manifest) -> bool:
+    """Whether a finished output is as it was written, with nothing beside it; reads all of it."""
     if not path.is_dir():
-        return [path]
-    files = [part_of(path, number) for number in range(pieces)]
-    return files if set(path.iterdir()) == set(files) else None
+        return written.is_of([path], exactly=True)
+    return not stranger_in(path, written.pieces) and written.is_of(parts_of(path, written.pieces), exactly=True)

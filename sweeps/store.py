@@ -20,8 +20,8 @@ from typing import Any
 
 from hardware.errors import InputError
 from sweeps.export import place_of, text_of
-from sweeps.manifest import Manifest, manifest_of, read_json, sums_of, write_safely
-from sweeps.sinks import REPLACED, ChangedError, Sink, check_free, files_of, origin_of, sink_of
+from sweeps.manifest import Manifest, manifest_of, read_json, write_safely
+from sweeps.sinks import REPLACED, ChangedError, Sink, check_free, is_whole, origin_of, sink_of
 from sweeps.stopping import listening
 
 SAVE_EVERY = 0.25
@@ -86,7 +86,7 @@ class Store:
         self.save()
         assert self.now.rows == rows, "a sweep adds all of its rows"
         with listening():
-            if not self.sink.holds(self.now):
+            if not self.now.is_of(self.sink.files(self.now.pieces), exactly=True):
                 raise ChangedError(f"{self._path}: its rows were changed by another program while it grew")
         if stranger := self.sink.stranger(self.now):
             raise InputError(f"{stranger}: was put there by another program; move it away")
@@ -281,8 +281,7 @@ def _complete(path: Path, identity: Mapping[str, str]) -> Manifest | None:
         raise InputError(f"{path}: nothing beside it says that a sweep wrote it, so none can go on; {anew}")
     if differs := found.differs(identity):
         raise InputError(f"{path}: is finished, and was written {differs}; {anew}")
-    files = files_of(path, found.pieces)
     with listening():
-        if files is None or sums_of(files, found.size + 1) != (found.size, found.crc):
+        if not is_whole(path, found):
             raise InputError(f"{path}: was finished and has changed since; {anew}")
     return found

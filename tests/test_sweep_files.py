@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from hardware.errors import InputError
 from sweeps.manifest import manifest_of
+from sweeps.store import store
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
@@ -339,6 +341,21 @@ def test_rows_added_under_way_are_dropped(tmp_path: Path, whole: dict[str, dict[
     assert "finished rows are safe" in said
     finish(file, "--resume")
     assert content(file) == whole["csv"]
+
+
+def test_what_is_added_behind_the_last_rows_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+
+    def disturbed() -> None:
+        with store(file, "csv", {"study": "this"}) as out:
+            out.add(1, b"1\n")
+            with (state(file) / "rows").open("ab") as rows:
+                rows.write(b"not ours")
+            out.finish(1, {})
+
+    with pytest.raises(InputError, match="its rows were changed by another program"):
+        disturbed()
+    assert not file.exists()
 
 
 def test_a_stranger_among_the_parts_is_no_part(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
