@@ -19,7 +19,7 @@ from hardware.errors import InputError
 from sweeps.encode import ENCODERS, encoded, table_of
 from sweeps.export import check_writable, place_of, provenance, replacing, text_of, write_text
 from sweeps.identity import identity
-from sweeps.plan import Piece, Plan, plan, size_of, unpacked
+from sweeps.plan import Piece, Plan, chosen, plan, size_of, unpacked
 from sweeps.progress import bytes_of, duration, progress
 from sweeps.reduce import Kept, Reducer, reduced
 from sweeps.run import CHUNK, Columns, at, cells, stack
@@ -95,8 +95,8 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: Run) -> None:
         run.say(written(rows.size, place))
 
 
-def check_place(path: Path) -> None:
-    """See whether a table can be written to a place, before it is computed.
+def check_place(path: Path) -> Path:
+    """See whether a table can be written to a place, before it is computed; where that is, see `place_of`.
 
     Raises:
         InputError: no form is known by that name, something is in the way, or a sweep writes there.
@@ -107,6 +107,7 @@ def check_place(path: Path) -> None:
     check_writable(place)
     if (growing := growing_of(place)).exists():
         raise InputError(f"{place}: a sweep writes it, or was stopped; wait for it, or delete {growing}")
+    return place
 
 
 def check_room(path: Path, size: float, run: Run) -> None:
@@ -171,7 +172,8 @@ def best(study: Study, reducer: Reducer, run: Run, only: Sequence[str] = ()) -> 
     Raises:
         InputError: the study cannot be evaluated, a column not compared by, or no design point fits.
     """
-    rows, shown = plan(study), plan(study, only)  # both before anything takes long
+    rows = plan(study)
+    shown = chosen(rows.kinds, only)
     reducer.check(rows.kinds)
     task = partial(reduced, rows.packed(), reducer)
     kept: Kept | None = None
@@ -190,7 +192,7 @@ def best(study: Study, reducer: Reducer, run: Run, only: Sequence[str] = ()) -> 
                 f"no design point fits and has {' and '.join(reducer.by)}; `limited_by` says what is short"
             )
         found = whole_rows(rows, kept.rows, run.workers)
-    return {name: found[name] for name in shown.kinds}
+    return {name: found[name] for name in shown}
 
 
 def whole_rows(rows: Plan, wanted: NDArray[np.int64], workers: Workers) -> Columns:
@@ -235,8 +237,7 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
     Raises:
         InputError: the file cannot be written.
     """
-    place = place_of(path)
-    check_place(path)  # once more: a sweep may have begun to write it meanwhile
+    place = check_place(path)  # once more: a sweep may have begun to write it meanwhile
     with replacing(place) as table:
         table.buffer.write(ENCODERS[form_of(path)](table_of(found), True))
         table.flush()

@@ -102,10 +102,19 @@ def plan(study: Study, only: Sequence[str] = ()) -> Plan:
     """
     laid = tuple(blocks(study))
     kinds, full = _kinds(laid)
+    return Plan(laid, chosen(kinds, only), full)
+
+
+def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]:
+    """The columns that are named, in that order; all where none is.
+
+    Raises:
+        InputError: a name is no column or comes twice.
+    """
     for name in once(only, "--columns"):
         if name not in kinds:
             raise unknown("column", name, kinds, "--columns")
-    return Plan(laid, {name: kinds[name] for name in only} if only else kinds, full)
+    return {name: kinds[name] for name in only} if only else kinds
 
 
 def _kinds(laid: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
