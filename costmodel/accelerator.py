@@ -10,9 +10,10 @@ from functools import reduce
 
 import numpy as np
 
+from costmodel.compose import overlap, serial
 from costmodel.llm import LLM
 from costmodel.resources import per
-from costmodel.span import Leaf, Port, Real, Span, overlap, serial
+from costmodel.span import Leaf, Port, Real, Span
 from hardware.errors import InputError
 from hardware.machine import Machine
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from costmodel.capacity import Fits
-from costmodel.span import Real, Span, serial
+from costmodel.compose import serial
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodel.compose import overlap, stream
 from costmodel.llm import LLM
 from costmodel.offload import prefill_compute
 from costmodel.registry import Knob
 from costmodel.resources import Drives, Gpu, Link, gpu
-from costmodel.span import Port, Real, Span, overlap, stream
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.errors import InputError
 from hardware.machine import Machine

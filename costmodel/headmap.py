@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.accelerator import Side, attend, attend_prompt, gemm, kv_head_bytes, powered, side
+from costmodel.compose import overlap, serial
 from costmodel.llm import LLM
 from costmodel.resources import per
-from costmodel.span import Port, Real, Span, overlap, serial
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.errors import InputError
 from hardware.machine import Machine

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.compose import serial
 from costmodel.headmap import (
     Asymmetric,
     asymmetric_memory,
@@ -22,7 +23,7 @@ from costmodel.headmap import (
     qkv_bytes,
 )
 from costmodel.llm import LLM
-from costmodel.span import Real, Span, serial
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from costmodel.compose import overlap, serial, stream
 from costmodel.llm import LLM
 from costmodel.resources import Gpu, Host, Link
-from costmodel.span import Port, Real, Span, overlap, serial, stream
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

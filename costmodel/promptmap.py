@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.compose import stream
 from costmodel.headmap import Asymmetric, attention_bytes, fc_bytes, qkv_bytes
 from costmodel.llm import LLM
-from costmodel.span import Real, Span, stream
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 
 Heads = tuple[Real, Real, Real]

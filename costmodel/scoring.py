@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodel.compose import overlap, pipeline, serial
 from costmodel.eviction import cpu_scoring, scattered
 from costmodel.llm import LLM
 from costmodel.resources import drives, link
-from costmodel.span import Port, Real, Span, overlap, pipeline, serial
+from costmodel.span import Port, Real, Span
 from hardware.errors import InputError
 from hardware.machine import Machine
 

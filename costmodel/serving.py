@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel.capacity import Fits
+from costmodel.compose import overlap, serial
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.registry import Knob
 from costmodel.resources import Gpu, gpu, link
-from costmodel.span import Port, Real, Span, overlap, serial
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.compose import serial
 from costmodel.llm import LLM
 from costmodel.resources import Csd
-from costmodel.span import Port, Real, Span, serial
+from costmodel.span import Port, Real, Span
 
 
 def head_rows(llm: LLM, b: Real, kv_share: Real, x_share: Real) -> Real:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.compose import overlap
 from costmodel.llm import LLM
 from costmodel.serving import Load, data_parallel, in_use
-from costmodel.span import overlap
 from costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from hardware.errors import InputError
 from hardware.machine import Machine

@@ -11,7 +11,8 @@ from test_span import trees
 
 from costmodel.blend import blend
 from costmodel.capacity import fits
-from costmodel.span import Leaf, Real, Span, overlap, serial
+from costmodel.compose import overlap, serial
+from costmodel.span import Leaf, Real, Span
 from costmodel.workload import Workload
 from hardware.catalog import load_platform
 from solvers.balance import binding, feasible_share, minimise

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodel.blend import blend
-from costmodel.span import Leaf, Port, Span, overlap, pipeline, serial, stream
+from costmodel.compose import overlap, pipeline, serial, stream
+from costmodel.span import Leaf, Port, Span
 
 SOME = st.floats(0.01, 100)
 

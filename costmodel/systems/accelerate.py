@@ -6,12 +6,13 @@ Symbols: b batch, s prompt, L layers.
 from __future__ import annotations
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, serial, stream
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import gpu_working_set, weights_on_gpu, with_head
 from costmodel.registry import system
 from costmodel.resources import gpu, host, link
-from costmodel.span import Real, Span, overlap, serial, stream
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

@@ -10,12 +10,13 @@ from functools import partial
 import numpy as np
 
 from costmodel.capacity import fits, reduced_batch
+from costmodel.compose import overlap, serial
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import linear_step, load_weights, prefill_compute, weights_on_storage, with_head
 from costmodel.registry import system
 from costmodel.resources import drives, gpu, host, link
-from costmodel.span import Port, overlap, serial
+from costmodel.span import Port
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

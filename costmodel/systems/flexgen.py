@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from costmodel.capacity import Fits, fits, reduced_batch
+from costmodel.compose import overlap, serial, stream
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
@@ -27,7 +28,7 @@ from costmodel.offload import (
 )
 from costmodel.registry import Knob, system
 from costmodel.resources import Drives, Link, drives, gpu, host, link
-from costmodel.span import Port, Real, Span, overlap, serial, stream
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

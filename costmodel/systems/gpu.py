@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, serial
 from costmodel.cpu_share import balanced_share, host_attention
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
@@ -28,7 +29,7 @@ from costmodel.serving import (
     resident,
     steady,
 )
-from costmodel.span import Real, Span, overlap, serial
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from costmodel.accelerator import memory_energy
 from costmodel.capacity import fits
+from costmodel.compose import serial
 from costmodel.estimate import Estimate
 from costmodel.headmap import (
     asymmetric_memory,
@@ -31,7 +32,7 @@ from costmodel.llm import LLM
 from costmodel.paging import fragmentation, page_table_bytes
 from costmodel.promptmap import Heads, change_mapping, prompt_heads
 from costmodel.registry import Knob, system
-from costmodel.span import Real, Span, serial
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

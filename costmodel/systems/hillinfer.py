@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, pipeline, serial
 from costmodel.estimate import Estimate
 from costmodel.eviction import (
     PLACEMENT,
@@ -28,7 +29,7 @@ from costmodel.offload import output_head
 from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import csd, gpu, link
 from costmodel.scoring import PRECISIONS, SOURCES, Pools, cpu_path, csd_path, narrow_copies
-from costmodel.span import Real, overlap, pipeline, serial
+from costmodel.span import Real
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

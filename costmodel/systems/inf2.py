@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from costmodel.capacity import Fits, fits
+from costmodel.compose import overlap, serial, stream
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import (
@@ -27,7 +28,7 @@ from costmodel.offload import (
 )
 from costmodel.registry import NO_KNOBS, Knob, system
 from costmodel.resources import Csd, Link, csd, gpu, host, link
-from costmodel.span import Port, Real, Span, overlap, serial, stream
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from costmodel.writeback import head_rows, mean_buffered_rows, spill, stage_buffers, write_naively
 from hardware.machine import Machine

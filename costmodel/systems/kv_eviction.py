@@ -8,6 +8,7 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 from __future__ import annotations
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, pipeline, serial, stream
 from costmodel.estimate import Estimate
 from costmodel.eviction import (
     PLACEMENT,
@@ -26,7 +27,7 @@ from costmodel.llm import LLM
 from costmodel.offload import output_head
 from costmodel.registry import Knob, system
 from costmodel.resources import Drives, Link, drives, gpu, link
-from costmodel.span import Real, Span, overlap, pipeline, serial, stream
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

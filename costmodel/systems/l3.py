@@ -6,6 +6,7 @@ Symbols: n decoding sequences, D hidden size, L layers, R ranksets, P0, P1 the t
 from __future__ import annotations
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, serial, stream
 from costmodel.dimm import dimms, imbalance, rank_unit_area, unit_power
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
@@ -24,7 +25,7 @@ from costmodel.serving import (
     prompts_alone,
     steady,
 )
-from costmodel.span import Real, Span, overlap, serial, stream
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

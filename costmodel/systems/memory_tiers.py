@@ -9,11 +9,12 @@ import numpy as np
 
 from costmodel.accelerator import Side, attend, attend_prompt, gemm, memory_energy, powered, side
 from costmodel.capacity import fits
+from costmodel.compose import overlap, serial
 from costmodel.estimate import Estimate
 from costmodel.headmap import asymmetric_memory, check_heads, decoder_bytes, fc_shapes, qkv_columns
 from costmodel.llm import LLM
 from costmodel.registry import system
-from costmodel.span import Port, Real, Span, overlap, serial
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

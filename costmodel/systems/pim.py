@@ -6,6 +6,7 @@ Symbols: n decoding sequences, L layers.
 from __future__ import annotations
 
 from costmodel.capacity import fits
+from costmodel.compose import overlap, serial, stream
 from costmodel.dimm import dimms
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
@@ -24,7 +25,7 @@ from costmodel.serving import (
     prompts_alone,
     steady,
 )
-from costmodel.span import Port, Real, Span, overlap, serial, stream
+from costmodel.span import Port, Real, Span
 from costmodel.workload import Workload
 from hardware.machine import Machine
 

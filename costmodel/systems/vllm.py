@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.capacity import fits, reduced_batch
+from costmodel.compose import overlap, serial
 from costmodel.estimate import Estimate
 from costmodel.llm import LLM
 from costmodel.offload import prefill_compute
 from costmodel.registry import system
 from costmodel.resources import gpu, link
-from costmodel.span import Real, Span, overlap, serial
+from costmodel.span import Real, Span
 from costmodel.workload import Workload
 from hardware.errors import InputError
 from hardware.machine import Machine
