@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import mul
 
 import numpy as np
@@ -20,6 +20,7 @@ from costmodel.serving import Load, Serving
 from hardware.errors import InputError
 from solvers.batching import CHUNK
 from solvers.planes import planes
+from sweeps.replica import Queue, Replica, Request
 from sweeps.trace import Trace
 
 
@@ -47,63 +48,6 @@ class Played:
         return self.tokens / self.seconds
 
 
-@dataclass
-class _Request:
-    prompt: float
-    left: float  # tokens still to generate
-    done: float = 0.0  # prompt tokens computed
-    since: float = 0.0  # iteration it began to decode
-    ends: float = 0.0  # iteration after which it has all tokens
-
-
-@dataclass
-class _Queue:
-    """What all replicas share: the requests, and how each replica works.
-
-    Attributes:
-        rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
-        single: the same where one sequence decodes and no prompt rides, so that no second sub-batch runs.
-        alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
-        skew: sequences -> load of the fullest rankset over the mean.
-        room: tokens a replica holds.
-        mean: tokens a resident takes on average.
-        chunked, reserve, minimum_chunk: as in `Serving`.
-        waiting: requests no replica has taken.
-        replicas: how many share the queue.
-        unfinished: requests that still need tokens.
-    """
-
-    rows: list[list[float]]
-    single: list[list[float]]
-    alone: Callable[[float, float], float]
-    skew: list[float]
-    room: float
-    mean: float
-    chunked: bool
-    reserve: bool
-    minimum_chunk: float
-    waiting: deque[_Request]
-    replicas: int
-    unfinished: int = 0
-
-
-@dataclass
-class _Replica:
-    """State of one replica: its clock `now`, iteration `k`, tokens `held` and `promised`."""
-
-    queue: _Queue
-    loading: deque[_Request] = field(default_factory=deque)
-    running: list[tuple[float, int]] = field(default_factory=list)
-    order: dict[int, _Request] = field(default_factory=dict)
-    now: float = 0.0
-    k: float = 0.0
-    held: float = 0.0
-    promised: float = 0.0
-    count: int = 0
-    preempted: int = 0
-    decoding: float = 0.0
-
-
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> Played:
     """Serve all requests of a trace; they wait in one queue and replicas take them as they have room.
 
@@ -127,8 +71,8 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> Played:
             f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds the {most:,.0f} a replica holds; "
             "leave it out, or use a larger memory"
         )
-    requests = deque(_Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True))
-    queue = _Queue(
+    requests = deque(Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True))
+    queue = Queue(
         rows=planes(lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5).tolist(),
         single=[
             [const, 0.0, per_token, per_hottest]
@@ -163,9 +107,9 @@ def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
     return lambda tokens, squares: max(c + b + p * tokens + q * squares for c, b, p, q in rows)
 
 
-def _play(queue: _Queue) -> list[_Replica]:
+def _play(queue: Queue) -> list[Replica]:
     """Let the replica that is furthest behind act next, until nothing waits."""
-    replicas = [_Replica(queue) for _ in range(queue.replicas)]
+    replicas = [Replica(queue) for _ in range(queue.replicas)]
     clock = [(0.0, i) for i in range(queue.replicas)]
     while clock:
         _, i = heapq.heappop(clock)
@@ -183,7 +127,7 @@ def _play(queue: _Queue) -> list[_Replica]:
     return replicas
 
 
-def _admit(it: _Replica) -> None:
+def _admit(it: Replica) -> None:
     """Take requests while one of mean size fits and no replica goes short.
 
     Chunked prompts wait in `loading`, others are computed now, while decoding pauses.
@@ -207,7 +151,7 @@ def _admit(it: _Replica) -> None:
             _start(it, head)
 
 
-def _start(it: _Replica, request: _Request) -> None:
+def _start(it: Replica, request: Request) -> None:
     """The prompt is computed and gave the first token; decode the others."""
     request.since, request.ends = it.k, it.k + request.left - 1
     it.held += 1
@@ -217,7 +161,7 @@ def _start(it: _Replica, request: _Request) -> None:
     _finish(it)
 
 
-def _finish(it: _Replica) -> None:
+def _finish(it: Replica) -> None:
     while it.running and (it.running[0][0] <= it.k or it.running[0][1] not in it.order):
         _, key = heapq.heappop(it.running)
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
@@ -227,7 +171,7 @@ def _finish(it: _Replica) -> None:
             it.queue.unfinished -= 1
 
 
-def _preempt(it: _Replica) -> None:
+def _preempt(it: Replica) -> None:
     """Put the newest request back; what it generated becomes part of its prompt."""
     if it.loading:
         request = it.loading.pop()
@@ -243,7 +187,7 @@ def _preempt(it: _Replica) -> None:
     it.queue.waiting.appendleft(request)
 
 
-def _chunk(it: _Replica) -> float:
+def _chunk(it: Replica) -> float:
     """Prompt tokens an iteration carries: as many as decoding hides, at least the minimum (sec. 5.3, step 3 and 4)."""
     if not it.loading:
         return 0.0
@@ -260,7 +204,7 @@ def _chunk(it: _Replica) -> float:
     return float(max(CHUNK * (hidden // CHUNK), it.queue.minimum_chunk))
 
 
-def _until_event(it: _Replica, chunk: float) -> float:
+def _until_event(it: Replica, chunk: float) -> float:
     """Iterations until a request ends, the first prompt is done, or memory is full."""
     steps = it.running[0][0] - it.k if it.order else 1.0
     if chunk:
@@ -270,7 +214,7 @@ def _until_event(it: _Replica, chunk: float) -> float:
     return max(steps, 1.0)
 
 
-def _advance(it: _Replica, steps: float, chunk: float) -> None:
+def _advance(it: Replica, steps: float, chunk: float) -> None:
     n = float(len(it.order))
     prompt = squares = 0.0
     budget, done = chunk * steps, []
