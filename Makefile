@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output 64 --platform hilos-a100
 
-.PHONY: help setup demo validation test lint type bench lock
+.PHONY: help setup demo validation golden test lint type bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -21,6 +21,9 @@ demo: setup ## compare HILOS with four baselines, print the table, write out/hil
 
 validation: setup ## write docs/validation.md anew
 	$(BIN)/nearkv validate --format markdown > docs/validation.md
+
+golden: setup ## write tests/golden/pins.csv anew
+	$(BIN)/python tests/golden/pins.py
 
 test: setup ## run the tests
 	$(BIN)/python -m pytest -n auto
