@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps import browse, commands, reviewing
-from sweeps.options import (
+from nearkv.sweeps.commands import browse, reviewing
+from nearkv.sweeps.commands import designs as commands
+from nearkv.sweeps.commands.options import (
     Bed,
     Format,
     Llm,
@@ -24,13 +25,15 @@ from sweeps.options import (
     show_columns,
     with_axes,
 )
-from sweeps.sweeping import check_output, save, sweep
+from nearkv.sweeps.commands.sweeping import check_output, save, sweep
 
 if TYPE_CHECKING:
-    from sweeps.run import Columns
-    from sweeps.study import Study
+    from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.space.study import Study
 
-app = group("Predict how long-context LLM inference behaves on heterogeneous memory, and pick what is best.")
+app = group(
+    "Predict how long-context LLM inference behaves on heterogeneous memory, and pick what is best."
+)
 solve = group("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
 app.add_typer(solve, name="solve", no_args_is_help=True)
 browse.add_to(app)
@@ -39,7 +42,17 @@ app.command()(sweep)
 reviewing.add_to(app)
 
 BETA = [
-    *("model", "platform", "batch", "context_tok", "output_tok", "sigma", "hop", "limited_by", "step_ms"),
+    *(
+        "model",
+        "platform",
+        "batch",
+        "context_tok",
+        "output_tok",
+        "sigma",
+        "hop",
+        "limited_by",
+        "step_ms",
+    ),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
     *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
 ]
@@ -48,8 +61,21 @@ BETA = [
 
 def show_answer(found: Columns, form: str, knob: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    at = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok", "limited_by", knob, "step_ms")
-    show_columns(found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))])
+    at = (
+        "system",
+        "model",
+        "platform",
+        "trace",
+        "batch",
+        "context_tok",
+        "output_tok",
+        "limited_by",
+        knob,
+        "step_ms",
+    )
+    show_columns(
+        found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))]
+    )
 
 
 @app.command()
@@ -57,15 +83,17 @@ def show_answer(found: Columns, form: str, knob: str) -> None:
 def estimate(
     study: Study,
     system: System,
-    explain: Annotated[bool, typer.Option("--explain", help="Print where the time goes, line by line.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+    ] = False,
     form: Format = "table",
 ) -> None:
     """Predict one system on one workload.
 
     Example: nearkv estimate hilos --model opt-66b --batch 16 --context 64k --set csd.count=16 --explain
     """
-    from sweeps.questions import explain as explain_point
-    from sweeps.table import indented, records
+    from nearkv.sweeps.evaluation.table import indented, records
+    from nearkv.sweeps.explore.knobs import explain as explain_point
 
     found, tree = explain_point(replace(study, systems=(system,)))
     if explain and not found["ok"][0]:
@@ -78,21 +106,25 @@ def estimate(
             title=f"{system}: {found['total_s'][0]:.4g} s from the first prompt to the last token",
         )
     elif form == "table":
-        show([{"quantity": name, "value": value} for name, value in records(found)[0].items()], form)
+        show(
+            [{"quantity": name, "value": value} for name, value in records(found)[0].items()], form
+        )
     else:
         show(records(found), form)
 
 
 @app.command()
 @with_axes
-def compare(study: Study, systems: Systems, columns: Only = "", form: Format = "table", file: Out = "") -> None:
+def compare(
+    study: Study, systems: Systems, columns: Only = "", form: Format = "table", file: Out = ""
+) -> None:
     """Put systems side by side; speed-ups are against the first.
 
     `speedup` compares decode steps, `total_speedup` whole requests, prefill included.
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from sweeps.run import compare as compared
+    from nearkv.sweeps.evaluation.evaluate import compare as compared
 
     chosen = replace(study, systems=tuple(systems))
     if file:
@@ -112,10 +144,10 @@ def alpha(study: Study, system: Named = "hilos", form: Format = "table") -> None
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --batch 16 --context 32k --platform hilos-a100
     """
-    from sweeps.questions import best_knob, why_alpha
-    from sweeps.study import split
+    from nearkv.sweeps.explore.knobs import best_knob, why_alpha
+    from nearkv.sweeps.space.study import comma_list
 
-    found = best_knob(replace(study, systems=split(system)), "alpha")
+    found = best_knob(replace(study, systems=comma_list(system)), "alpha")
     show_answer(found, form, "alpha")
     if form == "table":
         typer.echo("\n".join(why_alpha(found)))
@@ -130,10 +162,10 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
 
     Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
     """
-    from sweeps.questions import best_knob
-    from sweeps.study import split
+    from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.space.study import comma_list
 
-    show_answer(best_knob(replace(study, systems=split(system)), "interval"), form, "interval")
+    show_answer(best_knob(replace(study, systems=comma_list(system)), "interval"), form, "interval")
 
 
 @solve.command()
@@ -145,7 +177,7 @@ def beta(study: Study, form: Format = "table") -> None:
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from sweeps.questions import best_beta, why_beta
+    from nearkv.sweeps.explore.knobs import best_beta, why_beta
 
     found = best_beta(study)
     show_columns(found, form, usual=BETA)
@@ -157,10 +189,14 @@ def beta(study: Study, form: Format = "table") -> None:
 def mapping(
     model: Llm,
     batch: Annotated[str, typer.Option(help="Sequences served together: 32 or 1:64:x2.")] = "32",
-    context: Annotated[str, typer.Option(help="Tokens a sequence has in this step: 1k or 256:2048:+256.")] = "1k",
+    context: Annotated[
+        str, typer.Option(help="Tokens a sequence has in this step: 1k or 256:2048:+256.")
+    ] = "1k",
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
-    method: Annotated[str, typer.Option(help="exact, greedy (Algorithm 1), milp or brute.")] = "exact",
+    method: Annotated[
+        str, typer.Option(help="exact, greedy (Algorithm 1), milp or brute.")
+    ] = "exact",
     columns: Only = "",
     form: Format = "table",
 ) -> None:
@@ -170,8 +206,8 @@ def mapping(
 
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
-    from sweeps.mapping import BRIEF as ANSWER
-    from sweeps.mapping import best_mapping
+    from nearkv.sweeps.explore.mapping import BRIEF as ANSWER
+    from nearkv.sweeps.explore.mapping import best_mapping
 
     found = best_mapping(axes(model, batch, context, "1", platform, sets), method)
     show_columns(found, form, columns, ANSWER)
@@ -182,7 +218,9 @@ def mapping_trace(
     model: Llm,
     requests: Annotated[str, typer.Option(help="Sequences served together.")] = "32",
     iterations: Annotated[str, typer.Option(help="Decode steps.")] = "128",
-    finish: Annotated[float, typer.Option(help="Chance that a request finishes in a step and is replaced.")] = 0.02,
+    finish: Annotated[
+        float, typer.Option(help="Chance that a request finishes in a step and is replaced.")
+    ] = 0.02,
     shortest: Annotated[str, typer.Option(help="Tokens of the shortest new request.")] = "1",
     longest: Annotated[str, typer.Option(help="Tokens of the longest request: 2k.")] = "2k",
     seed: Annotated[int, typer.Option(help="Of the random lengths.")] = 0,
@@ -196,14 +234,21 @@ def mapping_trace(
 
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
-    from sweeps.dynamic import SYSTEMS, random_trace, replay
-    from sweeps.sizes import size
-    from sweeps.study import one_point
+    from nearkv.sweeps.explore.dynamic import SYSTEMS, random_trace, replay
+    from nearkv.sweeps.space.sizes import size
+    from nearkv.sweeps.space.study import one_point
 
-    asked = {"requests": requests, "iterations": iterations, "shortest": shortest, "longest": longest}
+    asked = {
+        "requests": requests,
+        "iterations": iterations,
+        "shortest": shortest,
+        "longest": longest,
+    }
     counts = {name: int(size(text, f"--{name}")) for name, text in asked.items()}
     trace = random_trace(**counts, finish=finish, seed=seed)
-    hw, llm = one_point(replace(axes(model, "1", "1", "1", platform, sets), systems=("asymmetric",)))
+    hw, llm = one_point(
+        replace(axes(model, "1", "1", "1", platform, sets), systems=("asymmetric",))
+    )
     show_columns(replay(hw, llm, trace, SYSTEMS), form, usual=())
 
 

@@ -7,7 +7,9 @@ import sys
 import bench
 
 FOUND = sorted(
-    m.name.removeprefix("bench_") for m in pkgutil.iter_modules(bench.__path__) if m.name.startswith("bench_")
+    m.name.removeprefix("bench_")
+    for m in pkgutil.iter_modules(bench.__path__)
+    if m.name.startswith("bench_")
 )
 
 for name in sys.argv[1:] or FOUND:

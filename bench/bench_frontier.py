@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from solvers.frontier import frontier
+from nearkv.solvers.frontier import frontier
 
 POINTS = 1_000_000
 
@@ -19,4 +19,6 @@ def main() -> None:
         start = time.perf_counter()
         found = frontier(costs).sum()
         spent = time.perf_counter() - start
-        print(f"frontier of {POINTS:,} points, {what}: {found:,} on it, {spent:.2f} s (at most 1 s wanted of random)")
+        print(
+            f"frontier of {POINTS:,} points, {what}: {found:,} on it, {spent:.2f} s (at most 1 s wanted of random)"
+        )

@@ -5,17 +5,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sweeps.grid import Box
-from sweeps.memory import keep_freed_memory
-from sweeps.run import CHUNK, columns
-from sweeps.study import Block, Study, blocks
+from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, columns
+from nearkv.sweeps.runtime.memory import keep_freed_memory
+from nearkv.sweeps.space.grid import Box
+from nearkv.sweeps.space.study import Block, Study, blocks
 
 AXES = {"csd.count": "1:20:+1", "uplink.bandwidth": "10GB/s:59GB/s:+1GB/s"}
 
 
 def million(alpha: str) -> Block:
     """20 batches x 50 contexts x 20 device counts x 50 uplinks of `hilos`."""
-    study = Study(("hilos",), ("opt-66b",), batch="1:20:+1", context="4k:200k:+4k", sets=AXES, knobs={"alpha": alpha})
+    study = Study(
+        ("hilos",),
+        ("opt-66b",),
+        batch="1:20:+1",
+        context="4k:200k:+4k",
+        sets=AXES,
+        knobs={"alpha": alpha},
+    )
     (block,) = blocks(study)
     return block
 
@@ -23,21 +30,21 @@ def million(alpha: str) -> Block:
 def seconds(run: Callable[[Block, Box], object], block: Block) -> float:
     """Wall-clock time of one pass over the block, box by box."""
     start = time.perf_counter()
-    for box in block.grid.boxes(CHUNK):
+    for box in block.grid.boxes(POINTS_AT_ONCE):
         run(block, box)
     return time.perf_counter() - start
 
 
 def step_only(block: Block, box: Box) -> object:
     """The fast path: the step's seconds alone."""
-    hw, llm, work, said = block.inputs(box)
-    return np.add(block.system(hw, llm, work, {**said}).step.seconds, 0.0)  # type: ignore[dict-item]
+    hw, llm, work, requested = block.inputs(box)
+    return np.add(block.system(hw, llm, work, {**requested}).step.seconds, 0.0)  # type: ignore[dict-item]
 
 
 def with_breakdown(block: Block, box: Box) -> object:
     """Seconds and the time every leaf is to blame for."""
-    hw, llm, work, said = block.inputs(box)
-    return block.system(hw, llm, work, {**said}).step.breakdown()  # type: ignore[dict-item]
+    hw, llm, work, requested = block.inputs(box)
+    return block.system(hw, llm, work, {**requested}).step.breakdown()  # type: ignore[dict-item]
 
 
 def rows(block: Block, box: Box) -> object:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.headtables import head_tables
-from costmodel.llm import llm_of
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
-from solvers.mapping import brute, exact, greedy
-from solvers.mapping_milp import milp
+from nearkv.costmodel.llm import llm_of
+from nearkv.costmodel.mechanisms.head_tables import head_tables
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.solvers.mapping.exact import brute, exact, greedy
+from nearkv.solvers.mapping.milp import milp
 
 
 def median(call: Callable[[], object], times: int) -> float:
@@ -28,7 +28,9 @@ def median(call: Callable[[], object], times: int) -> float:
 
 def main() -> None:
     hw = load_platform("gh-asymmetric").machine()
-    llm = llm_of({key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, hw["precision"])
+    llm = llm_of(
+        {key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, hw["precision"]
+    )
     work = Workload(32.0, 1024.0, 1.0, fixed_context=1024.0)
     tables = head_tables(hw, llm, work)
     contexts = np.linspace(64.0, 4096.0, 1000).round()

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pulp
 
-from costmodel.llm import llm_of
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
-from solvers.blocks import Box, Problem
-from solvers.linear import Optimum, Program, Simplex, reference
-from solvers.placement import place
-from solvers.walks import paper
+from nearkv.costmodel.llm import llm_of
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.solvers.placement.blocks import BlockProblem, Box
+from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
+from nearkv.solvers.placement.placement import place
+from nearkv.solvers.placement.walks import paper
 
 PROGRAMS = 543
 """What FlexGen's search solves for OPT-30B, prompt 512, output 32."""
@@ -40,13 +40,17 @@ def main() -> None:
     hw = load_platform("t4-flexgen").machine()
     shape = {name: number.si for name, number in load_llm("opt-30b").numbers.items()}
     llm, work = llm_of(shape, hw["precision"]), Workload(1.0, 512.0, 32.0)
-    problem, walk = Problem(hw, llm, work, {}), Recorded()
+    problem, walk = BlockProblem(hw, llm, work, {}), Recorded()
     found = paper(problem, walk, Box(1, problem.most, 1, problem.most))
     assert found is not None
     programs = [*walk.programs, problem.program(found.block)]
     assert len(programs) == PROGRAMS
-    cbc = seconds(lambda: [reference(program, pulp.PULP_CBC_CMD(msg=False)) for program in programs])
+    cbc = seconds(
+        lambda: [reference(program, pulp.PULP_CBC_CMD(msg=False)) for program in programs]
+    )
     print(f"{PROGRAMS} PuLP/CBC processes: {cbc:.2f} s, {1e3 * cbc / PROGRAMS:.1f} ms each")
     for search, most in (("paper", 1 / 10), ("full", 1 / 5)):
         spent = seconds(lambda search=search: place(hw, llm, work, search=search))  # type: ignore[misc]
-        print(f"--search {search}: {spent:.3f} s, 1/{cbc / spent:.0f} of CBC's time (at most 1/{1 / most:.0f} wanted)")
+        print(
+            f"--search {search}: {spent:.3f} s, 1/{cbc / spent:.0f} of CBC's time (at most 1/{1 / most:.0f} wanted)"
+        )

@@ -2,9 +2,9 @@
 
 import time
 
-from sweeps.played import simulated
-from sweeps.run import columns
-from sweeps.study import Block, Study, blocks
+from nearkv.sweeps.evaluation.evaluate import columns
+from nearkv.sweeps.evaluation.simulated_columns import simulated
+from nearkv.sweeps.space.study import Block, Study, blocks
 
 
 def main() -> None:
@@ -14,7 +14,9 @@ def main() -> None:
         columns(block, block.grid.whole, ("throughput_tok_s",))
         fluid = time.perf_counter() - start
         spent = min(_played(block) for _ in range(3))
-        print(f"l3, {model}, {trace}: 1,000 requests in {spent:.3f} s (at most 0.2), fluid model {1e3 * fluid:.1f} ms")
+        print(
+            f"l3, {model}, {trace}: 1,000 requests in {spent:.3f} s (at most 0.2), fluid model {1e3 * fluid:.1f} ms"
+        )
 
 
 def _played(block: Block) -> float:

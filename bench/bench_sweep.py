@@ -17,19 +17,29 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from bench.bench_grid import AXES, million, seconds
-from costmodel.offload import head_weights
-from costmodel.resources import attention_kernel, gpu, link
-from solvers.knobs import settle
-from sweeps.encode import encoded, table
-from sweeps.execute import PIECE
-from sweeps.grid import Box
-from sweeps.memory import keep_freed_memory
-from sweeps.plan import plan
-from sweeps.run import CHUNK
-from sweeps.study import Block, Study
+from nearkv.costmodel.mechanisms.offload import head_weights
+from nearkv.costmodel.resources import attention_kernel, gpu, link
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
+from nearkv.sweeps.jobs.encode import encoded, table
+from nearkv.sweeps.jobs.execute import PIECE
+from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.runtime.memory import keep_freed_memory
+from nearkv.sweeps.space.grid import Box
+from nearkv.sweeps.space.study import Block, Study
 
 HUNDRED_MILLION = [
-    *("sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:100:+1", "--context", "4k:400k:+4k"),
+    *(
+        "sweep",
+        "--system",
+        "hilos",
+        "--model",
+        "opt-66b",
+        "--batch",
+        "1:100:+1",
+        "--context",
+        "4k:400k:+4k",
+    ),
     *("--set", "csd.count=1:20:+1", "--set", "uplink.bandwidth=10GB/s:59GB/s:+1GB/s"),
     *("--set", "csd.p2p_read=1GB/s:10GB/s:+1GB/s", "--top", "100", "--quiet"),
 ]
@@ -47,12 +57,12 @@ def least(run: Callable[[], object], times: int = 5) -> float:
 
 def solved_step(block: Block, box: Box) -> NDArray[np.float64]:
     """Seconds of every point, alpha solved."""
-    return np.add(settle(block.system, *block.inputs(box)).estimate.step.seconds, 0.0)
+    return np.add(resolve_knobs(block.system, *block.inputs(box)).estimate.step.seconds, 0.0)
 
 
 def solved_breakdown(block: Block, box: Box) -> object:
     """Seconds every leaf is to blame for, alpha solved."""
-    return settle(block.system, *block.inputs(box)).estimate.step.breakdown()
+    return resolve_knobs(block.system, *block.inputs(box)).estimate.step.breakdown()
 
 
 def c_numbers(block: Block) -> tuple[Any, ...]:
@@ -60,10 +70,37 @@ def c_numbers(block: Block) -> tuple[Any, ...]:
     hw, llm, work, _ = block.inputs(block.grid.whole)
     on, csd, host = gpu(hw), hw.csd, hw.host
     return (
-        *(on.run.rate, on.read.rate, host.bandwidth, host.memory, link(hw, "gpu_link", "pcie").inward.rate),
-        *(hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0], csd.commit, csd.dma, csd.page),
-        *(csd.capacity, llm.layers, llm.layer_weight_bytes(1.0), head_weights(llm, 1.0), llm.weight_bytes),
-        *(llm.linear_flops(1.0), 2 * llm.head_parameters, llm.hidden, llm.kv_heads, llm.head_size, llm.group),
+        *(
+            on.run.rate,
+            on.read.rate,
+            host.bandwidth,
+            host.memory,
+            link(hw, "gpu_link", "pcie").inward.rate,
+        ),
+        *(
+            hw.derate.uplink,
+            csd.p2p_read,
+            csd.write,
+            attention_kernel(hw, llm.group)[0],
+            csd.commit,
+            csd.dma,
+            csd.page,
+        ),
+        *(
+            csd.capacity,
+            llm.layers,
+            llm.layer_weight_bytes(1.0),
+            head_weights(llm, 1.0),
+            llm.weight_bytes,
+        ),
+        *(
+            llm.linear_flops(1.0),
+            2 * llm.head_parameters,
+            llm.hidden,
+            llm.kv_heads,
+            llm.head_size,
+            llm.group,
+        ),
         *(llm.kv_width, block.system.knobs["interval"].default, work.output),
     )
 
@@ -80,7 +117,10 @@ def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | No
     out = np.empty(block.grid.size)
     arguments: list[Any] = [given.ctypes.data_as(ctypes.c_void_p)]
     for name in ("batch", "context_tok", *AXES):
-        arguments += [values[name].ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(len(values[name]))]
+        arguments += [
+            values[name].ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(values[name])),
+        ]
     sweep = ctypes.CDLL(str(library)).sweep
     return least(lambda: sweep(*arguments, out.ctypes.data_as(ctypes.c_void_p))), out
 
@@ -89,7 +129,10 @@ def core() -> None:
     """Points a second in one process, and how far that is from C."""
     block = million("auto")
     rate = {}
-    for what, run, goal in (("seconds only", solved_step, 5), ("with the breakdown", solved_breakdown, 1)):
+    for what, run, goal in (
+        ("seconds only", solved_step, 5),
+        ("with the breakdown", solved_breakdown, 1),
+    ):
         rate[what] = block.grid.size / least(lambda run=run: seconds(run, block))  # type: ignore[misc]
         print(f"hilos, alpha solved, {what}: {rate[what] / 1e6:.2f} M points/s (at least {goal})")
     with tempfile.TemporaryDirectory() as folder:
@@ -98,9 +141,13 @@ def core() -> None:
         print("no C compiler: no ratio to C")
         return
     spent, in_c = found
-    ours = np.concatenate([solved_step(block, box).ravel() for box in block.grid.boxes(CHUNK)])
+    ours = np.concatenate(
+        [solved_step(block, box).ravel() for box in block.grid.boxes(POINTS_AT_ONCE)]
+    )
     away, ratio = np.max(np.abs(in_c / ours - 1)), block.grid.size / spent / rate["seconds only"]
-    print(f"C loop of the same equations: {block.grid.size / spent / 1e6:.1f} M points/s, {away:.0e} apart at most")
+    print(
+        f"C loop of the same equations: {block.grid.size / spent / 1e6:.1f} M points/s, {away:.0e} apart at most"
+    )
     print(f"our ratio to C: 1/{ratio:.1f} (at least 1/15)")
 
 
@@ -132,7 +179,9 @@ def hundred_million(jobs: int) -> tuple[float, float, float]:
     """A sweep of 10^8 points down to its best 100: its time [s], that of all cores [s], memory of all processes [B]."""
     command = Path(sys.executable).with_name("nearkv")
     start, most = time.perf_counter(), 0.0
-    process = subprocess.Popen([command, *HUNDRED_MILLION, "--jobs", str(jobs)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [command, *HUNDRED_MILLION, "--jobs", str(jobs)], stdout=subprocess.DEVNULL
+    )
     while True:
         ended, status, used = os.wait4(process.pid, os.WNOHANG)
         if ended:
@@ -146,8 +195,13 @@ def peak(process: int) -> float:
     """Most memory that was resident at a time in a process, and in those it started [B]."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
-        own = next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0)
-        return own + sum(peak(int(c)) for c in Path(f"/proc/{process}/task/{process}/children").read_text().split())
+        own = next(
+            (float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0
+        )
+        return own + sum(
+            peak(int(c))
+            for c in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        )
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return 0.0
 
@@ -159,7 +213,9 @@ def main() -> None:
         files(Path(folder))
     one, busy_one, most_one = hundred_million(1)
     two, busy_two, most_two = hundred_million(2)
-    print(f"100 M points, --top 100: {one:.1f} s, {most_one / 1e6:.0f} MB resident at most (at most 1,000)")
+    print(
+        f"100 M points, --top 100: {one:.1f} s, {most_one / 1e6:.0f} MB resident at most (at most 1,000)"
+    )
     print(
         f"two jobs: {two:.1f} s, {one / two:.2f} times one (at least 1.6), {most_two / 1e6:.0f} MB in all; "
         f"all cores worked {busy_two:.1f} s, with one job {busy_one:.1f} s"

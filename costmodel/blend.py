@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.span import Group, Leaf, Real, Repeat, Span
+from nearkv.costmodel.span import Group, Leaf, Real, Repeat, Span
 
 
 def blend(start: Span, end: Span, share: Real) -> Span:

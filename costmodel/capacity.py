@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.span import Real
+from nearkv.costmodel.span import Real
 
 _ROUNDING = 1e-12
 
@@ -48,7 +48,9 @@ class Fits:
 
     @cached_property
     def _missing(self) -> NDArray[np.float64]:
-        missing = np.broadcast_arrays(*(_beyond(need, there) for need, there in self.tiers.values()))
+        missing = np.broadcast_arrays(
+            *(_beyond(need, there) for need, there in self.tiers.values())
+        )
         short: NDArray[np.float64] = np.maximum(np.stack(missing), 0.0)
         return short
 

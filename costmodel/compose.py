@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.span import Overlap, Port, Real, Repeat, Serial, Span, Stream
+from nearkv.costmodel.span import Overlap, Port, Real, Repeat, Serial, Span, Stream
 
 
 def serial(**parts: Span) -> Span:

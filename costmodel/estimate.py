@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from costmodel.capacity import Fits
-from costmodel.compose import serial
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
+from nearkv.costmodel.capacity import Fits
+from nearkv.costmodel.compose import serial
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
 
 if TYPE_CHECKING:
-    from costmodel.serving import Serving
+    from nearkv.costmodel.mechanisms.serving import Serving
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.span import Real
-from hardware.machine import Role
+from nearkv.costmodel.span import Real
+from nearkv.hardware.machine import Role
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ class LLM:
 
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
-        return self.attention_parameters + self.expert_parameters * (1 - self.moe_share + self.moe_share * experts)
+        return self.attention_parameters + self.expert_parameters * (
+            1 - self.moe_share + self.moe_share * experts
+        )
 
     @cached_property
     def moe_share(self) -> Real:
@@ -114,7 +116,11 @@ class LLM:
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
         """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
-        return np.minimum(tokens, 1.0) * self.layer_parameters(self.distinct_experts(tokens)) * self.weight_width
+        return (
+            np.minimum(tokens, 1.0)
+            * self.layer_parameters(self.distinct_experts(tokens))
+            * self.weight_width
+        )
 
     def weight_buffer_bytes(self) -> Real:
         """Weights of one layer on the GPU while it streams: attention and two experts [B]."""
@@ -182,4 +188,6 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
         widths: the platform's `precision` role [B].
     """
     sizes = {field.name: shape[field.name] for field in fields(LLM) if field.name in shape}
-    return LLM(**sizes, weight_width=widths.weight, kv_width=widths.kv, activation_width=widths.activation)
+    return LLM(
+        **sizes, weight_width=widths.weight, kv_width=widths.kv, activation_width=widths.activation
+    )

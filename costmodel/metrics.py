@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.estimate import Estimate
-from costmodel.span import Real, Span
-from hardware.machine import Machine, Role
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.span import Real, Span
+from nearkv.hardware.machine import Machine, Role
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,24 @@ def _batch_run(answer: Answer) -> Real:
 def _apart(answer: Answer, span: Span) -> Real:
     """Seconds of prefill or of a step; NaN where prompts ride in steps, so that neither is apart from the other [s]."""
     carries = answer.estimate.step_carries
-    return np.where(np.equal(carries, 0), span.seconds, np.nan)[()] if np.any(carries) else span.seconds
+    return (
+        np.where(np.equal(carries, 0), span.seconds, np.nan)[()]
+        if np.any(carries)
+        else span.seconds
+    )
 
 
-@_column("prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]")
+@_column(
+    "prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]"
+)
 def _prefill(answer: Answer) -> Real:
     return _apart(answer, answer.estimate.prefill)
 
 
-@_column("step_ms", "one more token for every sequence of the batch, at the mean context; blank if prompts ride [ms]")
+@_column(
+    "step_ms",
+    "one more token for every sequence of the batch, at the mean context; blank if prompts ride [ms]",
+)
 def _step(answer: Answer) -> Real:
     return 1e3 * _apart(answer, answer.estimate.step)
 
@@ -107,7 +116,9 @@ def energy(answer: Answer) -> Real:
     for name, watts in estimate.accelerator_power.items():
         worked = estimate.total.busy_of(name) if "." in name else estimate.total.active_of(name)
         working = working + watts * worked
-    return (always * estimate.total.seconds + working) / (estimate.work.batch * estimate.work.output)
+    return (always * estimate.total.seconds + working) / (
+        estimate.work.batch * estimate.work.output
+    )
 
 
 @_column("cost_usd", "price of all owned devices [USD]")
@@ -121,7 +132,10 @@ def _value_for_money(answer: Answer) -> Real:
     return throughput(answer) / (cost(answer) / 1e3)
 
 
-@_column("endurance_requests", "requests until the flash that is written most wears out; inf where none is written")
+@_column(
+    "endurance_requests",
+    "requests until the flash that is written most wears out; inf where none is written",
+)
 def endurance(answer: Answer) -> Real:
     """Writable bytes of a role over the bytes one request writes to it, the least over roles [1]."""
     least: Real = np.inf
@@ -130,6 +144,9 @@ def endurance(answer: Answer) -> Real:
         if role in answer.devices:
             part = answer.devices[role]
             with np.errstate(divide="ignore"):
-                requests = np.divide(part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch, carried)
+                requests = np.divide(
+                    part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch,
+                    carried,
+                )
             least = np.minimum(least, requests)
     return least

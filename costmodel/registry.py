@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.errors import InputError, unknown
-from hardware.machine import Machine
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
 
 Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
 """A closed form: hw, llm, work and the other knobs that are numbers -> value."""
@@ -75,20 +75,27 @@ class System:
         """First line of the model's docstring."""
         return (inspect.getdoc(self.model) or "").split("\n")[0]
 
-    def __call__(self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) -> Estimate:
+    def __call__(
+        self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+    ) -> Estimate:
         """Evaluate the model; knobs must be numbers, one for every knob that sets no hardware number."""
         return self.model(hw, llm, work, **knobs)
 
     def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
         """Travel to another process by name; every process registers the same systems."""
-        return find, (self.name,)
+        return find_system, (self.name,)
 
 
 _SYSTEMS: dict[str, System] = {}
 
 
 def system(
-    name: str, *, platform: str, cite: str, owns: tuple[str, ...], knobs: Mapping[str, Knob] | None = None
+    name: str,
+    *,
+    platform: str,
+    cite: str,
+    owns: tuple[str, ...],
+    knobs: Mapping[str, Knob] | None = None,
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
@@ -99,10 +106,14 @@ def system(
     """
 
     def register(model: Model) -> Model:
-        wanted = {p.name for p in inspect.signature(model).parameters.values() if p.kind is p.KEYWORD_ONLY}
+        wanted = {
+            p.name for p in inspect.signature(model).parameters.values() if p.kind is p.KEYWORD_ONLY
+        }
         given = {knob for knob, spec in (knobs or {}).items() if not spec.sets}
         if name in _SYSTEMS or wanted != given:
-            raise ValueError(f"system {name!r}: registered twice, or its knobs {given} are not its arguments {wanted}")
+            raise ValueError(
+                f"system {name!r}: registered twice, or its knobs {given} are not its arguments {wanted}"
+            )
         _SYSTEMS[name] = System(name, platform, cite, owns, knobs or {}, model)
         return model
 
@@ -111,14 +122,14 @@ def system(
 
 def systems() -> dict[str, System]:
     """Import every module of `costmodel.systems` and return all systems by name."""
-    import costmodel.systems as package
+    import nearkv.costmodel.systems as package
 
     for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"costmodel.systems.{module.name}")
+        importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_SYSTEMS.items()))
 
 
-def find(name: str) -> System:
+def find_system(name: str) -> System:
     """Look a system up.
 
     Raises:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel.span import Port, Real
-from hardware.machine import Machine
+from nearkv.costmodel.span import Port, Real
+from nearkv.hardware.machine import Machine
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
@@ -93,7 +93,9 @@ def drives(hw: Machine, role: str) -> Drives:
     """Build drives striped over all their number. Reads and writes share the flash."""
     part = hw[role]
     read = Port(f"{role}.flash", "read", part.count * part.read)
-    return Drives(read, Port(f"{role}.flash", "write", part.count * part.write), part.count * part.capacity)
+    return Drives(
+        read, Port(f"{role}.flash", "write", part.count * part.write), part.count * part.capacity
+    )
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Span(ABC):
         """Seconds in which some resource of a role works, the parts of an overlap starting together [s]."""
 
     @abstractmethod
-    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         """Yield (path, leaf, seconds of wall-clock time the leaf is to blame for)."""
 
     @abstractmethod
@@ -76,9 +76,9 @@ class Span(ABC):
         """Yield (path, leaf, how many times it runs [1]) for every leaf."""
         yield from self._count("", 1.0)
 
-    def blamed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
+    def attributed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
         """Yield (path, leaf, wall-clock seconds it is to blame for [s]); they sum to `seconds`."""
-        yield from self._blame("", 1.0)
+        yield from self._attribute("", 1.0)
 
     def breakdown(self) -> dict[str, Real]:
         """Wall-clock seconds each leaf is to blame for [s], by path; they sum to `seconds`.
@@ -86,11 +86,13 @@ class Span(ABC):
         In an overlap the longest branch is to blame (the first one on a tie); where branches
         queue for one resource, the leaves on that resource are, each for its own time.
         """
-        return _add_up((path, blamed) for path, _, blamed in self.blamed_leaves())
+        return _add_up((path, attributed) for path, _, attributed in self.attributed_leaves())
 
-    def blame(self) -> dict[str, Real]:
+    def attribution(self) -> dict[str, Real]:
         """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
-        return _add_up((leaf.resource, blamed) for _, leaf, blamed in self.blamed_leaves())
+        return _add_up(
+            (leaf.resource, attributed) for _, leaf, attributed in self.attributed_leaves()
+        )
 
     def busy(self) -> dict[str, Real]:
         """Seconds each resource works [s]; never more than `seconds`."""
@@ -121,8 +123,17 @@ class Leaf(Span):
         eq: the equation this leaf comes from, for readers.
     """
 
-    def __init__(self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = "") -> None:
-        self.resource, self.verb, self.amount, self.rate, self.unit, self.eq = resource, verb, amount, rate, unit, eq
+    def __init__(
+        self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = ""
+    ) -> None:
+        self.resource, self.verb, self.amount, self.rate, self.unit, self.eq = (
+            resource,
+            verb,
+            amount,
+            rate,
+            unit,
+            eq,
+        )
 
     @cached_property
     def seconds(self) -> Real:
@@ -142,7 +153,7 @@ class Leaf(Span):
         """All of its seconds where its resource belongs to the role [s]."""
         return self.seconds if self.resource.startswith(f"{role}.") else 0.0
 
-    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         yield path or self.resource, self, share * self.seconds
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
@@ -182,7 +193,9 @@ class Group(Span):
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
-        return total(part.busy_of(resource) for part in self._parts.values() if resource in part.resources)
+        return total(
+            part.busy_of(resource) for part in self._parts.values() if resource in part.resources
+        )
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self._parts.items():
@@ -201,9 +214,9 @@ class Serial(Group):
         """Sum of the parts [s]."""
         return total(part.seconds for part in self._parts.values())
 
-    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self._parts.items():
-            yield from part._blame(_join(path, name), share)
+            yield from part._attribute(_join(path, name), share)
 
 
 class Overlap(Group):
@@ -213,7 +226,9 @@ class Overlap(Group):
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
         pairs = combinations(self._parts.values(), 2)
-        return tuple(sorted(frozenset().union(*(one.resources & other.resources for one, other in pairs))))
+        return tuple(
+            sorted(frozenset().union(*(one.resources & other.resources for one, other in pairs)))
+        )
 
     @cached_property
     def seconds(self) -> Real:
@@ -235,9 +250,11 @@ class Overlap(Group):
         return longest
 
     def _candidates(self) -> list[Real]:
-        return [p.seconds for p in self._parts.values()] + [self.busy_of(name) for name in self.shared]
+        return [p.seconds for p in self._parts.values()] + [
+            self.busy_of(name) for name in self.shared
+        ]
 
-    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         candidates = self._candidates()
         if not candidates:
             return
@@ -249,7 +266,7 @@ class Overlap(Group):
             taken = np.logical_or(taken, mine)
             shares.append(share * mine)
         for (name, part), mine in zip(self._parts.items(), shares, strict=False):
-            yield from part._blame(_join(path, name), mine)
+            yield from part._attribute(_join(path, name), mine)
         for resource, mine in zip(self.shared, shares[len(self._parts) :], strict=True):
             for leaf_path, leaf, times in self._count(path, 1.0):
                 if leaf.resource == resource:
@@ -289,8 +306,8 @@ class Repeat(Span):
         """Times x active seconds of the span [s]."""
         return self.times * self.span.active_of(role)
 
-    def _blame(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        yield from self.span._blame(path, share * self.times)
+    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+        yield from self.span._attribute(path, share * self.times)
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
         yield from self.span._count(path, times * self.times)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from costmodel.span import Real
+from nearkv.costmodel.span import Real
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hardware.errors import InputError, unknown
-from hardware.machine import Machine
-from hardware.quantity import Quantity, unit_of
-from hardware.reading import check_complete, numbers_of, read_toml, sources
-from hardware.schema import DERATE, KINDS, PARTLESS, Key
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.quantity import Quantity, unit_of
+from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
+from nearkv.hardware.schema import DERATE, KINDS, PARTLESS, Key
 
 HERE = Path(__file__).parent
 FOLDERS = {
@@ -52,7 +52,9 @@ class Platform:
 
     def machine(self) -> Machine:
         """The same numbers in SI, as cost models read them."""
-        return Machine(self.name, {r: {k: q.si for k, q in p.numbers.items()} for r, p in self.roles.items()})
+        return Machine(
+            self.name, {r: {k: q.si for k, q in p.numbers.items()} for r, p in self.roles.items()}
+        )
 
     def key(self, address: str) -> Key:
         """The schema of a number named as `role.key`.
@@ -73,14 +75,16 @@ class Platform:
             return DERATE
         keys = KINDS[self.roles[role].kind]
         if key not in keys:
-            raise unknown("number", address, [f"{role}.{k}" for k in keys], f"platform {self.name!r}")
+            raise unknown(
+                "number", address, [f"{role}.{k}" for k in keys], f"platform {self.name!r}"
+            )
         return keys[key]
 
-    def override(self, address: str, value: float, said: str = "set by the user") -> Platform:
+    def override(self, address: str, value: float, requested: str = "set by the user") -> Platform:
         """A copy with one number replaced by a value in SI units."""
         key = self.key(address)
         role, _, name = address.partition(".")
-        number = Quantity(value / unit_of(key.unit)[1], key.unit, "assumed", "user", said)
+        number = Quantity(value / unit_of(key.unit)[1], key.unit, "assumed", "user", requested)
         part = self.roles[role]
         changed = replace(part, numbers={**part.numbers, name: number})
         return replace(self, roles={**self.roles, role: changed})
@@ -142,9 +146,13 @@ def check_shape(shape: Mapping[str, float], where: str) -> None:
         InputError: heads are no multiple of KV heads, or more experts are active than there are.
     """
     if shape["heads"] % shape["kv_heads"]:
-        raise InputError(f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads")
+        raise InputError(
+            f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads"
+        )
     if shape["active_experts"] > shape["experts"]:
-        raise InputError(f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}")
+        raise InputError(
+            f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}"
+        )
 
 
 def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
@@ -166,13 +174,21 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     for key, entry in table.items():
         if not isinstance(entry, dict) and key not in _PLATFORM_KEYS:
             raise unknown("key", key, _PLATFORM_KEYS, str(path))
-    own = {role: _role(role, entry, str(path)) for role, entry in table.items() if isinstance(entry, dict)}
+    own = {
+        role: _role(role, entry, str(path))
+        for role, entry in table.items()
+        if isinstance(entry, dict)
+    }
     if name in heirs:
-        raise InputError(f"{path}: is its own base, by way of {' and '.join(heirs)}; name another platform")
+        raise InputError(
+            f"{path}: is its own base, by way of {' and '.join(heirs)}; name another platform"
+        )
     inherited = load_platform(str(table["base"]), (*heirs, name)).roles if "base" in table else {}
     without = table.get("without", [])
     if not isinstance(without, list) or not set(without) <= inherited.keys():
-        raise InputError(f"{path}: without = {without!r} must list roles of the base: {', '.join(sorted(inherited))}")
+        raise InputError(
+            f"{path}: without = {without!r} must list roles of the base: {', '.join(sorted(inherited))}"
+        )
     if "cite" in table and table["cite"] not in sources():
         raise unknown("source", str(table["cite"]), sources(), f"{path}: cite: (sources.toml)")
     roles = {role: part for role, part in {**inherited, **own}.items() if role not in without}
@@ -184,7 +200,9 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" not in entry:
         if role not in PARTLESS:
-            raise InputError(f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}')
+            raise InputError(
+                f'{where}: names no part; add part = "...", one of {", ".join(names("part"))}'
+            )
         keys = KINDS[role] or dict.fromkeys(own, DERATE)
         numbers = numbers_of(own, keys, where)
         check_complete(numbers, role, where)
@@ -202,7 +220,7 @@ def load_llm(name: str) -> Part:
         InputError: unknown name, unreadable file, or a key that is missing.
     """
     if name.endswith(".json"):
-        from hardware.huggingface import load_config
+        from nearkv.hardware.huggingface import load_config
 
         return load_config(Path(name))
     return load_part(name, "model")

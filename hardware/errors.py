@@ -25,12 +25,16 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     from difflib import get_close_matches
 
     names = sorted(known)
-    near = get_close_matches(name[:LONGEST_ECHO].lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    near = get_close_matches(
+        name[:LONGEST_ECHO].lower(), [n.lower() for n in names], n=1, cutoff=0.5
+    )
     hint = next((f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), "")
     listed = ", ".join(names) if len(names) <= 24 else f"{', '.join(names[:24])}, ..."
     prefix = f"{where}: " if where else ""
     name = name if len(name) <= LONGEST_ECHO else f"{name[:LONGEST_ECHO]}..."
-    return InputError(f"{prefix}unknown {what} {name!r}; {hint or 'valid are: ' + (listed or 'none')}")
+    return InputError(
+        f"{prefix}unknown {what} {name!r}; {hint or 'valid are: ' + (listed or 'none')}"
+    )
 
 
 def once(names: Names, where: str) -> Names:

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hardware.catalog import Part, check_shape
-from hardware.errors import InputError, unknown
-from hardware.quantity import LARGEST, Quantity
-from hardware.schema import KINDS
+from nearkv.hardware.catalog import Part, check_shape
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.quantity import LARGEST, Quantity
+from nearkv.hardware.schema import KINDS
 
 # schema key -> config key, or a constant of the family, or (config key, default of the family)
 _Rule = str | int | tuple[str, int]
@@ -56,7 +56,10 @@ def load_config(path: Path) -> Part:
         if fault := KINDS["llm"][key].fault(value):
             raise InputError(f"{path}: {key} comes to {value}, which {fault}")
     check_shape(shape, str(path))
-    numbers = {key: Quantity(value, "1", "datasheet", str(path), "config.json") for key, value in shape.items()}
+    numbers = {
+        key: Quantity(value, "1", "datasheet", str(path), "config.json")
+        for key, value in shape.items()
+    }
     return Part(path.resolve().parent.name or path.stem, "llm", str(path), numbers)
 
 
@@ -65,7 +68,10 @@ def _read(path: Path) -> dict[str, Any]:
         if path.stat().st_size > 1 << 20:
             raise InputError(f"{path}: larger than 1 MiB, which no config.json is; check the path")
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # also what is no JSON, no UTF-8, or a number of 5,000 digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as problem:  # also what is no JSON, no UTF-8, or a number of 5,000 digits
         raise InputError(f"{path}: not a valid JSON file ({problem}); correct it there") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
@@ -82,8 +88,12 @@ def _value(config: dict[str, Any], rule: _Rule, path: Path) -> int:
     if value is None:
         value = default
     if value is None:
-        raise InputError(f"{path}: lacks {key!r}, which a {config['model_type']} config must have; add it")
+        raise InputError(
+            f"{path}: lacks {key!r}, which a {config['model_type']} config must have; add it"
+        )
     flag = key == "tie_word_embeddings" and isinstance(value, bool)
-    if not flag and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST):
+    if not flag and (
+        isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST
+    ):
         raise InputError(f"{path}: {key} must be a whole number from 0 to {LARGEST:g}")
     return int(value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import InputError
+from nearkv.hardware.errors import InputError
 
 Value = float | NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
-from hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown
 
 Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -105,7 +105,9 @@ def _atom(symbol: str, text: str) -> tuple[str, float]:
         if symbol.endswith(base) and prefix in _PREFIXES and (not prefix or base not in "1%"):
             dimension, size = _BASES[base]
             return dimension, size * _PREFIXES[prefix]
-    raise unknown("unit", text, ["B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%"])
+    raise unknown(
+        "unit", text, ["B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%"]
+    )
 
 
 def parse(text: str, unit: str, where: str) -> float:
@@ -123,7 +125,9 @@ def parse(text: str, unit: str, where: str) -> float:
         InputError: not a number, not finite, negative, or of another dimension.
     """
     match = re.fullmatch(
-        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?", text, re.I | re.A
+        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
+        text,
+        re.I | re.A,
     )
     wanted, _ = unit_of(unit)
     if match is None:
@@ -132,7 +136,9 @@ def parse(text: str, unit: str, where: str) -> float:
     if not math.isfinite(number) or number < 0:
         raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
     if number and not SMALLEST <= number <= LARGEST:
-        raise InputError(f"{where}: {text!r} is beyond any machine; use a number from {SMALLEST:g} to {LARGEST:g}")
+        raise InputError(
+            f"{where}: {text!r} is beyond any machine; use a number from {SMALLEST:g} to {LARGEST:g}"
+        )
     if not written:
         if wanted != "1":
             raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
@@ -142,7 +148,9 @@ def parse(text: str, unit: str, where: str) -> float:
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
     if dimension != wanted:
-        raise InputError(f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}")
+        raise InputError(
+            f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
+        )
     return number * size
 
 

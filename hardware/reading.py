@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hardware.errors import InputError, unknown
-from hardware.quantity import KINDS as ORIGINS
-from hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
-from hardware.schema import KINDS, Key
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.quantity import KINDS as ORIGINS
+from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
+from nearkv.hardware.schema import KINDS, Key
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range"}
@@ -28,10 +28,15 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         if path.stat().st_size > 1 << 20:
             raise InputError(f"{path}: larger than 1 MiB, which no {what} file is; check the path")
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # also what is no TOML, no UTF-8, or a number of 5,000 digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as problem:  # also what is no TOML, no UTF-8, or a number of 5,000 digits
         raise InputError(f"{path}: not a valid TOML file ({problem}); correct it there") from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path and its permissions") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"
+        ) from None
 
 
 @cache
@@ -56,12 +61,16 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         raise InputError(f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}")
     missing = sorted(_REQUIRED - entry.keys())
     if missing:
-        raise InputError(f"{where}: has no {', '.join(missing)}; every number needs {', '.join(sorted(_REQUIRED))}")
+        raise InputError(
+            f"{where}: has no {', '.join(missing)}; every number needs {', '.join(sorted(_REQUIRED))}"
+        )
     for extra in entry.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
     value, unit, kind, source = entry["value"], entry["unit"], entry["kind"], entry["source"]
     if not _plain(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
-        raise InputError(f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}")
+        raise InputError(
+            f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}"
+        )
     if kind not in ORIGINS:
         raise unknown("kind", str(kind), ORIGINS, where)
     if str(source) not in sources():
@@ -92,15 +101,25 @@ def _unit(unit: object, where: str) -> tuple[str, float]:
 
 def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
     if not entry.get("note") or "range" not in entry:
-        raise InputError(f"{where}: an {entry['kind']} number needs a note and a range = [low, high]")
+        raise InputError(
+            f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
+        )
     bounds = entry["range"]
-    numeric = isinstance(bounds, list) and len(bounds) == 2 and all(_plain(b) and math.isfinite(b) for b in bounds)
+    numeric = (
+        isinstance(bounds, list)
+        and len(bounds) == 2
+        and all(_plain(b) and math.isfinite(b) for b in bounds)
+    )
     if not numeric or not bounds[0] <= entry["value"] <= bounds[1]:
-        raise InputError(f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}")
+        raise InputError(
+            f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
+        )
     return float(bounds[0]), float(bounds[1])
 
 
-def numbers_of(entries: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> dict[str, Quantity]:
+def numbers_of(
+    entries: Mapping[str, Any], keys: Mapping[str, Key], where: str
+) -> dict[str, Quantity]:
     """Check all numbers of a table.
 
     Raises:
@@ -109,7 +128,9 @@ def numbers_of(entries: Mapping[str, Any], keys: Mapping[str, Key], where: str) 
     for name in entries:
         if name not in keys:
             raise unknown("key", name, keys, where)
-    return {name: quantity(entry, keys[name], f"{where}: {name}") for name, entry in entries.items()}
+    return {
+        name: quantity(entry, keys[name], f"{where}: {name}") for name, entry in entries.items()
+    }
 
 
 def check_complete(numbers: Iterable[str], kind: str, where: str) -> None:
@@ -118,6 +139,8 @@ def check_complete(numbers: Iterable[str], kind: str, where: str) -> None:
     Raises:
         InputError: naming every number that is missing.
     """
-    lacking = [name for name, key in KINDS[kind].items() if not key.optional and name not in set(numbers)]
+    lacking = [
+        name for name, key in KINDS[kind].items() if not key.optional and name not in set(numbers)
+    ]
     if lacking:
         raise InputError(f"{where}: a {kind} needs {', '.join(lacking)}")

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from hardware.quantity import unit_of
+from nearkv.hardware.quantity import unit_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Key:
             return "must be a whole number"
         if not value and not (self.zero or self.unit in ("W", "USD", "s", "J")):
             return "must be more than zero"
-        if self.only and not any(math.isclose(value, some * unit_of(self.unit)[1]) for some in self.only):
+        if self.only and not any(
+            math.isclose(value, some * unit_of(self.unit)[1]) for some in self.only
+        ):
             *others, last = (f"{some:g}" for some in self.only)
             return f"must be {', '.join(others)} or {last} {self.unit}"
         return f"must be at most {self.most:g}" if value > self.most else ""
@@ -86,9 +88,13 @@ KINDS: dict[str, dict[str, Key]] = {
         "flops": Key("FLOP/s", "dense 16-bit matrix rate"),
         "memory": Key("B", "device memory"),
         "bandwidth": Key("B/s", "device memory bandwidth"),
-        "pim_bandwidth": Key("B/s", "bandwidth inside the memory, for units at its banks", optional=True),
+        "pim_bandwidth": Key(
+            "B/s", "bandwidth inside the memory, for units at its banks", optional=True
+        ),
         "launch": Key("s", "fixed time of the kernels of one layer", optional=True),
-        "attention_launch": Key("s", "fixed time of the attention kernels of one layer beside it", optional=True),
+        "attention_launch": Key(
+            "s", "fixed time of the attention kernels of one layer beside it", optional=True
+        ),
         **_POWER,
     },
     "dimm-pim": {
@@ -133,16 +139,26 @@ KINDS: dict[str, dict[str, Key]] = {
         "memory": Key("B", "accelerator memory"),
         "memory_bandwidth": Key("B/s", "accelerator memory bandwidth"),
         "kernel_g1": Key("FLOP/s", "attention kernel built for one query a KV head"),
-        "kernel_g4": Key("FLOP/s", "attention kernel built for four queries a KV head", optional=True),
-        "kernel_g5": Key("FLOP/s", "attention kernel built for five queries a KV head", optional=True),
+        "kernel_g4": Key(
+            "FLOP/s", "attention kernel built for four queries a KV head", optional=True
+        ),
+        "kernel_g5": Key(
+            "FLOP/s", "attention kernel built for five queries a KV head", optional=True
+        ),
         "kernel_power_g1": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g4": Key("W", "accelerator power of that kernel", optional=True),
         "kernel_power_g5": Key("W", "accelerator power of that kernel", optional=True),
-        "kernel_tiled": Key("FLOP/s", "multiply-add units of a tiled attention kernel", optional=True),
-        "kernel_scores": Key("FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True),
+        "kernel_tiled": Key(
+            "FLOP/s", "multiply-add units of a tiled attention kernel", optional=True
+        ),
+        "kernel_scores": Key(
+            "FLOP/s", "multiply-add units of a kernel that only scores keys", optional=True
+        ),
         "launch": Key("s", "starting the kernel and waking the host, once a layer", optional=True),
         "commit": Key("s", "one synchronous sub-page write", optional=True),
-        "dma": Key("s", "host software time of one buffer transfer to the accelerator", optional=True),
+        "dma": Key(
+            "s", "host software time of one buffer transfer to the accelerator", optional=True
+        ),
     },
     "link": {
         "bandwidth": Key("B/s", "raw bandwidth in one direction"),
@@ -189,7 +205,9 @@ KINDS: dict[str, dict[str, Key]] = {
         "matmul_decode": Key("FLOP/s", "matrix products with weights in decode"),
         "attention_prefill": Key("FLOP/s", "attention on the GPU in prefill"),
         "attention_decode": Key("FLOP/s", "attention on the GPU in decode"),
-        "cpu_attention": Key("FLOP/s", "attention on the CPU, 64 sequences at once of a model 4096 wide"),
+        "cpu_attention": Key(
+            "FLOP/s", "attention on the CPU, 64 sequences at once of a model 4096 wide"
+        ),
         "cpu_joint": Key("1", "what an octave below in both gives back of that rate"),
         "cpu_small_batch": Key("1", "share of it lost an octave below 64 sequences"),
         "cpu_small_model": Key("1", "share of it lost an octave below a width of 4096"),
@@ -197,11 +215,18 @@ KINDS: dict[str, dict[str, Key]] = {
         "memory_share": Key("1", "share of every memory that a placement may fill"),
     },
     "policy": {
-        "weights_in_dram_up_to": Key("1", "parameters above which weights live on storage", optional=True, zero=True),
-        "minimum_chunk": Key(
-            "1", "prompt tokens an iteration carries even if decoding fills it", optional=True, whole=True
+        "weights_in_dram_up_to": Key(
+            "1", "parameters above which weights live on storage", optional=True, zero=True
         ),
-        "weights_per_gpu": Key("B", "weights a GPU may hold before a model is split over more", optional=True),
+        "minimum_chunk": Key(
+            "1",
+            "prompt tokens an iteration carries even if decoding fills it",
+            optional=True,
+            whole=True,
+        ),
+        "weights_per_gpu": Key(
+            "B", "weights a GPU may hold before a model is split over more", optional=True
+        ),
     },
     "derate": {},
     "trace": {
@@ -222,11 +247,17 @@ KINDS: dict[str, dict[str, Key]] = {
         "head_size": Key("1", "elements of one head", whole=True),
         "vocab": Key("1", "vocabulary entries", whole=True),
         "positions": Key("1", "learned position embeddings (0: none)", whole=True, zero=True),
-        "gated": Key("1", "1: gate, up and down matrices; 0: up and down", whole=True, zero=True, most=1),
-        "tied": Key("1", "1: input and output embeddings share weights", whole=True, zero=True, most=1),
+        "gated": Key(
+            "1", "1: gate, up and down matrices; 0: up and down", whole=True, zero=True, most=1
+        ),
+        "tied": Key(
+            "1", "1: input and output embeddings share weights", whole=True, zero=True, most=1
+        ),
         "experts": Key("1", "experts of an MoE layer (1: dense)", whole=True),
         "active_experts": Key("1", "experts a token uses", whole=True),
         "moe_every": Key("1", "one layer in this many is MoE", whole=True),
-        "published": Key("1", "published parameter count, to check the shape against", optional=True),
+        "published": Key(
+            "1", "published parameter count, to check the shape against", optional=True
+        ),
     },
 }

@@ -11,14 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.eviction import place
-from costmodel.llm import LLM
-from costmodel.registry import find
-from costmodel.scoring import Pools, balanced_paths, beta_balanced, beta_eq4, beta_sec54, rates
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
-from solvers.balance import feasible_share, minimise
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.eviction import place
+from nearkv.costmodel.mechanisms.scoring import (
+    Pools,
+    balanced_paths,
+    beta_balanced,
+    beta_eq4,
+    beta_sec54,
+    rates,
+)
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.shares.balance import feasible_share, minimise
 
 NOTHING, LINK = "none: nothing is off the GPU", "GPU link"
 BINDS = ("balance", "host memory M0", "SmartSSD capacity", "skew: all tokens cold", LINK, NOTHING)
@@ -95,10 +102,17 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
 
     def paths(share: Real) -> Span:
         return balanced_paths(
-            hw, llm, Pools(share * off_bytes, (1 - share) * off_bytes, alpha, sigma, hop), precision, source
+            hw,
+            llm,
+            Pools(share * off_bytes, (1 - share) * off_bytes, alpha, sigma, hop),
+            precision,
+            source,
         )
 
-    ends = [find("hillinfer")(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits for share in (0.0, 1.0)]
+    ends = [
+        find_system("hillinfer")(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits
+        for share in (0.0, 1.0)
+    ]
     low, high = feasible_share(*ends)
     r = rates(hw, llm, precision, source, hop)
     balanced = beta_balanced(r, alpha, sigma, hop)
@@ -122,7 +136,9 @@ def split(paths: Callable[[Real], Span], share: Real) -> Split:
     return Split(share, span.parts["cpu"].seconds, span.parts["csd"].seconds, span.seconds)
 
 
-def what_binds(balanced: Real, low: Real, high: Real, off_gpu: Real, best: Split) -> NDArray[np.str_]:
+def what_binds(
+    balanced: Real, low: Real, high: Real, off_gpu: Real, best: Split
+) -> NDArray[np.str_]:
     """Why no other beta is better: the two paths balance, or a bound stops them before they do.
 
     Both paths end in the GPU's link, which every retained token crosses at any beta; where they queue

@@ -74,7 +74,9 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
         return jacobian(residuals, at)
 
     begin = _best_start(residuals, start)
-    found = least_squares(at_point, begin, jac=slopes, bounds=(0.0, 1.0), loss="soft_l1", f_scale=LINEAR_FROM)
+    found = least_squares(
+        at_point, begin, jac=slopes, bounds=(0.0, 1.0), loss="soft_l1", f_scale=LINEAR_FROM
+    )
     at = np.clip(found.x, 0.0, 1.0)
     slope = jacobian(residuals, at)
     before, after = residuals(np.stack([start, at]))
@@ -94,8 +96,12 @@ def jacobian(residuals: Residuals, at: Numbers) -> Numbers:
 
 def _best_start(residuals: Residuals, start: Numbers) -> Numbers:
     """A factor that nothing hangs on at the start may matter elsewhere in its range."""
-    points = np.concatenate([start[np.newaxis], np.random.default_rng(0).random((STARTS, len(start)))])
-    best: Numbers = points[np.argmin(np.sum(np.sqrt(1 + (residuals(points) / LINEAR_FROM) ** 2), axis=1))]
+    points = np.concatenate(
+        [start[np.newaxis], np.random.default_rng(0).random((STARTS, len(start)))]
+    )
+    best: Numbers = points[
+        np.argmin(np.sum(np.sqrt(1 + (residuals(points) / LINEAR_FROM) ** 2), axis=1))
+    ]
     return best
 
 
@@ -128,7 +134,11 @@ def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[N
     error = np.sqrt(np.diag(covariance))
     known = np.outer(error, error)
     correlation = np.divide(covariance, known, out=np.eye(count), where=known > 0)
-    return half, correlation, [direction for direction, gone in zip(directions, lost, strict=True) if gone]
+    return (
+        half,
+        correlation,
+        [direction for direction, gone in zip(directions, lost, strict=True) if gone],
+    )
 
 
 def left_out(residuals: Residuals, found: Fit) -> Numbers:
@@ -140,7 +150,12 @@ def left_out(residuals: Residuals, found: Fit) -> Numbers:
     from scipy.optimize import lsq_linear
 
     weight = _weight(found.after)
-    at, slope, after, count = found.at, weight[:, np.newaxis] * found.slope, weight * found.after, len(found.at)
+    at, slope, after, count = (
+        found.at,
+        weight[:, np.newaxis] * found.slope,
+        weight * found.after,
+        len(found.at),
+    )
     damping = _DAMPING * np.linalg.norm(slope, 2) * np.eye(count)
     points = []
     for row in range(len(after)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import InputError
+from nearkv.hardware.errors import InputError
 
 _PIECE, _SAMPLE, _STRONG = 256, 512, 8
 
@@ -41,7 +41,9 @@ def frontier(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _promising(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Drop what a few strong rows dominate: those that dominate most of a sample."""
     left = np.ones(len(rows), bool)
-    sample = np.linspace(0, len(rows) - 1, _SAMPLE).astype(int) if len(rows) > _SAMPLE else np.arange(0)
+    sample = (
+        np.linspace(0, len(rows) - 1, _SAMPLE).astype(int) if len(rows) > _SAMPLE else np.arange(0)
+    )
     drawn = rows[sample]
     beaten = np.ones((len(sample), len(sample)), bool)
     for column in drawn.T:
@@ -57,7 +59,11 @@ def _in_two(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
     if not len(rows):
         return np.zeros(0, bool)
     least = np.minimum.accumulate(rows[:, -1])
-    return np.append(True, rows[1:, -1] < least[:-1]) if rows.shape[1] == 2 else np.arange(len(rows)) == 0
+    return (
+        np.append(True, rows[1:, -1] < least[:-1])
+        if rows.shape[1] == 2
+        else np.arange(len(rows)) == 0
+    )
 
 
 def _in_three(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -81,7 +87,9 @@ def _in_three(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
     return marked
 
 
-def _staircase(y: NDArray[np.float64], z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _staircase(
+    y: NDArray[np.float64], z: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     order = np.lexsort((z, y))
     y, z = y[order], np.fmin.accumulate(z[order])
     step = np.append(True, ~(z[1:] >= z[:-1]))

@@ -87,7 +87,9 @@ def peak(rate: Ask, high: Numbers) -> Peak:
     def improve(at: Points, tried: Numbers) -> Numbers:
         found = rate(at, tried) if len(at) else tried
         found = np.where(np.isnan(found), -np.inf, found)
-        order = np.lexsort((-tried, found, at))  # the last of each point is its best, the smallest on a tie
+        order = np.lexsort(
+            (-tried, found, at)
+        )  # the last of each point is its best, the smallest on a tie
         last = order[np.append(at[order][1:] != at[order][:-1], True)] if len(order) else order
         better = last[found[last] > best[at[last]]]
         best[at[better]], value[at[better]] = found[better], tried[better]
@@ -159,7 +161,10 @@ def _whole(_: Ask, over: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Nu
         index = np.flatnonzero(open_)
         middle = np.floor((low[index] + high[index]) / 2)
         past = over(index, middle)
-        low[index], high[index] = np.where(past, low[index], middle), np.where(past, middle, high[index])
+        low[index], high[index] = (
+            np.where(past, low[index], middle),
+            np.where(past, middle, high[index]),
+        )
     return low, high
 
 
@@ -172,6 +177,8 @@ def _root(side: Ask, _: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Num
     def asked(value: Numbers, index: Numbers) -> Numbers:
         return side(index.astype(np.intp), value)
 
-    found: Any = find_root(asked, (low, high), args=(np.arange(len(low)),), tolerances={"xrtol": 1e-12, "xatol": 0.0})
+    found: Any = find_root(
+        asked, (low, high), args=(np.arange(len(low)),), tolerances={"xrtol": 1e-12, "xatol": 0.0}
+    )
     exact = side(np.arange(len(low)), found.x) == 0
     return np.where(exact, found.x, found.bracket[0]), np.where(exact, found.x, found.bracket[1])

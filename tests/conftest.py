@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel import registry
-from costmodel.llm import LLM, llm_of
-from costmodel.registry import System
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
-from hardware.machine import Machine, Role
+from nearkv.costmodel import registry
+from nearkv.costmodel.llm import LLM, llm_of
+from nearkv.costmodel.registry import System
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.hardware.machine import Machine, Role
 
 SYSTEMS = registry.systems()
 NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
@@ -32,7 +32,11 @@ def middle(system: System) -> dict[str, Real]:
     """Every knob somewhere inside its range; heads or layers that every model has, where the range is the model's."""
     knobs = {name: knob for name, knob in system.knobs.items() if not knob.sets}
     return {
-        n: 8.0 if k.solver else k.low + 0.3 * (k.high - k.low) if k.kind == "share" else np.floor((k.low + k.high) / 2)
+        n: 8.0
+        if k.solver
+        else k.low + 0.3 * (k.high - k.low)
+        if k.kind == "share"
+        else np.floor((k.low + k.high) / 2)
         for n, k in knobs.items()
     }
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_span import trees
 
-from costmodel.blend import blend
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial
-from costmodel.span import Leaf, Real, Span
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
-from solvers.balance import binding, feasible_share, minimise
-from solvers.knobs import settle
-from sweeps.questions import best_knob, why_alpha
-from sweeps.study import Study
+from nearkv.costmodel.blend import blend
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.span import Leaf, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.shares.balance import binding, feasible_share, minimise
+from nearkv.sweeps.explore.knobs import best_knob, why_alpha
+from nearkv.sweeps.space.study import Study
 
 GRID = np.linspace(0.0, 1.0, 1001)
 
@@ -32,7 +32,7 @@ def pairs(draw: st.DrawFn) -> tuple[Span, Span]:
 
 
 def scaled(span: Span, factors: object) -> Span:
-    from costmodel.span import Overlap, Repeat, Serial
+    from nearkv.costmodel.span import Overlap, Repeat, Serial
 
     if isinstance(span, Leaf):
         return Leaf(span.resource, span.verb, span.amount * next(factors), span.rate, span.unit)  # type: ignore[call-overload]
@@ -60,7 +60,10 @@ def random_machines(count: int, seed: int) -> dict[str, np.ndarray]:
         "csd.p2p_read": (0.5e9, 20e9), "uplink.bandwidth": (2e9, 200e9), "gpu_link.bandwidth": (2e9, 200e9),
         "gpu.flops": (5e12, 2e15), "csd.kernel_g1": (1e9, 50e9), "csd.kernel_g4": (4e9, 200e9), "csd.kernel_g5": (5e9, 250e9),
     }  # fmt: skip
-    machines = {key: np.exp(rng.uniform(np.log(low), np.log(high), count)) for key, (low, high) in span.items()}
+    machines = {
+        key: np.exp(rng.uniform(np.log(low), np.log(high), count))
+        for key, (low, high) in span.items()
+    }
     return {**machines, "csd.count": rng.integers(1, 33, count).astype(float)}
 
 
@@ -72,9 +75,9 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
         model(name),
         Workload(16.0, 32768.0, 64.0),
     )
-    said = {"interval": 16.0, "writeback": 1.0}
-    solved = settle(SYSTEMS["hilos"], hw, llm, work, {**said, "alpha": "auto"})
-    grid = SYSTEMS["hilos"](hw, llm, work, {**said, "alpha": GRID[None, :]}).step.seconds
+    requested = {"interval": 16.0, "writeback": 1.0}
+    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, {**requested, "alpha": "auto"})
+    grid = SYSTEMS["hilos"](hw, llm, work, {**requested, "alpha": GRID[None, :]}).step.seconds
     assert np.all(np.ravel(solved.estimate.step.seconds) <= np.min(grid, axis=1) * (1 + 1e-12))
     assert solved.choice is not None
     assert np.all(solved.choice.gap <= 1e-9)
@@ -97,7 +100,9 @@ def test_mha_balances_flash_and_uplink() -> None:
 
 
 def test_memory_cuts_the_interval() -> None:
-    low, high = feasible_share(fits(host=(0.0, 5.0), csd=(9.0, 8.0)), fits(host=(10.0, 5.0), csd=(5.0, 8.0)))
+    low, high = feasible_share(
+        fits(host=(0.0, 5.0), csd=(9.0, 8.0)), fits(host=(10.0, 5.0), csd=(5.0, 8.0))
+    )
     assert (float(low), float(high)) == (0.25, 0.5)
     start = overlap(a=Leaf("a", "run", 10.0, 1.0, "op"), b=Leaf("b", "run", 0.0, 1.0, "op"))
     end = overlap(a=Leaf("a", "run", 0.0, 1.0, "op"), b=Leaf("b", "run", 10.0, 1.0, "op"))
@@ -111,18 +116,32 @@ def test_binding_names_both_sides_of_a_balance() -> None:
         w=Leaf("w", "run", 99.0, 1.0, "op"),
         o=overlap(a=Leaf("a", "run", 10.0, 1.0, "op"), b=Leaf("b", "run", 0.0, 1.0, "op")),
     )
-    end = serial(w=start.parts["w"], o=overlap(a=Leaf("a", "run", 0.0, 1.0, "op"), b=Leaf("b", "run", 30.0, 1.0, "op")))
+    end = serial(
+        w=start.parts["w"],
+        o=overlap(a=Leaf("a", "run", 0.0, 1.0, "op"), b=Leaf("b", "run", 30.0, 1.0, "op")),
+    )
     choice = minimise(start, end)
     assert choice.value == pytest.approx(0.25)
     assert str(binding(start, end, choice)) == "a = b"
 
 
 def test_whole_numbered_knobs_are_searched_exhaustively() -> None:
-    work, hw, llm = Workload(16.0, 32768.0, 64.0), load_platform("hilos-a100").machine(), model("opt-66b")
-    said: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
-    solved = settle(SYSTEMS["hilos"], hw, llm, work, said)
+    work, hw, llm = (
+        Workload(16.0, 32768.0, 64.0),
+        load_platform("hilos-a100").machine(),
+        model("opt-66b"),
+    )
+    requested: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
+    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, requested)
     every = SYSTEMS["hilos"](
-        hw, llm, work, {"alpha": 0.25, "interval": np.arange(1.0, 257.0)[:, None], "writeback": np.array([0.0, 1.0])}
+        hw,
+        llm,
+        work,
+        {
+            "alpha": 0.25,
+            "interval": np.arange(1.0, 257.0)[:, None],
+            "writeback": np.array([0.0, 1.0]),
+        },
     )
     assert solved.estimate.step.seconds == np.min(every.step.seconds)
     assert solved.knobs["writeback"] == 1

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from conftest import model
 
-from costmodel.serving import Load
-from costmodel.systems.l3 import gpu_side, pim_side
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from solvers.batching import (
+from nearkv.costmodel.mechanisms.serving import Load
+from nearkv.costmodel.systems.l3 import gpu_side, pim_side
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.subbatch.planes import planes
+from nearkv.solvers.subbatch.problem import (
     Costs,
-    Plan,
-    Problem,
+    Schedule,
+    SubbatchProblem,
     costs_of,
     even_halves,
     exhaustive,
@@ -27,9 +28,8 @@ from solvers.batching import (
     phases,
     pim_seconds,
 )
-from solvers.planes import planes
-from solvers.rules import greedy, one_batch
-from solvers.schedule import EPSILON, evenest, optimal
+from nearkv.solvers.subbatch.rules import greedy, one_batch
+from nearkv.solvers.subbatch.schedule import EPSILON, evenest, optimal
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 HW = load_platform("dgx-a100-pim").machine()
@@ -39,11 +39,13 @@ EXAMPLE = np.array([2048.0, 3072.0, 4096.0, 5120.0])
 EVERYWHERE = np.full(4, -1)
 
 
-def problem(contexts: np.ndarray, homes: np.ndarray, prompts: list[float], costs: Costs = COSTS) -> Problem:
-    return Problem(contexts, homes, 4, np.array(prompts), costs)
+def problem(
+    contexts: np.ndarray, homes: np.ndarray, prompts: list[float], costs: Costs = COSTS
+) -> SubbatchProblem:
+    return SubbatchProblem(contexts, homes, 4, np.array(prompts), costs)
 
 
-def drawn(seed: int, most: int, prompts: int = 0) -> Problem:
+def drawn(seed: int, most: int, prompts: int = 0) -> SubbatchProblem:
     random = np.random.default_rng(seed)
     n = int(random.integers(2, most + 1))
     contexts = np.floor(random.lognormal(9.5, 1.0, n)) + 1
@@ -73,14 +75,19 @@ def test_planes_refuse_what_is_not_affine() -> None:
 
 def test_example_of_section_5_3() -> None:
     in_one = even_halves(EXAMPLE)  # 2k and 5k against 3k and 4k
-    assert sorted([sorted(EXAMPLE[in_one]), sorted(EXAMPLE[~in_one])]) == [[2048, 5120], [3072, 4096]]
+    assert sorted([sorted(EXAMPLE[in_one]), sorted(EXAMPLE[~in_one])]) == [
+        [2048, 5120],
+        [3072, 4096],
+    ]
     split, larger, bound = evenest(EXAMPLE)
     assert larger == bound == 7168
     assert EXAMPLE[split].sum() == 7168
 
 
 def test_the_rule_is_not_always_even() -> None:
-    contexts = np.array([3.0, 3.0, 2.0, 2.0, 2.0]) * 1000  # longest first gives 7 and 5, the best is 6 and 6
+    contexts = (
+        np.array([3.0, 3.0, 2.0, 2.0, 2.0]) * 1000
+    )  # longest first gives 7 and 5, the best is 6 and 6
     in_one = even_halves(contexts)
     assert max(contexts[in_one].sum(), contexts[~in_one].sum()) == 7000
     assert evenest(contexts)[1:] == (6000, 6000)
@@ -101,7 +108,9 @@ def test_greedy_fills_the_gpu_up_to_the_other_sub_batch() -> None:
     for s in (0, 1):
         sizes = [tokens for _, tokens in found.chunks[s]]
         assert sizes[-1] % 16 == 0
-        limit = pim_seconds(problem(contexts, np.full(60, -1), []), ~found.in_one if s else found.in_one, 0.0)
+        limit = pim_seconds(
+            problem(contexts, np.full(60, -1), []), ~found.in_one if s else found.in_one, 0.0
+        )
         longer = ((0, sum(sizes) + 32.0),)
         assert gpu_seconds(COSTS, 30.0, found.chunks[s]) <= limit < gpu_seconds(COSTS, 30.0, longer)
 
@@ -125,7 +134,9 @@ def test_prompts_leave_the_proof_of_decoding_alone(first: int) -> None:
         best, (_, least) = optimal(asked, 20.0), exhaustive(asked)
         assert best.decode == pytest.approx(least, rel=1e-5), seed
         assert best.gap < 1e-5, seed
-        assert best.decode * (1 - 1e-12) <= best.split_decode == sum(phases(asked, best.in_one)), seed
+        assert best.decode * (1 - 1e-12) <= best.split_decode == sum(phases(asked, best.in_one)), (
+            seed
+        )
         assert best.seconds <= best.decode * (1 + EPSILON) * (1 + 3e-6), seed
 
 
@@ -136,7 +147,7 @@ def test_milp_equals_trying_all_of_twelve_requests() -> None:
         assert optimal(asked, 20.0).decode == pytest.approx(exhaustive(asked)[1], rel=1e-5)
 
 
-def most_prompt_tokens(asked: Problem, limit: float) -> float:
+def most_prompt_tokens(asked: SubbatchProblem, limit: float) -> float:
     """Every split, and every chunk of one prompt in each sub-batch or none: at most two prompts."""
     lengths = asked.prompts.tolist()
     sizes = [[0.0, *np.arange(16.0, length, 16.0), length] for length in lengths]
@@ -165,7 +176,9 @@ def test_most_prompt_tokens_equal_trying_all() -> None:
         best = optimal(asked, 30.0)
         assert best.proof == "optimal"
         assert best.seconds <= best.decode * (1 + EPSILON) * (1 + 3e-6)
-        assert best.prompt_tokens == pytest.approx(most_prompt_tokens(asked, best.decode * (1 + EPSILON) * (1 + 2e-6)))
+        assert best.prompt_tokens == pytest.approx(
+            most_prompt_tokens(asked, best.decode * (1 + EPSILON) * (1 + 2e-6))
+        )
 
 
 def test_chunks_obey_the_rules_and_beat_the_greedy() -> None:
@@ -180,7 +193,11 @@ def test_chunks_obey_the_rules_and_beat_the_greedy() -> None:
         for chunks in best.chunks:
             parts = [tokens for j, tokens in chunks if tokens != asked.prompts[j]]
             assert len(parts) <= 1
-            assert all(tokens % 16 == 0 and tokens <= asked.prompts[j] for j, tokens in chunks if tokens in parts)
+            assert all(
+                tokens % 16 == 0 and tokens <= asked.prompts[j]
+                for j, tokens in chunks
+                if tokens in parts
+            )
 
 
 def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
@@ -189,7 +206,7 @@ def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
     assert hurried.proof == "time limit"
     assert 0 < hurried.bound <= patient.decode <= hurried.decode * (1 + 1e-9)
     assert hurried.decode <= min(greedy(asked).decode, one_batch(asked).decode)
-    assert isinstance(hurried, Plan)
+    assert isinstance(hurried, Schedule)
     larger, bound = evenest(asked.contexts, 1e-6)[1:]
     assert bound <= evenest(asked.contexts, 2.0)[1] <= larger
 
@@ -211,7 +228,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
-    asked = ("--requests", "2k,3k,4k,5k", "--model", "gpt-175b", "--platform", "dgx-a100-pim", "--format", "json")
+    asked = (
+        "--requests",
+        "2k,3k,4k,5k",
+        "--model",
+        "gpt-175b",
+        "--platform",
+        "dgx-a100-pim",
+        "--format",
+        "json",
+    )
     rows = json.loads(run("solve", "subbatch", *asked).stdout)
     by = {(row["load"], row["method"]): row for row in rows}
     assert by["tokens", "greedy"]["sub_batch_0"] == [2048, 5120]
@@ -230,7 +256,9 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("input_tok,output_tok\n" + "300,9000\n40,2000\n" * 30)
     for requests in ("dolphin", str(path)):
-        done = run("solve", "subbatch", "--requests", requests, "--model", "gpt-175b", "--time-limit", "2")
+        done = run(
+            "solve", "subbatch", "--requests", requests, "--model", "gpt-175b", "--time-limit", "2"
+        )
         assert done.returncode == 0, done.stderr
         assert "optimal" in done.stdout
 
@@ -244,8 +272,14 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
         (["--requests", "dolfin"], "did you mean 'dolphin'"),
         (["--requests", "none.csv"], "cannot be read"),
         (["--requests", "2k", "--placement", "odd"], "unknown placement 'odd'"),
-        (["--requests", "2k", "--prompts", "1k,2k", "--slack", "inf"], "--slack inf: must be a number"),
-        (["--requests", "2k", "--prompts", "1000000000000"], "--prompts: 1,000,000,000,000 tokens exceed the"),
+        (
+            ["--requests", "2k", "--prompts", "1k,2k", "--slack", "inf"],
+            "--slack inf: must be a number",
+        ),
+        (
+            ["--requests", "2k", "--prompts", "1000000000000"],
+            "--prompts: 1,000,000,000,000 tokens exceed the",
+        ),
         (["--requests", "2k", "--time-limit", "0"], "must be a number of seconds above 0"),
         (["--requests", "2k", "--platform", "hilos-a100"], "has no 'dimm'"),
     ],
@@ -258,18 +292,40 @@ def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], message: s
 
 
 def test_compare_prints_twelve_cells_for_each_system() -> None:
-    asked = ("--model", "opt-66b,gpt-89b,gpt-175b", "--trace", "openr1,dolphin,openthoughts,longbench")
+    asked = (
+        "--model",
+        "opt-66b,gpt-89b,gpt-175b",
+        "--trace",
+        "openr1,dolphin,openthoughts,longbench",
+    )
     rows = json.loads(
-        run("compare", "gpu-only", "cpu-offload", "rank-pim", "hbm-pim", "l3", *asked, "--format", "json").stdout
+        run(
+            "compare",
+            "gpu-only",
+            "cpu-offload",
+            "rank-pim",
+            "hbm-pim",
+            "l3",
+            *asked,
+            "--format",
+            "json",
+        ).stdout
     )
     assert len(rows) == 60
-    cells: dict[tuple[str, str], dict[str, float]] = {(row["model"], row["trace"]): {} for row in rows}
+    cells: dict[tuple[str, str], dict[str, float]] = {
+        (row["model"], row["trace"]): {} for row in rows
+    }
     for row in rows:
         cells[row["model"], row["trace"]][row["system"]] = row["throughput_tok_s"] or 0
     assert all(max(cell, key=cell.__getitem__) == "l3" for cell in cells.values())
-    blank = {(row["system"], row["model"], row["trace"]) for row in rows if row["limited_by"] == "gpu"}
+    blank = {
+        (row["system"], row["model"], row["trace"]) for row in rows if row["limited_by"] == "gpu"
+    }
     # prompts ride in the steps of l3, which then tell nothing of decoding
-    assert all((row["step_ms"] is None) == (row["system"] == "l3" or row["limited_by"] != "") for row in rows)
+    assert all(
+        (row["step_ms"] is None) == (row["system"] == "l3" or row["limited_by"] != "")
+        for row in rows
+    )
     assert all(row["total_speedup"] is not None for row in rows if row["model"] != "opt-66b")
     assert {s for s, *_ in blank} == {"gpu-only", "hbm-pim"}
     assert {(m, t) for _, m, t in blank} == {("opt-66b", "openr1"), ("opt-66b", "openthoughts")}
@@ -292,13 +348,24 @@ def test_bad_traces_are_one_sentence(arguments: list[str], message: str) -> None
 
 
 def test_only_systems_with_a_queue_can_be_simulated() -> None:
-    done = run("compare", "hilos", "--model", "opt-66b", "--trace", "dolphin", "--method", "simulate")
+    done = run(
+        "compare", "hilos", "--model", "opt-66b", "--trace", "dolphin", "--method", "simulate"
+    )
     assert done.returncode == 2
     assert "has no queue to play" in done.stderr
 
 
 def test_simulated_rows_say_so_and_leave_blank_what_they_do_not_answer() -> None:
-    asked = ("--model", "opt-66b", "--trace", "openr1,dolphin", "--method", "simulate", "--format", "json")
+    asked = (
+        "--model",
+        "opt-66b",
+        "--trace",
+        "openr1,dolphin",
+        "--method",
+        "simulate",
+        "--format",
+        "json",
+    )
     rows = json.loads(run("compare", "gpu-only", "l3", *asked).stdout)
     assert {row["method"] for row in rows} == {"simulate"}
     assert [row["throughput_tok_s"] is None for row in rows] == [True, False, False, False]

@@ -13,13 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from solvers.calibrate import Numbers, fit, left_out
-from sweeps.calibration import calibrate, factor_rows, platform_file, residual_rows, sentences
-from sweeps.evidence import Evidence, claimed, measured, without
-from sweeps.run import table
-from sweeps.study import Study
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.calibrate import Numbers, fit, left_out
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.validation.calibration import (
+    calibrate,
+    factor_rows,
+    platform_file,
+    residual_rows,
+    sentences,
+)
+from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, without
 
 NEARKV = Path(sys.executable).with_name("nearkv")
 TRUTH = {"derate.pcie": 0.74, "derate.gather": 0.5, "ssd.read": 4.0}
@@ -27,9 +33,13 @@ HEADER = "system,model,batch,context,output,step_ms"
 NOISE = 0.05
 
 
-def write(path: Path, truth: Mapping[str, float], systems: tuple[str, ...], of: str = "step_ms") -> str:
+def write(
+    path: Path, truth: Mapping[str, float], systems: tuple[str, ...], of: str = "step_ms"
+) -> str:
     """Exact measurements of a machine with known factors."""
-    sets = {name: f"{value}GB/s" if name == "ssd.read" else str(value) for name, value in truth.items()}
+    sets = {
+        name: f"{value}GB/s" if name == "ssd.read" else str(value) for name, value in truth.items()
+    }
     found = table(Study(systems, ("qwen-7b",), "2,8", "2k,4k,8k", "64", sets=sets))
     lines = [f"system,model,batch,context,output,{of}"]
     for row in zip(*(found[name] for name in ("system", "batch", "context_tok", of)), strict=True):
@@ -41,7 +51,11 @@ def write(path: Path, truth: Mapping[str, float], systems: tuple[str, ...], of: 
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
-    return measured(write(tmp_path_factory.mktemp("runs") / "runs.csv", TRUTH, ("h2o", "full-cache", "infinigen")))
+    return measured(
+        write(
+            tmp_path_factory.mktemp("runs") / "runs.csv", TRUTH, ("h2o", "full-cache", "infinigen")
+        )
+    )
 
 
 def noisy(evidence: Evidence, seed: int) -> Evidence:
@@ -50,20 +64,25 @@ def noisy(evidence: Evidence, seed: int) -> Evidence:
 
 
 def test_known_factors_lie_in_their_intervals_in_90_of_100_trials(exact: Evidence) -> None:
-    held, widths = 0, []
+    capacity_check, widths = 0, []
     for seed in range(100):
         rows = factor_rows(calibrate(noisy(exact, seed), tuple(TRUTH)))
-        held += all(row["interval_low"] <= TRUTH[row["number"]] <= row["interval_high"] for row in rows)
+        capacity_check += all(
+            row["interval_low"] <= TRUTH[row["number"]] <= row["interval_high"] for row in rows
+        )
         widths += [
-            (row["interval_high"] - row["interval_low"]) / (row["range_high"] - row["range_low"]) for row in rows
+            (row["interval_high"] - row["interval_low"]) / (row["range_high"] - row["range_low"])
+            for row in rows
         ]
-    assert held >= 90
+    assert capacity_check >= 90
     assert np.median(widths) < 0.5
 
 
 def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
     found = calibrate(exact, tuple(TRUTH))
-    assert {row["number"]: row["fitted"] for row in factor_rows(found)} == pytest.approx(TRUTH, rel=1e-4)
+    assert {row["number"]: row["fitted"] for row in factor_rows(found)} == pytest.approx(
+        TRUTH, rel=1e-4
+    )
     assert np.abs(found.fit.after).max() < 1e-6
     assert found.fit.unknown == []
 
@@ -77,9 +96,15 @@ def test_rates_are_measurements_too(tmp_path: Path) -> None:
 def test_intervals_shrink_with_noise_and_are_cut_to_the_range(exact: Evidence) -> None:
     loud = noisy(exact, 1)
     quiet = replace(exact, stated=exact.stated * (loud.stated / exact.stated) ** 0.2)
-    for wide, narrow in zip(*(factor_rows(calibrate(rows, tuple(TRUTH))) for rows in (loud, quiet)), strict=True):
-        assert wide["range_low"] <= wide["interval_low"] < wide["interval_high"] <= wide["range_high"]
-        assert narrow["interval_high"] - narrow["interval_low"] < 0.5 * (wide["interval_high"] - wide["interval_low"])
+    for wide, narrow in zip(
+        *(factor_rows(calibrate(rows, tuple(TRUTH))) for rows in (loud, quiet)), strict=True
+    ):
+        assert (
+            wide["range_low"] <= wide["interval_low"] < wide["interval_high"] <= wide["range_high"]
+        )
+        assert narrow["interval_high"] - narrow["interval_low"] < 0.5 * (
+            wide["interval_high"] - wide["interval_low"]
+        )
 
 
 def test_a_product_of_two_factors_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -91,7 +116,10 @@ def test_a_product_of_two_factors_cannot_be_told_apart(tmp_path: Path) -> None:
     (direction,) = found.fit.unknown
     assert abs(direction).min() > 0.3
     assert abs(found.fit.correlation[0, 1]) > 0.95 or np.all(found.fit.half == 1)
-    assert any("cannot tell apart" in said and "host.bandwidth" in said for said in sentences(found))
+    assert any(
+        "cannot tell apart" in requested and "host.bandwidth" in requested
+        for requested in sentences(found)
+    )
     assert {row["hint"] for row in factor_rows(found)} == {"not determined"}
     # nothing is fetched from nowhere: a row left out is predicted as well as it is fitted
     assert np.abs(found.left_out).max() < 1.5 * np.abs(found.fit.after).max()
@@ -104,7 +132,12 @@ def some(rows: Evidence, kept: list[int]) -> Evidence:
 
 def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
     found = calibrate(noisy(exact, 0))
-    assert set(found.factors) == {"derate.hbm", "derate.pcie", "derate.cpu_scoring", "derate.gather"}
+    assert set(found.factors) == {
+        "derate.hbm",
+        "derate.pcie",
+        "derate.cpu_scoring",
+        "derate.gather",
+    }
     assert set(found.idle) == {"derate.gemm", "derate.fpga_dram"}
     assert "No row hangs on derate.gemm" in sentences(found)[-1]
 
@@ -120,7 +153,9 @@ def test_one_system_alone_may_not_tell_two_rates_apart(tmp_path: Path) -> None:
 def line(points: Numbers) -> Numbers:
     """Residuals of a straight line, two of its four points off."""
     x = np.array([0.0, 0.5, 1.0, 0.25])
-    rows: Numbers = points[:, :1] + points[:, 1:] * x - (0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4]))
+    rows: Numbers = (
+        points[:, :1] + points[:, 1:] * x - (0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4]))
+    )
     return rows
 
 
@@ -184,10 +219,15 @@ def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path
     assert (number.kind, number.source, number.low, number.high) == ("fitted", "user", 0.7, 0.9)
     assert "interval" in number.note
     assert "fitted to 18 rows" in number.at
-    assert bed.roles["derate"].numbers["gemm"] == load_platform("aipc-4090").roles["derate"].numbers["gemm"]
+    assert (
+        bed.roles["derate"].numbers["gemm"]
+        == load_platform("aipc-4090").roles["derate"].numbers["gemm"]
+    )
     assert bed.roles["host"] == load_platform("aipc-4090").roles["host"]
-    said = table(Study(("h2o",), ("qwen-7b",), "2", "2k", "64", platforms=(str(path),)))["step_ms"][0]
-    assert said == pytest.approx(residual_rows(found)[0]["fitted"], rel=1e-5)
+    requested = table(Study(("h2o",), ("qwen-7b",), "2", "2k", "64", platforms=(str(path),)))[
+        "step_ms"
+    ][0]
+    assert requested == pytest.approx(residual_rows(found)[0]["fitted"], rel=1e-5)
 
 
 def test_claims_of_a_paper_are_rows() -> None:
@@ -196,7 +236,11 @@ def test_claims_of_a_paper_are_rows() -> None:
     assert {"HI-001", "HI-003 low", "HI-003 high"} <= set(rows.names)
     # bounds (HI-019) and proven inconsistencies are left out
     assert not any(name.startswith("HI-019") for name in rows.names)
-    assert set(rows.names) - set(without(rows, ["HI-003", "HI-001"]).names) == {"HI-001", "HI-003 low", "HI-003 high"}
+    assert set(rows.names) - set(without(rows, ["HI-003", "HI-001"]).names) == {
+        "HI-001",
+        "HI-003 low",
+        "HI-003 high",
+    }
     (row,) = factor_rows(calibrate(rows, ["ssd.read"]))
     stated = rows.platform.roles["ssd"].numbers["read"]
     assert stated.kind == "fitted"
@@ -208,9 +252,13 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     rows = claimed("inf2")
     assert {"inf2-speed-30b", "inf2-flex-abs-1t"} <= set(rows.names)
     found = calibrate(rows, ["derate.uplink", "derate.fpga_dram", "derate.unpinned"])
-    stated = [rows.platform.roles["derate"].numbers[key] for key in ("uplink", "fpga_dram", "unpinned")]
+    stated = [
+        rows.platform.roles["derate"].numbers[key] for key in ("uplink", "fpga_dram", "unpinned")
+    ]
     assert [number.kind for number in stated] == ["fitted"] * 3
-    assert [row["fitted"] for row in factor_rows(found)] == pytest.approx([n.value for n in stated], rel=1e-2)
+    assert [row["fitted"] for row in factor_rows(found)] == pytest.approx(
+        [n.value for n in stated], rel=1e-2
+    )
 
 
 GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
@@ -257,7 +305,15 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> No
         (["derate.magic"], "unknown derate 'magic'"),
         (["pcie"], "'pcie' is not PART.KEY"),
         (
-            ["ssd.read", "ssd.write", "host.bandwidth", "csd.launch", "derate.pcie", "derate.hbm", "derate.gather"],
+            [
+                "ssd.read",
+                "ssd.write",
+                "host.bandwidth",
+                "csd.launch",
+                "derate.pcie",
+                "derate.hbm",
+                "derate.gather",
+            ],
             "7 factors are too many; choose at most six with --factor",
         ),
     ],
@@ -269,7 +325,9 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([NEARKV, "calibrate", *words], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [NEARKV, "calibrate", *words], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -277,8 +335,12 @@ def test_the_command(tmp_path: Path) -> None:
     out = tmp_path / "my.toml"
     words = ["--measurements", file, "--factor", "derate.pcie", "--factor", "ssd.read"]
     done = run(*words, "--format", "json", "-o", str(out))
-    assert [row["fitted"] for row in json.loads(done.stdout)] == pytest.approx([0.74, 4.0], rel=1e-3)
-    assert load_platform(str(out)).roles["ssd"].numbers["read"].value == pytest.approx(4.0, rel=1e-3)
+    assert [row["fitted"] for row in json.loads(done.stdout)] == pytest.approx(
+        [0.74, 4.0], rel=1e-3
+    )
+    assert load_platform(str(out)).roles["ssd"].numbers["read"].value == pytest.approx(
+        4.0, rel=1e-3
+    )
     assert len(json.loads(run(*words, "--residuals", "--format", "json").stdout)) == 12
     assert "12 rows, 2 factors of aipc-4090" in run(*words).stdout
 
@@ -290,7 +352,10 @@ def test_the_command(tmp_path: Path) -> None:
         (["--claims", "hillinfer", "--measurements", "my.csv"], "needs either"),
         (["--claims", "vllm"], "unknown paper 'vllm'"),
         (["--claims", "hillinfer", "--platform", "hilos-a100"], "no measured claim of 'hillinfer'"),
-        (["--claims", "hillinfer", "--without", "HI-01"], "--without: unknown row 'HI-01'; did you mean 'HI-001'"),
+        (
+            ["--claims", "hillinfer", "--without", "HI-01"],
+            "--without: unknown row 'HI-01'; did you mean 'HI-001'",
+        ),
         (["--measurements", "nowhere.csv"], "nowhere.csv: cannot be read"),
         (["--measurements", "nowhere.csv", "--format", "xml"], "unknown format 'xml'"),
     ],

@@ -7,19 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names
-from hardware.errors import InputError
-from hardware.quantity import parse, unit_of
-from hardware.reading import sources
+from nearkv.hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import parse, unit_of
+from nearkv.hardware.reading import sources
 
 GOOD = '{ value = 1, unit = "W", kind = "paper", source = "hilos", at = "Table 1" }'
 CHASSIS = f'kind = "chassis"\ntitle = "Test"\nprice = {GOOD.replace("W", "USD")}\n'
 
 
 def everything() -> list[Part]:
-    parts = [load_part(name) for name in names("part")] + [load_llm(name) for name in names("model")]
+    parts = [load_part(name) for name in names("part")] + [
+        load_llm(name) for name in names("model")
+    ]
     parts += [load_part(name, "trace") for name in names("trace")]
-    return parts + [part for name in names("platform") for part in load_platform(name).roles.values()]
+    return parts + [
+        part for name in names("platform") for part in load_platform(name).roles.values()
+    ]
 
 
 def test_every_number_has_a_source_and_an_address() -> None:
@@ -27,7 +31,10 @@ def test_every_number_has_a_source_and_an_address() -> None:
         for key, number in part.numbers.items():
             assert number.source in sources(), (part.name, key)
             assert number.at, (part.name, key)
-            assert number.kind not in ("assumed", "fitted") or (number.note and number.range_si), (part.name, key)
+            assert number.kind not in ("assumed", "fitted") or (number.note and number.range_si), (
+                part.name,
+                key,
+            )
 
 
 def test_every_source_is_used() -> None:
@@ -50,13 +57,22 @@ def test_every_part_is_on_some_platform_or_is_a_spare() -> None:
         "pcie-4.0-x8",
         "pcie-5.0-x16",
     }
-    used = {p for n in names("platform") for p in (role.name for role in load_platform(n).roles.values())}
+    used = {
+        p
+        for n in names("platform")
+        for p in (role.name for role in load_platform(n).roles.values())
+    }
     assert set(names("part")) - used - spare == set()
 
 
 def test_a_paper_fits_at_most_six_numbers() -> None:
     for name in names("platform"):
-        fitted = [n for part in load_platform(name).roles.values() for n in part.numbers.values() if n.kind == "fitted"]
+        fitted = [
+            n
+            for part in load_platform(name).roles.values()
+            for n in part.numbers.values()
+            if n.kind == "fitted"
+        ]
         assert len(fitted) <= 6, name
 
 
@@ -110,7 +126,9 @@ def test_what_a_user_writes_wrong_is_one_sentence(text: str, unit: str, problem:
         ("a = [" * 5000, "not a valid TOML file"),
     ],
 )
-def test_a_broken_part_is_one_sentence_that_names_the_file(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_broken_part_is_one_sentence_that_names_the_file(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     file = tmp_path / "part.toml"
     file.write_text(text)
     with pytest.raises(InputError, match=problem) as caught:
@@ -168,7 +186,9 @@ def test_an_override_replaces_one_number_and_says_so() -> None:
     changed = load_platform("hilos-a100").override("csd.count", 16.0)
     assert changed.machine()["csd"].count == 16.0
     assert changed.roles["csd"].numbers["count"].source == "user"
-    assert changed.machine()["csd"].p2p_read == load_platform("hilos-a100").machine()["csd"].p2p_read
+    assert (
+        changed.machine()["csd"].p2p_read == load_platform("hilos-a100").machine()["csd"].p2p_read
+    )
 
 
 def test_catalogue_names_are_kebab_case() -> None:
@@ -192,7 +212,14 @@ MIXTRAL = {
     **LLAMA, "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
     "num_attention_heads": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
 }  # fmt: skip
-GPT2 = {"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "vocab_size": 50257, "n_positions": 1024}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 48,
+    "n_embd": 1600,
+    "n_head": 25,
+    "vocab_size": 50257,
+    "n_positions": 1024,
+}
 
 
 def written(folder: Path, config: object) -> str:
@@ -201,7 +228,9 @@ def written(folder: Path, config: object) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(("config", "name"), [(LLAMA, "llama2-70b"), (OPT, "opt-66b"), (MIXTRAL, "mixtral-8x7b")])
+@pytest.mark.parametrize(
+    ("config", "name"), [(LLAMA, "llama2-70b"), (OPT, "opt-66b"), (MIXTRAL, "mixtral-8x7b")]
+)
 def test_a_hugging_face_config_has_the_shape_of_the_catalogue(
     tmp_path: Path, config: dict[str, object], name: str
 ) -> None:
@@ -213,7 +242,7 @@ def test_a_hugging_face_config_has_the_shape_of_the_catalogue(
 def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
     from conftest import NATIVE
 
-    from costmodel.llm import llm_of
+    from nearkv.costmodel.llm import llm_of
 
     shape = {key: number.si for key, number in load_llm(written(tmp_path, GPT2)).numbers.items()}
     assert llm_of(shape, NATIVE).parameters == pytest.approx(1.5576e9, rel=0.01)
@@ -223,7 +252,10 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
     ("config", "problem"),
     [
         ({k: v for k, v in LLAMA.items() if k != "num_hidden_layers"}, "lacks 'num_hidden_layers'"),
-        ({k: v for k, v in MIXTRAL.items() if k != "num_local_experts"}, "lacks 'num_local_experts'"),
+        (
+            {k: v for k, v in MIXTRAL.items() if k != "num_local_experts"},
+            "lacks 'num_local_experts'",
+        ),
         ({**LLAMA, "model_type": "lama"}, "did you mean 'llama'"),
         ({**LLAMA, "hidden_size": "big"}, "must be a whole number"),
         ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
@@ -247,5 +279,8 @@ def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_platform_without_a_number_points_to_the_papers_own() -> None:
-    with pytest.raises(InputError, match=r"'inf2-a100' has no host.kv_memory, which this system needs; use the plat"):
+    with pytest.raises(
+        InputError,
+        match=r"'inf2-a100' has no host.kv_memory, which this system needs; use the plat",
+    ):
         _ = load_platform("inf2-a100").machine().host.kv_memory

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli import app
-from sweeps.claims import FIELDS, load, papers
-from sweeps.validate import validate, worse
+from nearkv.cli import app
+from nearkv.sweeps.validation.claims import FIELDS, load, papers
+from nearkv.sweeps.validation.validate import validate, worse
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROWS = {"hilos": 118, "inf2": 72, "hillinfer": 75, "l3": 88, "h2m2": 98}
@@ -51,7 +51,11 @@ def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
         assert bool(claim.metric) != bool(claim.exclude), claim.id
         assert claim.bound in BOUNDS, claim.id
         assert claim.kind in KINDS, claim.id
-        asked = {name for name in FIELDS[FIELDS.index("metric") : FIELDS.index("exclude")] if getattr(claim, name)}
+        asked = {
+            name
+            for name in FIELDS[FIELDS.index("metric") : FIELDS.index("exclude")]
+            if getattr(claim, name)
+        }
         assert not (claim.exclude and asked), f"{claim.id} is excluded, and asks {asked}"
 
 
@@ -93,7 +97,9 @@ def test_tests_named_by_the_errata_exist() -> None:
     here = Path(__file__).parent
     named = re.findall(r"`(?:tests/\w+\.py::)?(test_\w+)`", (DOCS / "errata.md").read_text())
     written = {
-        name for file in here.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
+        name
+        for file in here.glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
     }
     assert named
     assert set(named) <= written

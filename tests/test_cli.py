@@ -16,7 +16,9 @@ POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform"
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=60)
+    return subprocess.run(
+        [COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=60
+    )
 
 
 def refused(*arguments: str, cwd: Path | None = None) -> str:
@@ -30,7 +32,14 @@ def refused(*arguments: str, cwd: Path | None = None) -> str:
 
 
 def test_every_command_has_help_with_an_example() -> None:
-    commands = [["estimate"], ["compare"], ["sweep"], ["systems", "show"], ["models", "show"], ["hardware", "show"]]
+    commands = [
+        ["estimate"],
+        ["compare"],
+        ["sweep"],
+        ["systems", "show"],
+        ["models", "show"],
+        ["hardware", "show"],
+    ]
     commands += [
         ["solve", line.split()[0]]
         for line in run("solve", "--help").stdout.split("Commands:")[1].splitlines()
@@ -48,20 +57,32 @@ def test_catalogues_list_and_show() -> None:
     assert json.loads(run("models", "--format", "json").stdout)[0]["layers"] > 0
     numbers = json.loads(run("hardware", "show", "hilos-a100", "--format", "json").stdout)
     assert {"part", "key", "value", "unit", "si", "kind", "source", "at"} <= numbers[0].keys()
-    changed = json.loads(run("hardware", "show", "hilos-a100", "--set", "csd.count=16", "--format", "json").stdout)
+    changed = json.loads(
+        run("hardware", "show", "hilos-a100", "--set", "csd.count=16", "--format", "json").stdout
+    )
     assert next(row["si"] for row in changed if (row["part"], row["key"]) == ("csd", "count")) == 16
 
 
 def test_solve_alpha_answers_in_json() -> None:
     done = run("solve", "alpha", *POINT, "--format", "json")
     (row,) = json.loads(done.stdout)
-    assert {"alpha", "step_ms", "paper_alpha", "paper_step_ms", "bound_by", "bound_ms"} <= row.keys()
+    assert {
+        "alpha",
+        "step_ms",
+        "paper_alpha",
+        "paper_step_ms",
+        "bound_by",
+        "bound_ms",
+    } <= row.keys()
     assert row["step_ms"] <= row["paper_step_ms"]
     assert row["step_ms"] == pytest.approx(row["bound_ms"])
 
 
 def test_solve_alpha_explains_gqa() -> None:
-    assert "X has 2 times the bytes of K and V" in run("solve", "alpha", "--model", "mixtral-8x7b").stdout
+    assert (
+        "X has 2 times the bytes of K and V"
+        in run("solve", "alpha", "--model", "mixtral-8x7b").stdout
+    )
 
 
 def test_solve_spill_answers() -> None:
@@ -103,7 +124,16 @@ def test_every_format_prints(form: str) -> None:
 
 
 def test_sweep_writes_csv_and_where_its_numbers_come_from(tmp_path: Path) -> None:
-    axes = ["--system", "hilos", "--model", "opt-66b", "--context", "8k:32k:x2", "--set", "csd.count=4,8"]
+    axes = [
+        "--system",
+        "hilos",
+        "--model",
+        "opt-66b",
+        "--context",
+        "8k:32k:x2",
+        "--set",
+        "csd.count=4,8",
+    ]
     assert run("sweep", *axes, "-o", "out.csv", cwd=tmp_path).returncode == 0
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [(row["context_tok"], row["csd.count"]) for row in rows[:3]] == [
@@ -114,11 +144,16 @@ def test_sweep_writes_csv_and_where_its_numbers_come_from(tmp_path: Path) -> Non
     origin = json.loads((tmp_path / "out.csv.provenance.json").read_text())
     assert origin["command"].startswith("nearkv sweep --system hilos")
     assert {row["source"] for row in origin["platforms"]["hilos-a100"]} <= origin["sources"].keys()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.csv", "out.csv.provenance.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "out.csv",
+        "out.csv.provenance.json",
+    ]
 
 
 def test_sweep_of_a_study_equals_its_axes(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\ncontext = "8k:32k:x2"\n')
+    (tmp_path / "s.toml").write_text(
+        'systems = ["hilos"]\nmodel = ["opt-66b"]\ncontext = "8k:32k:x2"\n'
+    )
     study = run("sweep", "s.toml", cwd=tmp_path)
     axes = run("sweep", "--system", "hilos", "--model", "opt-66b", "--context", "8k:32k:x2")
     assert study.stdout == axes.stdout
@@ -138,17 +173,25 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
     assert run("estimate", "hilos", "--model", str(tmp_path / "config.json")).returncode == 0
     del config["n_layer"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert "lacks 'n_layer'" in refused("estimate", "hilos", "--model", str(tmp_path / "config.json"))
+    assert "lacks 'n_layer'" in refused(
+        "estimate", "hilos", "--model", str(tmp_path / "config.json")
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "requested"),
     [
         (["estimate", "hilos", "--model", "opt-67b"], "unknown model 'opt-67b'"),
         (["estimate", "hylos", "--model", "opt-66b"], "did you mean 'hilos'"),
-        (["estimate", "hilos", "--model", "opt-66b", "--platform", "hilos-b100"], "unknown platform"),
+        (
+            ["estimate", "hilos", "--model", "opt-66b", "--platform", "hilos-b100"],
+            "unknown platform",
+        ),
         (["estimate", "hilos", "--model", "opt-66b", "--knob", "beta=1"], "unknown knob"),
-        (["estimate", "hilos", "--model", "opt-66b", "--set", "csd.cont=4"], "did you mean 'csd.count'"),
+        (
+            ["estimate", "hilos", "--model", "opt-66b", "--set", "csd.cont=4"],
+            "did you mean 'csd.count'",
+        ),
         (["estimate", "hilos", "--model", "opt-66b", "--batch", "-1"], "--batch"),
         (["estimate", "hilos", "--model", "opt-66b", "--batch", "0"], "--batch"),
         (["estimate", "hilos", "--model", "opt-66b", "--batch", "nan"], "--batch"),
@@ -166,9 +209,18 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         (["sweep", "nowhere.toml"], "cannot be read"),
         (["sweep"], "nothing to evaluate"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),
-        (["sweep", "--system", "hilos", "--model", "opt-66b", "--resume"], "--resume goes on with a file"),
-        (["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "2"], "a table needs neither"),
-        (["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "0", "-o", "out.csv"], "--jobs 0"),
+        (
+            ["sweep", "--system", "hilos", "--model", "opt-66b", "--resume"],
+            "--resume goes on with a file",
+        ),
+        (
+            ["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "2"],
+            "a table needs neither",
+        ),
+        (
+            ["sweep", "--system", "hilos", "--model", "opt-66b", "--jobs", "0", "-o", "out.csv"],
+            "--jobs 0",
+        ),
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
         (["sweep", "-o", ""], "-o '': names nothing"),
         (["sweep", "--scheduler="], "--scheduler '': names nothing"),
@@ -178,47 +230,85 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         (["solve", "alpha", "--trace", " "], "--trace ' ': names nothing"),
         (["sweep", "--by", "step_ms"], "--by step_ms: says what --top and --best-per compare by"),
         (["sweep", "--format", "json", "-o", "x.csv"], "the end of -o x.csv says what is written"),
-        (["sweep", "--resume", "--top", "3", "-o", "x.csv"], "--top, --pareto and --best-per start anew"),
+        (
+            ["sweep", "--resume", "--top", "3", "-o", "x.csv"],
+            "--top, --pareto and --best-per start anew",
+        ),
         (["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch"], "names 'batch' twice"),
-        (["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch", "-o", "x.csv"], "names 'batch' twice"),
+        (
+            ["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch", "-o", "x.csv"],
+            "names 'batch' twice",
+        ),
         (["sweep", *POINT, "--system", "hilos", "--pareto", "a,b"], "--pareto: unknown column 'a'"),
-        (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "no/such/folder/out.csv"], "cannot be written"),
-        (["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "/proc/out.csv"], "cannot be written"),
+        (
+            ["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "no/such/folder/out.csv"],
+            "cannot be written",
+        ),
+        (
+            ["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "/proc/out.csv"],
+            "cannot be written",
+        ),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], said: str) -> None:
-    assert said in refused(*arguments)
+def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], requested: str) -> None:
+    assert requested in refused(*arguments)
 
 
 @pytest.mark.parametrize("place", ["no/such/folder/x.csv", "/dev/full", "x.xls", "."])
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(place: str) -> None:
-    grid = ["--model", "opt-66b", "--batch", "1:1000:+1", "--context", "1k:1001k:+1k", "--set", "csd.count=1:16:+1"]
-    said = run("sweep", "--system", "hilos", *grid, "--top", "3", "-o", place)
-    assert said.returncode == 2
-    assert said.stderr.count("\n") == 1, "not even the estimate"
-    assert "to compare" not in said.stderr
+    grid = [
+        "--model",
+        "opt-66b",
+        "--batch",
+        "1:1000:+1",
+        "--context",
+        "1k:1001k:+1k",
+        "--set",
+        "csd.count=1:16:+1",
+    ]
+    requested = run("sweep", "--system", "hilos", *grid, "--top", "3", "-o", place)
+    assert requested.returncode == 2
+    assert requested.stderr.count("\n") == 1, "not even the estimate"
+    assert "to compare" not in requested.stderr
     assert place in refused("compare", "hilos", "flexgen-ssd", *POINT, "-o", place)
 
 
 def test_best_rows_want_columns_that_are_there_before_any_work() -> None:
-    grid = ["--model", "opt-66b", "--batch", "1:1000:+1", "--context", "1k:1001k:+1k", "--set", "csd.count=1:16:+1"]
-    assert "did you mean 'step_ms'" in refused("sweep", "--system", "hilos", *grid, "--top", "3", "--columns", "step_m")
+    grid = [
+        "--model",
+        "opt-66b",
+        "--batch",
+        "1:1000:+1",
+        "--context",
+        "1k:1001k:+1k",
+        "--set",
+        "csd.count=1:16:+1",
+    ]
+    assert "did you mean 'step_ms'" in refused(
+        "sweep", "--system", "hilos", *grid, "--top", "3", "--columns", "step_m"
+    )
 
 
 def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "bed.toml").write_text(
         '[gpu]\npart = "a100-40gb"\ncount = { value = 1, unit = "1", kind = "paper", at = "x" }\n'
     )
-    said = refused("estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path)
-    assert "bed.toml: gpu: count: has no source" in said
+    requested = refused(
+        "estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path
+    )
+    assert "bed.toml: gpu: count: has no source" in requested
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """Where no more may be written, the file that was there stays as it was."""
     out = tmp_path / "out.csv"
     out.write_text("old")
-    limit = f"ulimit -f 1; exec {COMMAND} sweep --system hilos --model opt-66b --batch 1:64:+1 -o {out}"
-    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; {limit}"], capture_output=True, text=True, check=False)
+    limit = (
+        f"ulimit -f 1; exec {COMMAND} sweep --system hilos --model opt-66b --batch 1:64:+1 -o {out}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"trap '' XFSZ; {limit}"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert out.read_text() == "old"
@@ -237,14 +327,23 @@ def test_help_needs_no_numpy() -> None:
     names = "numpy pandas scipy pulp rich"
     script = f"import sys, cli; print([name for name in '{names}'.split() if name in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
     )
     assert done.stdout.strip() == "[]"
 
 
 def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("target.csv")
-    assert run("sweep", "--system", "hilos", "--model", "opt-66b", "-o", "link.csv", cwd=tmp_path).returncode == 0
+    assert (
+        run(
+            "sweep", "--system", "hilos", "--model", "opt-66b", "-o", "link.csv", cwd=tmp_path
+        ).returncode
+        == 0
+    )
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "target.csv").read_text().startswith("system,")
     os.mkfifo(tmp_path / "pipe.csv")

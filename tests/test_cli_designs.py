@@ -14,7 +14,14 @@ def answer(*arguments: str) -> list[dict[str, object]]:
 
 
 def test_placement_answers() -> None:
-    sizes = ["--set", "gpu.memory=16GiB", "--set", "host.memory=200GiB", "--set", "disk.capacity=1500GiB"]
+    sizes = [
+        "--set",
+        "gpu.memory=16GiB",
+        "--set",
+        "host.memory=200GiB",
+        "--set",
+        "disk.capacity=1500GiB",
+    ]
     (row,) = answer("solve", "placement", "--model", "opt-30b", "--search", "paper", *sizes)
     assert row["throughput_tok_s"] == pytest.approx(7.094728, rel=1e-6)
     assert (row["gpu_batch"], row["num_batches"]) == (32, 5)
@@ -32,9 +39,18 @@ def test_placement_answers() -> None:
         "--num-batches",
         "3",
     ]
-    (row,) = answer("solve", "placement", "--model", "opt-30b", "--set", "offload.memory_share=1.2", *given)
+    (row,) = answer(
+        "solve", "placement", "--model", "opt-30b", "--set", "offload.memory_share=1.2", *given
+    )
     assert row["throughput_tok_s"] == pytest.approx(7.135733, rel=1e-6)
-    rows = answer("solve", "placement", "--model", "opt-30b,mixtral-8x7b", "--set", "precision.weight=16bit,4bit")
+    rows = answer(
+        "solve",
+        "placement",
+        "--model",
+        "opt-30b,mixtral-8x7b",
+        "--set",
+        "precision.weight=16bit,4bit",
+    )
     assert len(rows) == 4
     assert all(row["status"] == "optimal" for row in rows)
 
@@ -44,7 +60,9 @@ def test_a_placement_that_does_not_fit_says_what_is_short() -> None:
     assert row["status"] == "infeasible"
     assert row["throughput_tok_s"] is None
     assert "the gpu is short of 6.839 GiB" in str(row["reason"])
-    assert "more" not in refused("solve", "placement", "--model", "opt-30b", "--fix", "wg=0.9", "--fix", "wc=0.2")
+    assert "more" not in refused(
+        "solve", "placement", "--model", "opt-30b", "--fix", "wg=0.9", "--fix", "wc=0.2"
+    )
 
 
 def test_hardware_batch_crossover_pareto_and_sensitivity_answer() -> None:
@@ -55,7 +73,16 @@ def test_hardware_batch_crossover_pareto_and_sensitivity_answer() -> None:
     (row,) = answer("solve", "batch", "--system", "hilos", *point)
     assert row["limited_by"] == "csd"
     assert answer("solve", "crossover", *point, "--along", "csd.count=1:64")[0]["to"] == "hilos"
-    rows = answer("pareto", "--system", "hilos", *point, "--set", "csd.count=1:16:+1", "--columns", "csd.count")
+    rows = answer(
+        "pareto",
+        "--system",
+        "hilos",
+        *point,
+        "--set",
+        "csd.count=1:16:+1",
+        "--columns",
+        "csd.count",
+    )
     assert len(rows) == 16
     assert answer("sensitivity", "hilos", *point)[0]["elasticity"]
     assert "5 % to 95 %" in run("sensitivity", "hilos", *point).stdout
@@ -65,4 +92,6 @@ def test_questions_without_an_answer_are_one_sentence() -> None:
     point = ["--model", "opt-66b"]
     assert "unknown column" in refused("pareto", *point, "--system", "hilos", "--by", "a,b")
     assert "one design point" in refused("sensitivity", "hilos", *point, "--batch", "1,2")
-    assert "did you mean 'context'" in refused("solve", "crossover", *point, "--along", "contxt=1:2")
+    assert "did you mean 'context'" in refused(
+        "solve", "crossover", *point, "--along", "contxt=1:2"
+    )

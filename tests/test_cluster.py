@@ -23,14 +23,19 @@ SMALLER = ["--batch", "1:20:+1"]
 def dask(*arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
     env = {**os.environ, "PYTHONPATH": str(path)} if path else None
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=path)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, cwd=path
+    )
 
 
 class Cluster:
     """A scheduler's address and its worker processes."""
 
     def __init__(
-        self, address: str, scheduler: subprocess.Popen[bytes], workers: list[subprocess.Popen[bytes]]
+        self,
+        address: str,
+        scheduler: subprocess.Popen[bytes],
+        workers: list[subprocess.Popen[bytes]],
     ) -> None:
         self.address, self.scheduler, self.workers = address, scheduler, workers
 
@@ -46,13 +51,23 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             stack.callback(process.kill)
             return process
 
-        scheduler = begin("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
+        scheduler = begin(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told)
+        )
         deadline = time.monotonic() + 30
         while not told.exists() or not told.read_text():
             assert time.monotonic() < deadline, "the scheduler does not start"
             time.sleep(0.05)
         address = str(json.loads(told.read_text())["address"])
-        worker = ("worker", address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path))
+        worker = (
+            "worker",
+            address,
+            "--nthreads",
+            "1",
+            "--no-nanny",
+            "--local-directory",
+            str(tmp_path),
+        )
         workers = [begin(*worker), begin(*worker)]
         until_workers(address, 2)
         yield Cluster(address, scheduler, workers)
@@ -66,14 +81,16 @@ def until_workers(address: str, count: int) -> None:
         client.wait_for_workers(count, timeout=30)
 
 
-def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     finish(tmp_path / "here.csv")
     with start(tmp_path / "there.csv", "--scheduler", cluster.address) as process:
         assert until_saved(process, tmp_path / "there.csv")
         cluster.workers[0].kill()
         assert process.poll() is None
-        _, said = process.communicate()
-    assert process.returncode == 0, said
+        _, requested = process.communicate()
+    assert process.returncode == 0, requested
     assert content(tmp_path / "there.csv") == content(tmp_path / "here.csv")
     top = ["--top", "5", *SMALLER]
     finish(tmp_path / "here_top.csv", *top)
@@ -86,9 +103,9 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     process = start(file, "--scheduler", cluster.address)
     assert until_saved(process, file)
     cluster.scheduler.kill()
-    said = refused(process)
-    assert f"--scheduler {cluster.address}: the cluster cannot go on" in said
-    assert "finished rows are safe" in said
+    requested = refused(process)
+    assert f"--scheduler {cluster.address}: the cluster cannot go on" in requested
+    assert "finished rows are safe" in requested
     finish(file, "--resume")
     assert content(file)[""].count(b"\n") == 2_000_001
 
@@ -99,37 +116,48 @@ def test_a_cluster_without_workers_left_is_one_sentence(cluster: Cluster, tmp_pa
     assert until_saved(process, file)
     for worker in cluster.workers:
         worker.kill()
-    said = refused(process)
-    assert "the cluster cannot go on (no worker is left; start one)" in said
-    assert "finished rows are safe" in said
+    requested = refused(process)
+    assert "the cluster cannot go on (no worker is left; start one)" in requested
+    assert "finished rows are safe" in requested
 
 
-def test_a_worker_of_other_code_is_refused_whenever_it_joins(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_of_other_code_is_refused_whenever_it_joins(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     root, other = Path(__file__).parent.parent, tmp_path / "other"
-    for package in ("costmodel", "hardware", "solvers", "sweeps"):
-        shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (other / "costmodel" / "span.py").open("a") as file:
+    shutil.copytree(
+        root / "src" / "nearkv", other / "nearkv", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    with (other / "nearkv" / "costmodel" / "span.py").open("a") as file:
         file.write("# another formula")
-    worker = ("worker", cluster.address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path))
+    worker = (
+        "worker",
+        cluster.address,
+        "--nthreads",
+        "1",
+        "--no-nanny",
+        "--local-directory",
+        str(tmp_path),
+    )
     with dask(*worker, path=other) as joined:
         try:
             until_workers(cluster.address, 3)
-            said = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
+            requested = refused(start(tmp_path / "out.csv", "--scheduler", cluster.address))
         finally:
             joined.kill()
-    assert "is not of code" in said
+    assert "is not of code" in requested
 
 
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
-    said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
-    assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in said
+    requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
+    assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in requested
     assert not list(tmp_path.iterdir())
 
 
 def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
-        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
-        assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in said
+        requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+        assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in requested
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=speak_another_language, args=(server,), daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
@@ -141,8 +169,11 @@ def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
 def test_a_service_that_says_nothing_is_no_cluster(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
-    assert f"--scheduler {address}: no Dask cluster with workers answers there (timed out); start one" in said
+        requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+    assert (
+        f"--scheduler {address}: no Dask cluster with workers answers there (timed out); start one"
+        in requested
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -151,8 +182,8 @@ def test_a_service_that_greets_and_says_no_more_is_no_cluster(tmp_path: Path) ->
         heard: list[socket.socket] = []
         Thread(target=greet, args=(server, heard), daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
-    assert f"--scheduler {address}: no Dask cluster with workers answers there" in said
+        requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+    assert f"--scheduler {address}: no Dask cluster with workers answers there" in requested
 
 
 def greet(server: socket.socket, heard: list[socket.socket]) -> None:

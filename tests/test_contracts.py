@@ -8,15 +8,15 @@ from conftest import SYSTEMS, machine_of, middle, model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.registry import System
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.machine import Machine
-from hardware.schema import KINDS
-from solvers.balance import minimise
-from solvers.knobs import settle
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.registry import System
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.schema import KINDS
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.shares.balance import minimise
 
 MODELS = ["opt-30b", "opt-66b", "qwen2.5-32b", "mixtral-8x7b", "glam-143b"]
 # Nodes split a fixed number of GPUs between them; more nodes are not more hardware.
@@ -24,7 +24,11 @@ NOT_CAPACITY = {("cluster_host", "count")}
 
 
 def solved_shares(system: System) -> list[str]:
-    return [name for name, knob in system.knobs.items() if knob.kind == "share" and knob.default == "auto"]
+    return [
+        name
+        for name, knob in system.knobs.items()
+        if knob.kind == "share" and knob.default == "auto"
+    ]
 
 
 def evaluate(system: System, hw: Machine, llm: LLM, work: Workload) -> Estimate:
@@ -57,9 +61,9 @@ def test_what_leaves_storage_arrives_over_its_link(work: Workload) -> None:
         for span in (estimate.prefill, estimate.step):
             traffic = span.traffic()
             for verb, way in (("read", "in"), ("write", "out")):
-                assert traffic.get((flash, verb), 0.0) == pytest.approx(traffic.get((f"{lanes}.{way}", "move"), 0.0)), (
-                    name
-                )
+                assert traffic.get((flash, verb), 0.0) == pytest.approx(
+                    traffic.get((f"{lanes}.{way}", "move"), 0.0)
+                ), name
 
 
 def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> None:
@@ -67,7 +71,8 @@ def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> Non
     hw, llm = machine_of(SYSTEMS["flexgen-ssd"]), model("opt-66b")
     estimate = evaluate(SYSTEMS["flexgen-ssd"], hw, llm, work)
     written = (
-        estimate.prefill.traffic()["ssd.flash", "write"] + work.output * estimate.step.traffic()["ssd.flash", "write"]
+        estimate.prefill.traffic()["ssd.flash", "write"]
+        + work.output * estimate.step.traffic()["ssd.flash", "write"]
     )
     assert written == pytest.approx(estimate.fits.tiers["ssd"][0])
 
@@ -88,7 +93,11 @@ def test_a_grid_equals_its_points(system: System) -> None:
     for i, batch in enumerate(batches):
         for j, prompt in enumerate(prompts):
             point = system(hw, llm, Workload(float(batch), float(prompt), 64.0), knobs)
-            for span, one in ((mesh.prefill, point.prefill), (mesh.step, point.step), (mesh.total, point.total)):
+            for span, one in (
+                (mesh.prefill, point.prefill),
+                (mesh.step, point.step),
+                (mesh.total, point.total),
+            ):
                 assert np.broadcast_to(span.seconds, (4, 3))[i, j] == one.seconds
             assert np.broadcast_to(mesh.fits.ok, (4, 3))[i, j] == point.fits.ok
 
@@ -99,7 +108,12 @@ def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(batch=st.integers(1, 64), prompt=st.integers(256, 131072), more=st.integers(1, 64), name=st.sampled_from(MODELS))
+@given(
+    batch=st.integers(1, 64),
+    prompt=st.integers(256, 131072),
+    more=st.integers(1, 64),
+    name=st.sampled_from(MODELS),
+)
 def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str) -> None:
     for system in SYSTEMS.values():
         hw, llm = machine_of(system), model(name)
@@ -117,7 +131,11 @@ def resources(hw: Machine) -> list[tuple[str, str]]:
     for role, part in hw.roles.items():
         for key in part.values:
             units = {keys[key].unit for keys in KINDS.values() if key in keys}
-            more = key == "count" or units & {"B/s", "FLOP/s", "Hz", "T/s"} or key in ("memory", "capacity")
+            more = (
+                key == "count"
+                or units & {"B/s", "FLOP/s", "Hz", "T/s"}
+                or key in ("memory", "capacity")
+            )
             if more and (role, key) not in NOT_CAPACITY:
                 found.append((role, key))
     return found
@@ -136,7 +154,9 @@ def test_no_slower_with_more_hardware(system: System, work: Workload, factor: fl
 
 def test_infinite_rates_leave_nothing_but_delays(system: System, work: Workload) -> None:
     hw = machine_of(system)
-    rates = {f"{r}.{k}": np.inf for r, k in resources(hw) if k not in ("count", "memory", "capacity")}
+    rates = {
+        f"{r}.{k}": np.inf for r, k in resources(hw) if k not in ("count", "memory", "capacity")
+    }
     step = evaluate(system, hw.with_values(rates), model("opt-66b"), work).step
     waits = sum((t * leaf.seconds for _, leaf, t in step.leaves() if leaf.verb == "wait"), 0.0)
     assert step.seconds <= waits * (1 + 1e-9)
@@ -155,14 +175,19 @@ def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) ->
     assert np.sum(every.step.seconds) == pytest.approx((output - 1) * mean.step.seconds, rel=0.02)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, system in SYSTEMS.items() if solved_shares(system)))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, system in SYSTEMS.items() if solved_shares(system))
+)
 def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload) -> None:
     system = SYSTEMS[name]
     hw, llm, fine = machine_of(system), model("opt-66b"), np.linspace(0.0, 1.0, 1001)
     for share in solved_shares(system):
-        said: dict[str, Real | str] = {**middle(system), share: "auto"}
-        solved = settle(system, hw, llm, work, said)
-        for tried in [fine, *(rule(hw, llm, work, middle(system)) for rule in system.knobs[share].rules.values())]:
+        requested: dict[str, Real | str] = {**middle(system), share: "auto"}
+        solved = resolve_knobs(system, hw, llm, work, requested)
+        for tried in [
+            fine,
+            *(rule(hw, llm, work, middle(system)) for rule in system.knobs[share].rules.values()),
+        ]:
             other = system(hw, llm, work, {**middle(system), share: tried})
             feasible = np.where(other.fits.ok, other.step.seconds, np.inf)
             assert np.all(solved.estimate.step.seconds <= feasible * (1 + 1e-9))
@@ -171,9 +196,14 @@ def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload
 def test_amounts_are_affine_in_every_solved_share(system: System, work: Workload) -> None:
     for name in solved_shares(system):
         at = {
-            x: system(machine_of(system), model("opt-66b"), work, {**middle(system), name: x}) for x in (0.0, 0.37, 1.0)
+            x: system(machine_of(system), model("opt-66b"), work, {**middle(system), name: x})
+            for x in (0.0, 0.37, 1.0)
         }
-        for (path, low, _), (_, between, _), (_, high, _) in zip(*(e.step.leaves() for e in at.values()), strict=True):
-            assert between.amount == pytest.approx(low.amount + 0.37 * (high.amount - low.amount)), path
+        for (path, low, _), (_, between, _), (_, high, _) in zip(
+            *(e.step.leaves() for e in at.values()), strict=True
+        ):
+            assert between.amount == pytest.approx(
+                low.amount + 0.37 * (high.amount - low.amount)
+            ), path
         choice = minimise(at[0.0].step, at[1.0].step)
         assert choice.gap <= 1e-9

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from sweeps import run
-from sweeps.crossover import crossovers
-from sweeps.designs import best_batches, least_hardware
-from sweeps.pareto import pareto
-from sweeps.sensitivity import sensitivity
-from sweeps.study import Study
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation import evaluate as run
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.explore.sensitivity import sensitivity
+from nearkv.sweeps.explore.sizing import best_batches, least_hardware
+from nearkv.sweeps.space.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
 COUNTS = {"csd.count": "1:200:+1"}
@@ -33,7 +33,10 @@ def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() ->
 
 def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
     (row,) = least_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
-    assert row["value"] == least_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
+    assert (
+        row["value"]
+        == least_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
+    )
     assert least_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
 
 
@@ -56,7 +59,10 @@ def test_a_rate_is_met_to_the_last_digit() -> None:
 def test_the_highest_price_that_pays() -> None:
     (row,) = least_hardware(POINT, "csd.price", ["cost_usd<=50000"])
     # 7000 (GPU) + 15000 (host) + 10000 (chassis) + 8 SmartSSDs (HILOS sec. 6.6)
-    rest = swept(POINT, "cost_usd")[0] - 8 * load_platform("hilos-a100").roles["csd"].numbers["price"].si
+    rest = (
+        swept(POINT, "cost_usd")[0]
+        - 8 * load_platform("hilos-a100").roles["csd"].numbers["price"].si
+    )
     assert row["limit"] == "at most"
     assert row["value"] == pytest.approx((50000 - rest) / 8)
 
@@ -72,7 +78,10 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
 def test_never_is_explained_where_the_target_comes_closest() -> None:
     (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
     cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
-    assert row["reason"] == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
+    assert (
+        row["reason"]
+        == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
+    )
     (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
     assert row["reason"].startswith("never: at csd.count = 64 still throughput_tok_s = ")
     dram = replace(POINT, systems=("flexgen-dram",), context="1M")
@@ -94,7 +103,9 @@ def test_a_search_does_not_play_queues() -> None:
     for ask in (
         lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
         lambda: sensitivity(study, "throughput_tok_s"),
-        lambda: crossovers(replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"),
+        lambda: crossovers(
+            replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"
+        ),
     ):
         with pytest.raises(InputError, match="--method simulate"):
             ask()
@@ -106,10 +117,14 @@ def test_a_batch_that_is_no_number_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vary", "targets", "said"),
+    ("vary", "targets", "requested"),
     [
         ("csd.count", [], "write what to reach"),
-        ("csd.count", ["throughput_tok_s>=1", "throughput_tok_s<=0.5"], "cannot be at least 1 and at most 0.5"),
+        (
+            "csd.count",
+            ["throughput_tok_s>=1", "throughput_tok_s<=0.5"],
+            "cannot be at least 1 and at most 0.5",
+        ),
         ("csd.count", ["througput_tok_s=1"], "did you mean 'throughput_tok_s'"),
         ("csd.count", ["step_ms"], "write it as"),
         ("csd.count", ["speedup>=2"], "speedup:flexgen-ssd>=5"),
@@ -121,8 +136,8 @@ def test_a_batch_that_is_no_number_is_refused() -> None:
         ("csd.count=1:2:3", ["step_ms<=2"], "LOW:HIGH"),
     ],
 )
-def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
         least_hardware(POINT, vary, targets)
 
 
@@ -169,12 +184,14 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
 
 
 def test_who_never_loses_is_named() -> None:
-    (row,) = crossovers(replace(POINT, systems=("flexgen-ssd", "hilos")), "context=1k:1M", "decode_tok_s")
+    (row,) = crossovers(
+        replace(POINT, systems=("flexgen-ssd", "hilos")), "context=1k:1M", "decode_tok_s"
+    )
     assert row["reason"] == "never: hilos leads from 1k to 1M"
 
 
 @pytest.mark.parametrize(
-    ("systems", "along", "of", "said"),
+    ("systems", "along", "of", "requested"),
     [
         (("hilos",), "context=1k:2k", "decode_tok_s", "name two"),
         (("hilos", "hilos"), "context=1k:2k", "decode_tok_s", "name two different"),
@@ -184,31 +201,39 @@ def test_who_never_loses_is_named() -> None:
         (("hilos", "flexgen-ssd"), "context=1k:2k", "decode", "unknown column"),
     ],
 )
-def test_crossovers_that_cannot_be_asked_for(systems: tuple[str, ...], along: str, of: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_crossovers_that_cannot_be_asked_for(
+    systems: tuple[str, ...], along: str, of: str, requested: str
+) -> None:
+    with pytest.raises(InputError, match=requested):
         crossovers(replace(POINT, systems=systems), along, of)
 
 
-GRID = replace(POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"})
+GRID = replace(
+    POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"}
+)
 
 
 def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.MonkeyPatch) -> None:
     every = run.table(GRID)
-    speed, cost, step = (every[name].astype(float) for name in ("throughput_tok_s", "cost_usd", "step_ms"))
+    speed, cost, step = (
+        every[name].astype(float) for name in ("throughput_tok_s", "cost_usd", "step_ms")
+    )
     allowed = step <= 200_000
     beaten = [
         np.any(allowed & (speed >= s) & (cost <= c) & ((speed > s) | (cost < c)))
         for s, c in zip(speed, cost, strict=True)
     ]
-    wanted = sorted(zip(speed[allowed & ~np.array(beaten)], cost[allowed & ~np.array(beaten)], strict=True))
-    monkeypatch.setattr(run, "CHUNK", 16)  # many pieces, none of which sees all
+    wanted = sorted(
+        zip(speed[allowed & ~np.array(beaten)], cost[allowed & ~np.array(beaten)], strict=True)
+    )
+    monkeypatch.setattr(run, "POINTS_AT_ONCE", 16)  # many pieces, none of which sees all
     found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
     assert sorted(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted
     assert np.all(np.diff(found["throughput_tok_s"].astype(float)) <= 0)
 
 
 @pytest.mark.parametrize(
-    ("by", "where", "said"),
+    ("by", "where", "requested"),
     [
         ("throughput_tok_s", [], "two or three different columns"),
         ("throughput_tok_s,throughput_tok_s", [], "two or three different columns"),
@@ -218,8 +243,8 @@ def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.Monk
         ("throughput_tok_s,cost_usd", ["step_ms<=1"], "no design meets every --where"),
     ],
 )
-def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
         pareto(GRID, by, where)
 
 
@@ -228,8 +253,12 @@ def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
     cost = swept(POINT, "cost_usd")[0]
     numbers = load_platform("hilos-a100").roles
     found = {row["number"]: row["elasticity"] for row in rows}
-    assert found["csd.price"] == pytest.approx(8 * numbers["csd"].numbers["price"].si / cost, rel=1e-4)
-    assert [abs(row["elasticity"]) for row in rows] == sorted((abs(r["elasticity"]) for r in rows), reverse=True)
+    assert found["csd.price"] == pytest.approx(
+        8 * numbers["csd"].numbers["price"].si / cost, rel=1e-4
+    )
+    assert [abs(row["elasticity"]) for row in rows] == sorted(
+        (abs(r["elasticity"]) for r in rows), reverse=True
+    )
     assert band["q05"] <= band["cost_usd"] <= band["q95"]
 
 
@@ -242,13 +271,13 @@ def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "of", "said"),
+    ("study", "of", "requested"),
     [
         (replace(POINT, batch="1,2"), "step_ms", "one design point"),
         (POINT, "stepms", "did you mean 'step_ms'"),
         (replace(POINT, context="1M", batch="1000"), "step_ms", "has no value"),
     ],
 )
-def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
         sensitivity(study, of)

@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 from conftest import model
 
-from costmodel.accelerator import kv_head_bytes
-from costmodel.headmap import qkv_bytes
-from costmodel.headtables import HeadTables, head_tables
-from costmodel.llm import LLM
-from costmodel.paging import fragmentation
-from costmodel.registry import find
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
-from hardware.machine import Machine
-from solvers.knobs import settle
-from solvers.mapping import exact, greedy
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.accelerator import kv_head_bytes
+from nearkv.costmodel.mechanisms.head_mapping import qkv_bytes
+from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
+from nearkv.costmodel.mechanisms.paging import fragmentation
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.mapping.exact import exact, greedy
 
 HW = load_platform("gh-asymmetric").machine()
-GPT3, CHINCHILLA, LLAMA2 = (model(name, HW) for name in ("gpt3-175b", "chinchilla-70b", "llama2-70b"))
+GPT3, CHINCHILLA, LLAMA2 = (
+    model(name, HW) for name in ("gpt3-175b", "chinchilla-70b", "llama2-70b")
+)
 LENGTHS = np.arange(256.0, 2049.0, 256.0)
 
 
@@ -29,8 +31,8 @@ def at(batch: float, lengths: Real) -> Workload:
 
 
 def seconds(system: str, llm: LLM, work: Workload, hw: Machine = HW) -> Real:
-    knobs = {name: knob.default for name, knob in find(system).knobs.items()}
-    found = settle(find(system), hw, llm, work, knobs).estimate
+    knobs = {name: knob.default for name, knob in find_system(system).knobs.items()}
+    found = resolve_knobs(find_system(system), hw, llm, work, knobs).estimate
     return np.where(found.fits.ok, found.step.seconds, np.nan)
 
 
@@ -38,7 +40,9 @@ def test_equation_2_counts_the_used_part_of_the_last_page() -> None:
     # sec. 4.2.1: size mod page of a tensor that needs one token more than whole pages is that token, not the rest
     page, heads = 2.0 * 2**20, GPT3.heads
     a_token = kv_head_bytes(GPT3, 1.0, 1.0) * heads
-    tokens = np.ceil(page / a_token)  # of one sequence, whose cache of a layer then just exceeds one page
+    tokens = np.ceil(
+        page / a_token
+    )  # of one sequence, whose cache of a layer then just exceeds one page
     found = fragmentation(HW, GPT3, at(1.0, tokens), heads, heads, heads)
     used = GPT3.layers * (tokens * a_token - page)
     assert found.as_printed == pytest.approx(used)  # all other tensors of GPT3 are whole pages
@@ -63,8 +67,16 @@ def test_no_overlap_of_migration_meets_both_averages_of_hierarchical_memory() ->
     for overlap in np.linspace(0.0, 1.0, 21):
         hw = HW.with_values({"derate.migration_overlap": float(overlap)})
         long, short = at(128.0, lengths), at(32.0, LENGTHS)
-        reach.append(np.nanmax(seconds("lpddr-only", LLAMA2, long, hw) / seconds("hierarchical", LLAMA2, long, hw)))
-        gpt3.append(np.mean(seconds("lpddr-only", GPT3, short, hw) / seconds("hierarchical", GPT3, short, hw)))
+        reach.append(
+            np.nanmax(
+                seconds("lpddr-only", LLAMA2, long, hw) / seconds("hierarchical", LLAMA2, long, hw)
+            )
+        )
+        gpt3.append(
+            np.mean(
+                seconds("lpddr-only", GPT3, short, hw) / seconds("hierarchical", GPT3, short, hw)
+            )
+        )
     enough = np.array(reach) >= 2.75
     assert enough.any()  # not even the best single length reaches it below an overlap of 0.9
     assert np.min(np.array(gpt3)[enough]) > 1.5
@@ -77,8 +89,8 @@ def test_a_cost_a_byte_cannot_give_both_energies_of_figure_19() -> None:
     work = at(32.0, 1024.0)
     steps = {}
     for system in ("lpddr-only", "hbm-8", "h2m2"):
-        knobs = {name: knob.default for name, knob in find(system).knobs.items()}
-        carried = settle(find(system), HW, GPT3, work, knobs).estimate.step.traffic()
+        knobs = {name: knob.default for name, knob in find_system(system).knobs.items()}
+        carried = resolve_knobs(find_system(system), HW, GPT3, work, knobs).estimate.step.traffic()
         steps[system] = {name: a for (name, _), a in carried.items() if name.endswith(".memory")}
     base = steps["lpddr-only"]["lpddr.memory"]
     assert steps["hbm-8"]["hbm8.memory"] == pytest.approx(base)
@@ -115,7 +127,8 @@ def test_a_peak_model_blind_to_bandwidth_loses_more_than_5_percent(llm: LLM, bat
     index = [np.asarray(n).astype(int) for n in chosen.units]
     rows = np.arange(len(index[0]))
     took = sum(
-        np.broadcast_to(t, (len(rows), t.shape[-1]))[rows, n] for t, n in zip(tables.seconds, index, strict=True)
+        np.broadcast_to(t, (len(rows), t.shape[-1]))[rows, n]
+        for t, n in zip(tables.seconds, index, strict=True)
     )
     assert np.mean(1 - exact(tables).seconds / took) > 0.05
     assert np.mean(1 - exact(tables).seconds / greedy(tables).seconds) < 0.05

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.catalog import load_platform
-from sweeps.checks.hillinfer import (
+from nearkv.hardware.catalog import load_platform
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.validation.checks.hillinfer import (
     attention_keeps_up,
     best_beta_over_bound,
     combined_memory,
@@ -15,8 +17,6 @@ from sweeps.checks.hillinfer import (
     kv_share,
     ranking_overlap,
 )
-from sweeps.run import table
-from sweeps.study import Study
 
 NUMBERS = load_platform("aipc-4090").roles
 

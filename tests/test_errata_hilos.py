@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
-from costmodel.resources import csd, link
-from costmodel.systems.hilos import alpha_closed_form
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_part, load_platform
-from sweeps.checks.hilos import million_requests, value_of_whole_machines
-from sweeps.claims import load
-from sweeps.validate import row
+from nearkv.costmodel.resources import csd, link
+from nearkv.costmodel.systems.hilos import alpha_closed_form
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_part, load_platform
+from nearkv.sweeps.validation.checks.hilos import million_requests, value_of_whole_machines
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.validate import row
 
 BED = load_platform("hilos-a100").machine()
 STATED = {claim.id: claim for claim in load("hilos")}
@@ -30,7 +30,9 @@ def test_rebuilding_k_and_v_takes_twice_the_printed_flops() -> None:
     assert llm.kv_from_x_flops(1, 1) == 2 * (2 * llm.hidden * llm.hidden)
     # at 175B that is 90 % of moving X at 8 GB/s, and more than moving it at a faster 16 GB/s
     rebuild = llm.kv_from_x_flops(1, 1) / (312e12 * BED["derate"].gemm)
-    assert rebuild / (llm.x_bytes(1, 1) / link(BED, "uplink", "uplink").inward.rate) == pytest.approx(0.90, abs=0.01)
+    assert rebuild / (
+        llm.x_bytes(1, 1) / link(BED, "uplink", "uplink").inward.rate
+    ) == pytest.approx(0.90, abs=0.01)
     assert rebuild > llm.x_bytes(1, 1) / 16e9
 
 
@@ -63,7 +65,9 @@ def test_the_device_count_of_the_ratio_decides_it() -> None:
 def test_endurance_needs_binary_units() -> None:
     decimal = float(million_requests("opt-175b", "8k", "350", "16", "alpha=0.5"))
     assert decimal == pytest.approx(3.71, rel=0.005)
-    assert decimal * 2**40 / 1e12 == pytest.approx(float(STATED["hilos-endur-175b-long"].low), rel=0.005)
+    assert decimal * 2**40 / 1e12 == pytest.approx(
+        float(STATED["hilos-endur-175b-long"].low), rel=0.005
+    )
     assert load_part("smartssd").numbers["endurance"].si == pytest.approx(3.84e12 * 365 * 5)
 
 
@@ -77,9 +81,9 @@ def test_shapes_of_table_2_but_the_heads_of_opt_30b() -> None:
         "glam-143b": (32, 4096, 16384, 32, 32),
     }
     keys = ("layers", "hidden", "ffn", "heads", "kv_heads")
-    held = {name: tuple(load_llm(name).numbers[key].si for key in keys) for name in table}
-    assert [name for name in table if held[name] != table[name]] == ["opt-30b"]
-    assert held["opt-30b"][3:] == (56, 56)
+    capacity_check = {name: tuple(load_llm(name).numbers[key].si for key in keys) for name in table}
+    assert [name for name in table if capacity_check[name] != table[name]] == ["opt-30b"]
+    assert capacity_check["opt-30b"][3:] == (56, 56)
     assert 7168 / 64 == 112  # not the 128 of every other model, nor a 256-byte entry
 
 
@@ -95,7 +99,9 @@ def test_cost_efficiency_leaves_out_the_server() -> None:
     # sec. 6.6: 2.91x; an H100 alone against four SmartSSDs alone
     assert pytest.approx(2.91, rel=0.005) == (1.29 / 1.39) * (30000 / (4 * 2400))
     whole = value_of_whole_machines("4")
-    assert whole == pytest.approx((1.29 / 1.39) * (15000 + 30000 + 4 * 400) / (15000 + 7000 + 10000 + 4 * 2400))
+    assert whole == pytest.approx(
+        (1.29 / 1.39) * (15000 + 30000 + 4 * 400) / (15000 + 7000 + 10000 + 4 * 2400)
+    )
     assert whole < 1.1
 
 

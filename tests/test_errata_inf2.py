@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
-from costmodel.workload import Workload
-from hardware.catalog import load_part, load_platform
-from sweeps.checks.inf2 import drives_that_pay, stated_rate
-from sweeps.claims import load
-from sweeps.validate import row
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.sweeps.validation.checks.inf2 import drives_that_pay, stated_rate
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.validate import row
 
 STATED = {claim.id: claim for claim in load("inf2")}
 
@@ -21,7 +21,9 @@ def test_filling_memory_with_x_loses_on_an_a100() -> None:
     best = load_platform("inf2-a100").override("derate.unpinned", 0.8).override("derate.gemm", 0.85)
     hw, llm, work = best.machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
     rest = {"interval": 2.0, "writeback": 1.0, "buffering": 0.0, "ssd_weights": 0.0}
-    steps = np.ravel(SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds)
+    steps = np.ravel(
+        SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds
+    )
     assert steps[-1] / steps.min() == pytest.approx(1.29, abs=0.01)
 
 
@@ -35,7 +37,10 @@ def test_a_csd_has_two_prices() -> None:
     prices = [float(STATED[name].low) for name in ("inf2-price-csd", "inf2-price-csd-alt")]
     assert prices == [2400, 2000]
     rest = 30000 + 20000 + 10000
-    assert [rest + 16 * price == float(STATED["inf2-cost-total"].low) for price in prices] == [True, False]
+    assert [rest + 16 * price == float(STATED["inf2-cost-total"].low) for price in prices] == [
+        True,
+        False,
+    ]
 
 
 def test_16_over_4133_ms_is_not_3_88() -> None:
@@ -51,8 +56,10 @@ def test_a_decoded_token_on_eight_a100_cannot_take_four_seconds() -> None:
 
 def test_short_contexts_hold_less_than_100_gb_at_batch_16_only() -> None:
     llm = model("opt-175b")
-    held = [llm.layers * llm.kv_bytes(batch, tokens) / 1e9 for batch, tokens in ((16, 1088), (32, 1088))]
-    assert held == pytest.approx([82, 164], abs=1)
+    capacity_check = [
+        llm.layers * llm.kv_bytes(batch, tokens) / 1e9 for batch, tokens in ((16, 1088), (32, 1088))
+    ]
+    assert capacity_check == pytest.approx([82, 164], abs=1)
 
 
 def test_the_processor_has_24_cores() -> None:
@@ -60,6 +67,8 @@ def test_the_processor_has_24_cores() -> None:
     assert "24 cores" in load_platform("inf2-a100").roles["host"].numbers["count"].at
 
 
-@pytest.mark.parametrize("name", [name for name, claim in STATED.items() if claim.proof and claim.metric != "number"])
+@pytest.mark.parametrize(
+    "name", [name for name, claim in STATED.items() if claim.proof and claim.metric != "number"]
+)
 def test_rows_with_a_proof_are_inconsistent(name: str) -> None:
     assert row("inf2", STATED[name])["verdict"] == "inconsistent"

@@ -5,16 +5,22 @@ import pytest
 from conftest import model
 from numpy.typing import NDArray
 
-from costmodel.dimm import bank_bandwidth, bus_bandwidth, dimms, rank_unit_area, unit_power
-from costmodel.registry import find
-from costmodel.serving import kv_token_bytes
-from costmodel.workload import Workload
-from hardware.catalog import load_part, load_platform
-from solvers.calibrate import fit
-from sweeps.claims import load
-from sweeps.run import table
-from sweeps.study import Study
-from sweeps.trace import load_trace
+from nearkv.costmodel.mechanisms.dimm import (
+    bank_bandwidth,
+    bus_bandwidth,
+    dimms,
+    rank_unit_area,
+    unit_power,
+)
+from nearkv.costmodel.mechanisms.serving import kv_token_bytes
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.solvers.calibrate import fit
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.space.traces import load_trace
+from nearkv.sweeps.validation.claims import load
 
 HW = load_platform("dgx-a100-pim").machine()
 STATED = {claim.id: claim for claim in load("l3")}
@@ -38,7 +44,10 @@ def test_capacities_are_binary_in_one_place_and_decimal_in_another() -> None:
     assert 80 * 2**30 / a_request == pytest.approx(2.28, abs=0.01)  # sec. 1
     assert 80e9 / a_request == pytest.approx(2.12, abs=0.01)
     llama = model("llama2-7b", HW)
-    beside = [(memory - llama.weight_bytes) / (2048 * kv_token_bytes(llama)) for memory in (80e9, 80 * 2**30)]
+    beside = [
+        (memory - llama.weight_bytes) / (2048 * kv_token_bytes(llama))
+        for memory in (80e9, 80 * 2**30)
+    ]
     assert beside == pytest.approx([62.0, 67.5], abs=0.1)  # sec. 2.3: about 62
     left = HW.gpu.count * 80.0 * 2**30 - GPT175.weight_bytes
     assert left / 2**30 == pytest.approx(310, rel=0.02)  # sec. 6.2
@@ -47,8 +56,12 @@ def test_capacities_are_binary_in_one_place_and_decimal_in_another() -> None:
 
 def test_four_ranks_a_channel_are_a_tenth_of_the_gpus_bandwidth() -> None:
     gpus = HW.gpu.count * HW.gpu.bandwidth
-    assert HW.dimm.ranksets * bus_bandwidth(HW) / gpus == pytest.approx(0.10, abs=0.005)  # sec. 2.6: one fourth
-    assert 0.25 * gpus / bus_bandwidth(HW) == pytest.approx(10, abs=0.1)  # ranks a channel that would need
+    assert HW.dimm.ranksets * bus_bandwidth(HW) / gpus == pytest.approx(
+        0.10, abs=0.005
+    )  # sec. 2.6: one fourth
+    assert 0.25 * gpus / bus_bandwidth(HW) == pytest.approx(
+        10, abs=0.1
+    )  # ranks a channel that would need
 
 
 def test_mean_answers_of_openr1_are_6k_in_section_1_and_12k_in_table_4() -> None:
@@ -66,7 +79,9 @@ def test_units_at_the_banks_take_3_percent_of_a_dimm_not_a_thousandth() -> None:
 def test_gains_of_figure_10_do_not_multiply() -> None:
     assert 1.3 * 1.7 > 1.8  # sec. 6.2 and the end of the axis
     both = {"interleave": "on,off", "overlap_comm": "on,off", "placement": "balanced,random"}
-    found = table(Study(("l3",), ("gpt-175b",), traces=("openr1",), knobs=both))["throughput_tok_s"].astype(float)
+    found = table(Study(("l3",), ("gpt-175b",), traces=("openr1",), knobs=both))[
+        "throughput_tok_s"
+    ].astype(float)
     assert 1.5 < found.max() / found.min() < 1.8
 
 
@@ -74,13 +89,17 @@ def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
     # sec. 1 and 9: no worse than GPUs; reading 2 TB at 13 TB/s takes 170 ms, GPUs read all of theirs in 42 ms
     memory = dimms(HW)
     assert memory.capacity / bank_bandwidth(HW) == pytest.approx(0.168, abs=0.002)
-    assert HW.gpu.count * HW.gpu.memory / (HW.gpu.count * HW.gpu.bandwidth) == pytest.approx(0.042, abs=0.001)
+    assert HW.gpu.count * HW.gpu.memory / (HW.gpu.count * HW.gpu.bandwidth) == pytest.approx(
+        0.042, abs=0.001
+    )
 
 
 def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
     # fig. 2b: 27.7 ms at 1k tokens; weights and KV cache alone take 10.4 ms
     llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at(1024.0)
-    step = find("gpu-only")(load_platform("a100-slora").machine(), llm, work, {"policy": 0.0}).step
+    step = find_system("gpu-only")(
+        load_platform("a100-slora").machine(), llm, work, {"policy": 0.0}
+    ).step
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
     assert step.seconds - waits == pytest.approx(10.4e-3, rel=0.01)
     assert step.seconds == pytest.approx(27.7e-3, rel=0.1)
@@ -97,10 +116,16 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
     def residuals(points: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = []
         for launch, attention_launch in 1e-3 * (low + points * (high - low)):
-            hw = bed.machine().with_values({"gpu.launch": launch, "gpu.attention_launch": attention_launch})
-            step = find("gpu-only")(hw, llm, Workload(4.0, contexts, 1.0).at(contexts), {"policy": 0.0}).step
+            hw = bed.machine().with_values(
+                {"gpu.launch": launch, "gpu.attention_launch": attention_launch}
+            )
+            step = find_system("gpu-only")(
+                hw, llm, Workload(4.0, contexts, 1.0).at(contexts), {"policy": 0.0}
+            ).step
             attention = sum(took for name, took in step.breakdown().items() if "attention" in name)
-            rows.append(np.append(100 * attention / step.seconds, 1e3 * np.ravel(step.seconds)[0]) / stated)
+            rows.append(
+                np.append(100 * attention / step.seconds, 1e3 * np.ravel(step.seconds)[0]) / stated
+            )
         return np.log(rows)
 
     found = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)

@@ -15,7 +15,9 @@ def test_every_system_answers_what_is_pinned() -> None:
     now = list(pins())
     assert tuple(header) == HEADER
     assert [row[:3] for row in pinned] == [list(row[:3]) for row in now]
-    changed = [(old, new[3]) for old, new in zip(pinned, now, strict=True) if not same(old[3], new[3])]
+    changed = [
+        (old, new[3]) for old, new in zip(pinned, now, strict=True) if not same(old[3], new[3])
+    ]
     assert not changed, f"{len(changed)} of {len(now)} values, first: {changed[:5]}"
 
 

@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware.errors import InputError
-from sweeps import run
-from sweeps.grid import Axis, Grid
-from sweeps.run import chunks, compare, stack, table
-from sweeps.sizes import size, values
-from sweeps.study import Study, blocks, pairs
-from sweeps.study_file import load_study
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation import evaluate as run
+from nearkv.sweeps.evaluation.evaluate import chunks, compare, stack, table
+from nearkv.sweeps.space.grid import Axis, Grid
+from nearkv.sweeps.space.sizes import size, values
+from nearkv.sweeps.space.study import Study, blocks, pairs
+from nearkv.sweeps.space.study_files import load_study
 
 STUDY = Study(
-    ("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), batch="1,8", context="8k:32k:x2", knobs={"devices": "4,8"}
+    ("flexgen-ssd", "hilos"),
+    ("opt-30b", "opt-66b"),
+    batch="1,8",
+    context="8k:32k:x2",
+    knobs={"devices": "4,8"},
 )
 
 
@@ -70,7 +74,7 @@ def test_a_table_has_a_row_a_point_in_order() -> None:
 
 def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table(STUDY)
-    monkeypatch.setattr(run, "CHUNK", 3)
+    monkeypatch.setattr(run, "POINTS_AT_ONCE", 3)
     pieces = stack(list(chunks(blocks(STUDY))))
     assert pieces.keys() == whole.keys()
     for name, column in whole.items():
@@ -111,7 +115,13 @@ def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
 
 
 def test_knob_cases_stand_side_by_side() -> None:
-    found = table(Study(("hilos",), ("opt-66b",), knobs={"alpha": "0,0.5,paper,auto", "writeback": "naive,delayed"}))
+    found = table(
+        Study(
+            ("hilos",),
+            ("opt-66b",),
+            knobs={"alpha": "0,0.5,paper,auto", "writeback": "naive,delayed"},
+        )
+    )
     assert len(found["alpha"]) == 8
     assert set(found["writeback"]) == {"naive", "delayed"}
     auto = found["step_ms"][found["writeback"] == "delayed"]

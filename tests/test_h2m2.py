@@ -7,22 +7,29 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from costmodel.accelerator import gemm, side
-from costmodel.estimate import Estimate
-from costmodel.headmap import asymmetric_memory, attention, decoder_bytes, fc, prompt_attention, qkv
-from costmodel.headtables import HeadTables, head_tables
-from costmodel.llm import LLM, llm_of
-from costmodel.paging import fragmentation, page_table_bytes, tlb_reach_bytes
-from costmodel.promptmap import bytes_of, prompt_heads
-from costmodel.registry import find
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
-from hardware.errors import InputError
-from hardware.machine import Machine
-from solvers.knobs import Solved, settle
-from solvers.mapping import brute, evaluate, exact
-from solvers.mapping_milp import milp
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM, llm_of
+from nearkv.costmodel.mechanisms.accelerator import gemm, side
+from nearkv.costmodel.mechanisms.head_mapping import (
+    asymmetric_memory,
+    attention,
+    decoder_bytes,
+    fc,
+    prompt_attention,
+    qkv,
+)
+from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
+from nearkv.costmodel.mechanisms.paging import fragmentation, page_table_bytes, tlb_reach_bytes
+from nearkv.costmodel.mechanisms.prompt_mapping import bytes_of, prompt_heads
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.solvers.mapping.exact import brute, evaluate, exact
+from nearkv.solvers.mapping.milp import milp
 
 FAMILY = (
     *("lpddr-only", "hierarchical", "naive-granularity", "q-major", "a-major", "f-major"),
@@ -33,20 +40,31 @@ HW = load_platform("gh-asymmetric").machine()
 
 
 def model(name: str, hw: Machine = HW) -> LLM:
-    return llm_of({key: number.si for key, number in load_llm(name).numbers.items()}, hw["precision"])
+    return llm_of(
+        {key: number.si for key, number in load_llm(name).numbers.items()}, hw["precision"]
+    )
 
 
 def step_work(batch: Real, context: Real) -> Workload:
     return Workload(batch, context, 1.0, fixed_context=context)
 
 
-def run(name: str, llm: LLM, batch: Real, context: Real, hw: Machine = HW, said: Mapping[str, float] = {}) -> Solved:
-    system = find(name)
-    knobs = {n: said.get(n, k.default) for n, k in system.knobs.items()}
-    return settle(system, hw, llm, step_work(batch, context), knobs)
+def run(
+    name: str,
+    llm: LLM,
+    batch: Real,
+    context: Real,
+    hw: Machine = HW,
+    requested: Mapping[str, float] = {},
+) -> Resolved:
+    system = find_system(name)
+    knobs = {n: requested.get(n, k.default) for n, k in system.knobs.items()}
+    return resolve_knobs(system, hw, llm, step_work(batch, context), knobs)
 
 
-def seconds(name: str, llm: LLM, batch: float, context: Real, hw: Machine = HW) -> NDArray[np.float64]:
+def seconds(
+    name: str, llm: LLM, batch: float, context: Real, hw: Machine = HW
+) -> NDArray[np.float64]:
     solved = run(name, llm, batch, context, hw).estimate
     assert np.all(solved.fits.ok)
     return np.asarray(solved.step.seconds)
@@ -66,12 +84,17 @@ LLAMA2 = model("llama2-70b")
 
 def test_one_chip_is_131_tops_and_loads_512_gb_of_weights_a_second() -> None:
     chip = side(HW, "hbm", "hbm_chip")
-    assert 2 * chip.arrays.rate * chip.rows * chip.columns == 131.072e12  # Table 2: 4 x 128 x 128 MAC at 1 GHz
+    assert (
+        2 * chip.arrays.rate * chip.rows * chip.columns == 131.072e12
+    )  # Table 2: 4 x 128 x 128 MAC at 1 GHz
     assert chip.vectors.rate == 16384e9  # Table 2: 32 x 128 MAC x 4 cores
     assert chip.memory.rate == 3e12  # Table 1
     product = gemm(chip, GPT3, 32.0, 12288.0, 12288.0)
     assert 12288 * 12288 / product.parts["work"].seconds == 512e9
-    assert product.parts["work"].parts["memory"].seconds < product.parts["work"].parts["compute"].seconds
+    assert (
+        product.parts["work"].parts["memory"].seconds
+        < product.parts["work"].parts["compute"].seconds
+    )
 
 
 def test_chips_that_share_a_memory_add_up() -> None:
@@ -80,7 +103,9 @@ def test_chips_that_share_a_memory_add_up() -> None:
     assert shared.arrays.rate == 4 * 1e9 + 4 * 3e9
     assert shared.vectors.rate == 16384e9 * (1 + 3 * 2)
     assert shared.skew.rate == 1e9
-    assert seconds("lpddr-only", GPT3, 256.0, 256.0, fast) < seconds("lpddr-only", GPT3, 256.0, 256.0)
+    assert seconds("lpddr-only", GPT3, 256.0, 256.0, fast) < seconds(
+        "lpddr-only", GPT3, 256.0, 256.0
+    )
     with pytest.raises(InputError, match="their arrays must be alike"):
         run("lpddr-only", GPT3, 32.0, 1024.0, HW.with_values({"lpddr_chip.rows": 64.0}))
 
@@ -120,8 +145,12 @@ def test_every_expert_has_a_last_page() -> None:
     mixtral, work, page = model("mixtral-8x7b"), step_work(32.0, 1024.0), 2 * 2**20
     dense = replace(mixtral, experts=1.0, active_experts=1.0)
     # on each side an expert is an up (with its gate) and a down matrix, each with the unused part of a page
-    sizes = [mixtral.hidden * share * w for share in (0.3, 0.7) for w in (2 * mixtral.ffn, mixtral.ffn)]
-    eight, one = (fragmentation(HW, llm, work, 16.0, 16.0, 0.3 * llm.heads).wasted for llm in (mixtral, dense))
+    sizes = [
+        mixtral.hidden * share * w for share in (0.3, 0.7) for w in (2 * mixtral.ffn, mixtral.ffn)
+    ]
+    eight, one = (
+        fragmentation(HW, llm, work, 16.0, 16.0, 0.3 * llm.heads).wasted for llm in (mixtral, dense)
+    )
     assert eight - one == pytest.approx(mixtral.layers * 7 * sum(-size % page for size in sizes))
 
 
@@ -159,7 +188,9 @@ def test_the_five_averages_need_no_assumed_number() -> None:
     changed = HW.with_values(guessed)
     for name in ("oracle", "h2m2", "q-major", "a-major", "f-major", "lpddr-only"):
         np.testing.assert_array_equal(
-            seconds(name, GPT3, 32.0, LENGTHS), seconds(name, GPT3, 32.0, LENGTHS, changed), err_msg=name
+            seconds(name, GPT3, 32.0, LENGTHS),
+            seconds(name, GPT3, 32.0, LENGTHS, changed),
+            err_msg=name,
         )
 
 
@@ -167,13 +198,17 @@ def test_order_of_the_majors_at_every_length() -> None:  # sec. 3.3
     a, q, f = (speedup(f"{name}-major", GPT3, 32.0, LENGTHS) for name in "aqf")
     assert np.all(a > q)
     assert np.all(q > f)
-    assert np.all(np.diff(speedup("oracle", GPT3, 32.0, LENGTHS)) < 0)  # sec. 3.2: closer to the baseline as it grows
+    assert np.all(
+        np.diff(speedup("oracle", GPT3, 32.0, LENGTHS)) < 0
+    )  # sec. 3.2: closer to the baseline as it grows
 
 
 def test_greedy_and_translation_cost_what_table_3_says() -> None:
     best = seconds("oracle", GPT3, 32.0, LENGTHS)
     solved = run("h2m2", GPT3, 32.0, LENGTHS)
-    unpaged = find("asymmetric")(HW, GPT3, step_work(32.0, LENGTHS), solved.knobs).step.seconds
+    unpaged = find_system("asymmetric")(
+        HW, GPT3, step_work(32.0, LENGTHS), solved.knobs
+    ).step.seconds
     assert np.mean(1 - best / unpaged) == pytest.approx(0.0256, abs=0.006)  # Table 3, mapping
     assert np.mean(1 - unpaged / solved.estimate.step.seconds) == pytest.approx(
         0.008, abs=0.004
@@ -195,8 +230,12 @@ def test_lpddr_side_is_what_a_step_waits_for() -> None:  # sec. 5.4
 
 def test_hierarchical_wins_while_everything_fits_hbm_and_only_then() -> None:  # sec. 5.2.1
     short, long = np.array([256.0]), np.array([512.0, 1024.0])
-    assert np.all(seconds("hierarchical", CHINCHILLA, 64.0, short) < seconds("h2m2", CHINCHILLA, 64.0, short))
-    assert np.all(seconds("hierarchical", CHINCHILLA, 64.0, long) > seconds("h2m2", CHINCHILLA, 64.0, long))
+    assert np.all(
+        seconds("hierarchical", CHINCHILLA, 64.0, short) < seconds("h2m2", CHINCHILLA, 64.0, short)
+    )
+    assert np.all(
+        seconds("hierarchical", CHINCHILLA, 64.0, long) > seconds("h2m2", CHINCHILLA, 64.0, long)
+    )
     no_reduce = HW.with_values({"collective.all_reduce": 1e-12, "hbm8.bandwidth": 3e12 / 8})
     np.testing.assert_allclose(
         seconds("hierarchical", CHINCHILLA, 64.0, short),
@@ -231,14 +270,19 @@ VARIANTS = {
 def test_table_4_variants_move_as_section_5_4_says() -> None:
     original = seconds("h2m2", GPT3, 32.0, LENGTHS)
     gain = {
-        name: float(np.mean(original / seconds("h2m2", GPT3, 32.0, LENGTHS, HW.with_values(changes)))) - 1
+        name: float(
+            np.mean(original / seconds("h2m2", GPT3, 32.0, LENGTHS, HW.with_values(changes)))
+        )
+        - 1
         for name, changes in VARIANTS.items()
     }
     assert all(gain[name] < 0 for name in ("HBMcap-Less", "LPDDRbw-Less"))
     assert all(gain[name] > 0 for name in ("HBMcap-More", "LPDDRbw-More", "LPDDRChip-More"))
     # "highly sensitive" to HBM capacity, "some impacts" of the LPDDR side, "almost negligible" others
     for direction in ("Less", "More"):
-        others = [abs(v) for k, v in gain.items() if k.endswith(direction) and not k.startswith("HBMcap")]
+        others = [
+            abs(v) for k, v in gain.items() if k.endswith(direction) and not k.startswith("HBMcap")
+        ]
         assert abs(gain[f"HBMcap-{direction}"]) > max(others)
     some = min(abs(gain[name]) for name in ("LPDDRbw-Less", "LPDDRbw-More", "LPDDRChip-More"))
     none = max(abs(gain[name]) for name in ("HBMBw-Less", "HBMBw-More", "HBMchip-More"))
@@ -274,7 +318,8 @@ def test_times_add_up_and_points_agree_with_the_grid(name: str) -> None:
     for span in (grid.step, grid.prefill):
         np.testing.assert_allclose(sum(span.breakdown().values()), span.seconds, rtol=1e-12)
         assert all(
-            np.all(np.asarray(worked) <= np.asarray(span.seconds) * (1 + 1e-12)) for worked in span.busy().values()
+            np.all(np.asarray(worked) <= np.asarray(span.seconds) * (1 + 1e-12))
+            for worked in span.busy().values()
         )
     for i, context in enumerate(contexts):
         alone: Estimate = run(name, GPT3, 32.0, float(context)).estimate
@@ -286,26 +331,37 @@ def test_times_add_up_and_points_agree_with_the_grid(name: str) -> None:
 def test_models_with_different_heads_share_a_grid() -> None:
     names = ("gpt3-175b", "llama2-70b", "mixtral-8x7b", "glam-143b")
     single = [model(name) for name in names]
-    fields = {field: np.array([getattr(llm, field) for llm in single]) for field in ("heads", "layers", "hidden")}
+    fields = {
+        field: np.array([getattr(llm, field) for llm in single])
+        for field in ("heads", "layers", "hidden")
+    }
     fields |= {
         field: np.array([getattr(llm, field) for llm in single])
         for field in ("ffn", "kv_heads", "head_size", "vocab", "positions", "gated", "tied")
     }
-    fields |= {f: np.array([getattr(llm, f) for llm in single]) for f in ("experts", "active_experts", "moe_every")}
+    fields |= {
+        f: np.array([getattr(llm, f) for llm in single])
+        for f in ("experts", "active_experts", "moe_every")
+    }
     together = replace(single[0], **fields)
     for name in FAMILY:
         all_ = run(name, together, 16.0, 2048.0)
         for i, llm in enumerate(single):
             alone = run(name, llm, 16.0, 2048.0)
-            assert np.asarray(all_.estimate.step.seconds)[i] == alone.estimate.step.seconds, (name, names[i])
+            assert np.asarray(all_.estimate.step.seconds)[i] == alone.estimate.step.seconds, (
+                name,
+                names[i],
+            )
 
 
 def test_tables_are_the_system() -> None:
     tables = head_tables(HW, GPT3, step_work(32.0, 1024.0))
     for units in ((0, 0, 0), (96, 0, 10), (14, 43, 48)):
         knobs = dict(zip(("n_attention", "n_qkv", "n_fc"), map(float, units), strict=True))
-        step = find("asymmetric")(HW, GPT3, step_work(32.0, 1024.0), knobs).step.seconds
-        np.testing.assert_allclose(sum(t[n] for t, n in zip(tables.seconds, units, strict=True)), step, rtol=1e-13)
+        step = find_system("asymmetric")(HW, GPT3, step_work(32.0, 1024.0), knobs).step.seconds
+        np.testing.assert_allclose(
+            sum(t[n] for t, n in zip(tables.seconds, units, strict=True)), step, rtol=1e-13
+        )
 
 
 def test_exact_is_the_optimum_over_all_97_cubed_mappings_and_milp_agrees() -> None:
@@ -317,9 +373,17 @@ def test_exact_is_the_optimum_over_all_97_cubed_mappings_and_milp_agrees() -> No
 
 @pytest.mark.parametrize("name", ["h2m2", "oracle", "lpddr-only", "hbm-8"])
 def test_delays_of_zero_cost_nothing(name: str) -> None:
-    delays = ("hbm.latency", "lpddr.latency", "hbm_chip.tlb_miss", "lpddr_chip.tlb_miss", "collective.all_reduce")
+    delays = (
+        "hbm.latency",
+        "lpddr.latency",
+        "hbm_chip.tlb_miss",
+        "lpddr_chip.tlb_miss",
+        "collective.all_reduce",
+    )
     none, short = (HW.with_values(dict.fromkeys(delays, delay)) for delay in (0.0, 1e-20))
-    assert seconds(name, GPT3, 32.0, 1024.0, none) == pytest.approx(seconds(name, GPT3, 32.0, 1024.0, short), rel=1e-12)
+    assert seconds(name, GPT3, 32.0, 1024.0, none) == pytest.approx(
+        seconds(name, GPT3, 32.0, 1024.0, short), rel=1e-12
+    )
     assert seconds(name, GPT3, 32.0, 1024.0, none) <= seconds(name, GPT3, 32.0, 1024.0)
 
 
@@ -337,7 +401,9 @@ def test_lpddr_capacity_pushes_heads_to_hbm() -> None:
 def test_a_kv_group_cut_in_two_is_paid_for_on_both_sides() -> None:
     two = asymmetric_memory(HW)
     whole, cut = (attention(two, LLAMA2, 128.0, 4096.0, n) for n in (8.0, 9.0))
-    carried = [sum(a for (_, verb), a in span.traffic().items() if verb == "read") for span in (whole, cut)]
+    carried = [
+        sum(a for (_, verb), a in span.traffic().items() if verb == "read") for span in (whole, cut)
+    ]
     assert carried[1] == carried[0] * 9 / 8
     tables = head_tables(HW, LLAMA2, step_work(128.0, 4096.0))
     assert tables.hbm[0][9] + tables.lpddr[0][9] == 9 / 8 * tables.hbm[0][64]
@@ -345,23 +411,40 @@ def test_a_kv_group_cut_in_two_is_paid_for_on_both_sides() -> None:
 
 def test_an_empty_batch_costs_nothing() -> None:
     two = asymmetric_memory(HW)
-    for span in (attention(two, GPT3, 0.0, 512.0, 48.0), qkv(two, GPT3, 0.0, 48.0), fc(two, GPT3, 0.0, 48.0)):
+    for span in (
+        attention(two, GPT3, 0.0, 512.0, 48.0),
+        qkv(two, GPT3, 0.0, 48.0),
+        fc(two, GPT3, 0.0, 48.0),
+    ):
         assert span.seconds == 0
 
 
 @pytest.mark.parametrize("llm", [GPT3, CHINCHILLA, LLAMA2])
 def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -> None:
-    batches, contexts = np.array([1.0, 7.0, 24.0, 55.0])[:, None], np.linspace(256.0, 4096.0, 16).round()
+    batches, contexts = (
+        np.array([1.0, 7.0, 24.0, 55.0])[:, None],
+        np.linspace(256.0, 4096.0, 16).round(),
+    )
     for name in ("oracle", "naive-granularity"):
         base = run(name, llm, batches, contexts).estimate
         took = np.where(base.fits.ok, base.step.seconds, np.inf)
         for axis in (0, 1):
             first, then = np.moveaxis(took, axis, 0)[:-1], np.moveaxis(took, axis, 0)[1:]
             assert np.all(first <= then)
-        for address in ("hbm.memory", "hbm.bandwidth", "lpddr.memory", "lpddr.bandwidth", "hbm_chip.count"):
+        for address in (
+            "hbm.memory",
+            "hbm.bandwidth",
+            "lpddr.memory",
+            "lpddr.bandwidth",
+            "hbm_chip.count",
+        ):
             role, _, key = address.partition(".")
-            more = run(name, llm, batches, contexts, HW.with_values({address: 2 * HW[role].values[key]})).estimate
-            assert np.all(np.where(more.fits.ok, more.step.seconds, np.inf) <= took * (1 + 1e-12)), address
+            more = run(
+                name, llm, batches, contexts, HW.with_values({address: 2 * HW[role].values[key]})
+            ).estimate
+            assert np.all(
+                np.where(more.fits.ok, more.step.seconds, np.inf) <= took * (1 + 1e-12)
+            ), address
 
 
 # --- prefill, which the paper does not map ---------------------------------------------------------
@@ -376,12 +459,18 @@ def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
     )
     a, q, f = (np.asarray(llm.layers * span.seconds) for span in spans)
     sides = (tuple(np.asarray(b) for b in bytes_of(llm, work, (heads,) * 3)) for heads in (n, rest))
-    return HeadTables((a, q, f), *sides, *(np.asarray(x) for x in (two.hbm.capacity, two.lpddr.capacity, llm.heads)))  # type: ignore[arg-type]
+    return HeadTables(
+        (a, q, f),
+        *sides,  # type: ignore[arg-type]
+        *(np.asarray(x) for x in (two.hbm.capacity, two.lpddr.capacity, llm.heads)),
+    )
 
 
 @pytest.mark.parametrize(("llm", "batch"), [(GPT3, 32.0), (CHINCHILLA, 64.0), (LLAMA2, 128.0)])
 @pytest.mark.parametrize("changes", [{}, {"hbm.memory": 30e9}, {"lpddr_chip.count": 2.0}])
-def test_prefill_is_mapped_at_its_best(llm: LLM, batch: float, changes: Mapping[str, float]) -> None:
+def test_prefill_is_mapped_at_its_best(
+    llm: LLM, batch: float, changes: Mapping[str, float]
+) -> None:
     hw = HW.with_values(changes)
     for prompt in (256.0, 2048.0):
         work = Workload(batch, prompt, 64.0)
@@ -393,7 +482,7 @@ def test_prefill_is_mapped_at_its_best(llm: LLM, batch: float, changes: Mapping[
 
 def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_second() -> None:
     for prompt in (256.0, 2048.0):
-        solved, base = (settle(find(n), HW, GPT3, Workload(32.0, prompt, 64.0), said).estimate for n, said in (
+        solved, base = (resolve_knobs(find_system(n), HW, GPT3, Workload(32.0, prompt, 64.0), requested).estimate for n, requested in (
             ("h2m2", {"n_attention": "auto", "n_qkv": "auto", "n_fc": "auto"}), ("lpddr-only", {})
         ))  # fmt: skip
         assert 1 <= solved.prefill.seconds / base.prefill.seconds < 1.03
@@ -403,7 +492,8 @@ def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_se
 def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
     hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
     work = Workload(32.0, 256.0, 64.0)
-    on_lpddr = bytes_of(GPT3, work, tuple(96 - n for n in prompt_heads(asymmetric_memory(hw), GPT3, work)))  # type: ignore[arg-type]
+    a, q, f = (96 - n for n in prompt_heads(asymmetric_memory(hw), GPT3, work))
+    on_lpddr = bytes_of(GPT3, work, (a, q, f))
     assert sum(on_lpddr) <= 20e9
 
 
@@ -412,17 +502,19 @@ def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
 
 @pytest.mark.parametrize(("knob", "heads"), [("n_fc", 97.0), ("n_qkv", -1.0), ("n_attention", 3.5)])
 def test_heads_a_model_does_not_have_are_refused(knob: str, heads: float) -> None:
-    with pytest.raises(InputError, match=f"knob {knob}: {heads:g} must be a whole number from 0 to 96"):
-        run("asymmetric", GPT3, 32.0, 1024.0, said={knob: heads})
+    with pytest.raises(
+        InputError, match=f"knob {knob}: {heads:g} must be a whole number from 0 to 96"
+    ):
+        run("asymmetric", GPT3, 32.0, 1024.0, requested={knob: heads})
 
 
 def test_stated_heads_stay_and_the_others_are_best_beside_them() -> None:
-    solved = run("asymmetric", GPT3, 32.0, 1024.0, said={"n_fc": 20.0})
+    solved = run("asymmetric", GPT3, 32.0, 1024.0, requested={"n_fc": 20.0})
     assert solved.knobs["n_fc"] == 20
     tables = head_tables(HW, GPT3, step_work(32.0, 1024.0))
     cube = tables.seconds[0][:, None] + tables.seconds[1]
-    held = tables.hbm[0][:, None] + tables.hbm[1] + tables.hbm[2][20]
-    best = np.where(held <= 96e9, cube, np.inf).min() + tables.seconds[2][20]
+    capacity_check = tables.hbm[0][:, None] + tables.hbm[1] + tables.hbm[2][20]
+    best = np.where(capacity_check <= 96e9, cube, np.inf).min() + tables.seconds[2][20]
     np.testing.assert_allclose(solved.estimate.step.seconds, best, rtol=1e-13)
 
 

@@ -8,19 +8,28 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
-from costmodel.eviction import place
-from costmodel.scoring import Pools, Rates, balanced_paths, beta_balanced, beta_eq4, beta_sec54, csd_path, rates
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from hardware.machine import Machine
-from solvers.beta import BestBeta, best_beta
-from solvers.knobs import Solved, settle
-from sweeps.questions import best_beta as beta_table
-from sweeps.questions import why_beta
-from sweeps.run import table
-from sweeps.study import Study
+from nearkv.costmodel.mechanisms.eviction import place
+from nearkv.costmodel.mechanisms.scoring import (
+    Pools,
+    Rates,
+    balanced_paths,
+    beta_balanced,
+    beta_eq4,
+    beta_sec54,
+    csd_path,
+    rates,
+)
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.beta import BestBeta, best_beta
+from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.explore.knobs import best_beta as beta_table
+from nearkv.sweeps.explore.knobs import why_beta
+from nearkv.sweeps.space.study import Study
 
 RNG = np.random.default_rng(7)
 WORK = Workload(8.0, 12288.0, 128.0)
@@ -31,13 +40,17 @@ STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
 
 
 def machine(**changes: Real) -> Machine:
-    return load_platform("aipc-4090").machine().with_values({k.replace("__", "."): v for k, v in changes.items()})
+    return (
+        load_platform("aipc-4090")
+        .machine()
+        .with_values({k.replace("__", "."): v for k, v in changes.items()})
+    )
 
 
-def solved(system: str, hw: Machine, llm: str, work: Workload, **said: Real | str) -> Solved:
+def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
     spec = SYSTEMS[system]
     defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
-    return settle(spec, hw, model(llm), work, defaults | said)
+    return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
 
 
 def random_rates(points: int) -> tuple[Rates, np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -76,18 +89,25 @@ def test_balance_makes_both_paths_equal() -> None:
             pools = Pools(beta, np.ones_like(beta), 0.2, sigma, hop)
             paths = balanced_paths(hw, llm, pools, 1.0, 0.0).parts
             inside = beta > 0
-            np.testing.assert_allclose(paths["cpu"].seconds[inside], paths["csd"].seconds[inside], rtol=1e-12)  # type: ignore[index]
+            cpu, csd = (np.asarray(paths[name].seconds)[inside] for name in ("cpu", "csd"))
+            np.testing.assert_allclose(cpu, csd, rtol=1e-12)
 
 
-def brute_force(hw: Machine, knobs: dict[str, Real], work: Workload) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def brute_force(
+    hw: Machine, knobs: dict[str, Real], work: Workload
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Fewest seconds over a fine grid of splits that fit."""
     llm, share = model("qwen-7b"), np.linspace(0.0, 1.0, 2001)[:, np.newaxis]
     off = 1 - place(hw, llm, work, knobs["placement"]).gpu
     kv = off * llm.layers * llm.kv_bytes(work.batch, work.context)
     pools = Pools(share * kv, (1 - share) * kv, knobs["retention"], knobs["sigma"], knobs["hop"])
-    seconds = balanced_paths(hw, llm, pools, knobs["score_precision"], knobs["score_source"]).seconds
-    held = share * off * llm.layers * llm.kv_bytes(work.batch, work.final)
-    least: np.ndarray[tuple[int], np.dtype[np.float64]] = np.where(held <= hw.host.kv_memory, seconds, np.inf).min(0)
+    seconds = balanced_paths(
+        hw, llm, pools, knobs["score_precision"], knobs["score_source"]
+    ).seconds
+    capacity_check = share * off * llm.layers * llm.kv_bytes(work.batch, work.final)
+    least: np.ndarray[tuple[int], np.dtype[np.float64]] = np.where(
+        capacity_check <= hw.host.kv_memory, seconds, np.inf
+    ).min(0)
     return least
 
 
@@ -107,7 +127,10 @@ def test_a_grid_of_machines_equals_its_points() -> None:
     together = best_beta(hw, llm, WORK, KNOBS)
     for i in range(5):
         values = {
-            f"{r}.{k}": float(np.ravel(v)[i]) for r, p in hw.roles.items() for k, v in p.values.items() if np.ndim(v)
+            f"{r}.{k}": float(np.ravel(v)[i])
+            for r, p in hw.roles.items()
+            for k, v in p.values.items()
+            if np.ndim(v)
         }
         alone = best_beta(hw.with_values(values), llm, WORK, KNOBS)
         assert np.ravel(together.best.beta)[i] == alone.best.beta
@@ -133,7 +156,9 @@ def test_host_memory_binds_and_leaves_the_smartssd_behind() -> None:
 def test_accelerator_memory_bounds_a_copy_in_it() -> None:
     # an INT4 copy of M_s / 2 bytes of keys in 4 GiB: M_s <= 8 x 4 GiB
     hw, llm, work = machine(host__kv_memory=66e9), model("qwen-7b"), Workload(8.0, 24576.0, 128.0)
-    found = best_beta(hw, llm, work, KNOBS | {"score_precision": 2.0, "score_source": 2.0, "sigma": 0.9})
+    found = best_beta(
+        hw, llm, work, KNOBS | {"score_precision": 2.0, "score_source": 2.0, "sigma": 0.9}
+    )
     off = (1 - place(hw, llm, work, 0.0).gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
     assert (1 - found.best.hot_share) * off == pytest.approx(8 * 4 * 2**30)
     assert found.bound_by == "SmartSSD capacity"
@@ -227,7 +252,9 @@ def test_long_contexts_need_the_score_source_to_shrink() -> None:
     work = Workload(8.0, 36864.0, 128.0)
     plain = solved("infinigen", machine(), "qwen-7b", work, sigma=0.5).estimate.step.seconds
     keys = solved("hillinfer", machine(), "qwen-7b", work).estimate.step.seconds
-    copy = solved("hillinfer", machine(), "qwen-7b", work, score_source=1.0, score_precision=2.0).estimate.step.seconds
+    copy = solved(
+        "hillinfer", machine(), "qwen-7b", work, score_source=1.0, score_precision=2.0
+    ).estimate.step.seconds
     assert copy < plain < keys
 
 
@@ -253,11 +280,18 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
     assert list(found["bound_by"] == "none: nothing is off the GPU") == [True, False]
     for name in ("beta", "hot_share", "eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"):
         assert list(np.isnan(found[name].astype(float))) == [True, False]
-    assert why_beta(found)[0] == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
+    assert (
+        why_beta(found)[0]
+        == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
+    )
 
 
 def test_the_gpus_link_can_bind() -> None:
-    fast = {"gpu_link.bandwidth": "2GB/s", "host.bandwidth": "900GB/s", "csd_link.bandwidth": "100GB/s"}
+    fast = {
+        "gpu_link.bandwidth": "2GB/s",
+        "host.bandwidth": "900GB/s",
+        "csd_link.bandwidth": "100GB/s",
+    }
     fast |= {"csd.p2p_read": "100GB/s", "csd.read": "100GB/s"}
     found = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
     assert list(found["bound_by"]) == ["GPU link"]
@@ -274,14 +308,26 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"knobs": {"chunks": "0"}}, "--knob chunks: '0' does not fit: hillinfer takes a whole number from 1 to 256"),
-        ({"knobs": {"retention": "1.5"}}, "--knob retention: '1.5' does not fit: hillinfer takes a number from 0 to 1"),
-        ({"knobs": {"sigma": "1"}}, "--knob sigma: '1' does not fit: hillinfer takes a number from 0 to 0.99"),
+        (
+            {"knobs": {"chunks": "0"}},
+            "--knob chunks: '0' does not fit: hillinfer takes a whole number from 1 to 256",
+        ),
+        (
+            {"knobs": {"retention": "1.5"}},
+            "--knob retention: '1.5' does not fit: hillinfer takes a number from 0 to 1",
+        ),
+        (
+            {"knobs": {"sigma": "1"}},
+            "--knob sigma: '1' does not fit: hillinfer takes a number from 0 to 0.99",
+        ),
         (
             {"knobs": {"score_precision": "3"}},
             "'3' is none of fp16, int8, int4, auto",
         ),
-        ({"knobs": {"score_precision": "int3"}}, "unknown value of score_precision 'int3'; did you mean"),
+        (
+            {"knobs": {"score_precision": "int3"}},
+            "unknown value of score_precision 'int3'; did you mean",
+        ),
         ({"sets": {"host.kv_memory": "80GB"}}, r"host.kv_memory \(M0\) is larger than host.memory"),
         ({"sets": {"precision.kv": "3bit"}}, "precision.kv: '3bit' must be 4, 8, 16 or 32 bit"),
         (

@@ -6,25 +6,29 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
-from costmodel.estimate import Estimate
-from costmodel.metrics import Answer, endurance
-from costmodel.resources import attention_kernel, csd
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.metrics import Answer, endurance
+from nearkv.costmodel.resources import attention_kernel, csd
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
 
 BED = load_platform("hilos-a100").machine()
 ANS = {"alpha": 0.0, "interval": 16.0, "writeback": 0.0}
 
 
 def hilos(work: Workload, name: str = "opt-66b", devices: float = 8.0, **knobs: Real) -> Estimate:
-    return SYSTEMS["hilos"](BED.with_values({"csd.count": devices}), model(name), work, {**ANS, **knobs})
+    return SYSTEMS["hilos"](
+        BED.with_values({"csd.count": devices}), model(name), work, {**ANS, **knobs}
+    )
 
 
 def crossing(estimate: Estimate, link: str, layers: float) -> tuple[float, float]:
     """Bytes a layer and sequence over a link in one step, inward and outward."""
     traffic, sequences = estimate.step.traffic(), estimate.work.batch * layers
-    return float(traffic[f"{link}.in", "move"] / sequences), float(traffic[f"{link}.out", "move"] / sequences)
+    return float(traffic[f"{link}.in", "move"] / sequences), float(
+        traffic[f"{link}.out", "move"] / sequences
+    )
 
 
 @pytest.mark.parametrize("s", [1024, 32768, 131072])
@@ -35,7 +39,9 @@ def test_interconnect_traffic_is_equation_3(s: int) -> None:
     base_read, base_write = crossing(base, "ssd_link", 64)
     ans_read, ans_write = crossing(hilos(work), "uplink", 64)
     h = 9216
-    assert (base_read, base_write, ans_read, ans_write) == pytest.approx((4 * s * h, 4 * h, 2 * h, 6 * h))
+    assert (base_read, base_write, ans_read, ans_write) == pytest.approx(
+        (4 * s * h, 4 * h, 2 * h, 6 * h)
+    )
     assert (base_read + base_write) / (ans_read + ans_write) == pytest.approx((s + 1) / 2)
 
 
@@ -127,7 +133,10 @@ def test_endurance_of_long_requests_on_175b() -> None:
     # sec. 6.6: 16 drives of 7.008 PBW; decimal units give 3.71 million at alpha = 0.5 (the paper prints 4.08)
     hw = BED.with_values({"csd.count": 16.0})
     estimate = SYSTEMS["hilos"](
-        hw, model("opt-175b"), Workload(1.0, 8192.0, 350.0), {"alpha": 0.5, "interval": 16.0, "writeback": 1.0}
+        hw,
+        model("opt-175b"),
+        Workload(1.0, 8192.0, 350.0),
+        {"alpha": 0.5, "interval": 16.0, "writeback": 1.0},
     )
     assert endurance(Answer(estimate, hw, ("csd",))) == pytest.approx(3.71e6, rel=0.005)
     binary = 16 * 7008 * 2**40 / (16 * 7.008e15) * endurance(Answer(estimate, hw, ("csd",)))
@@ -137,7 +146,9 @@ def test_endurance_of_long_requests_on_175b() -> None:
 def test_one_device_works_at_its_own_rate() -> None:
     """With all else infinitely fast and no delay, a step is the KV bytes over one device's flash."""
     fast = {f"{role}.bandwidth": np.inf for role in ("gpu_link", "uplink", "gpu", "host")}
-    hw = BED.with_values({**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0})
+    hw = BED.with_values(
+        {**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0}
+    )
     work = Workload(16.0, 32768.0, 2.0).at(32768.0)
     step = SYSTEMS["hilos"](hw, model("opt-66b"), work, {**ANS, "writeback": 0.0}).step
     kv = 64 * 4 * 32768 * 9216 * 16

@@ -8,36 +8,40 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
-from costmodel.estimate import Estimate
-from costmodel.metrics import Answer, cost
-from costmodel.offload import exchange
-from costmodel.resources import csd, host, link
-from costmodel.span import Port, Real
-from costmodel.systems.inf2 import kernel, near_storage
-from costmodel.workload import Workload
-from costmodel.writeback import spill, write_naively
-from hardware.catalog import load_platform
-from hardware.machine import Machine
-from solvers.knobs import Solved, settle
-from sweeps.run import table
-from sweeps.study_file import load_study
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.mechanisms.offload import exchange
+from nearkv.costmodel.mechanisms.writeback import spill, write_naively
+from nearkv.costmodel.metrics import Answer, cost
+from nearkv.costmodel.resources import csd, host, link
+from nearkv.costmodel.span import Port, Real
+from nearkv.costmodel.systems.inf2 import kernel, near_storage
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study_files import load_study
 
 GIB = 2.0**30
 STUDIES = sorted((Path(__file__).parent.parent / "sweeps" / "studies").glob("*.toml"))
 
 
 def machine(name: str, **changes: float) -> Machine:
-    return load_platform(name).machine().with_values({k.replace("__", "."): v for k, v in changes.items()})
+    return (
+        load_platform(name)
+        .machine()
+        .with_values({k.replace("__", "."): v for k, v in changes.items()})
+    )
 
 
-def solved(system: str, hw: Machine, llm: str, work: Workload, **said: Real | str) -> Solved:
+def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
     spec = SYSTEMS[system]
     defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
-    return settle(spec, hw, model(llm), work, defaults | said)
+    return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
 
 
-def run(system: str, hw: Machine, llm: str, work: Workload, **said: Real | str) -> Estimate:
-    return solved(system, hw, llm, work, **said).estimate
+def run(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Estimate:
+    return solved(system, hw, llm, work, **requested).estimate
 
 
 def test_interconnect_traffic_of_attention_near_storage() -> None:
@@ -77,12 +81,17 @@ def test_alpha_stays_inside_host_memory(gib: int) -> None:
 
 
 @pytest.mark.parametrize("ssd_weights", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize(("interval", "writeback"), [(2.0, 1.0), (64.0, 1.0), (64.0, 0.0), ("auto", 1.0)])
+@pytest.mark.parametrize(
+    ("interval", "writeback"), [(2.0, 1.0), (64.0, 1.0), (64.0, 0.0), ("auto", 1.0)]
+)
 def test_the_papers_alpha_fills_the_memory_and_fits(
     ssd_weights: float, interval: float | str, writeback: float
 ) -> None:
     # weights on the drives leave room for X, a long interval takes some
-    hw, knobs = machine("inf2-a100"), {"ssd_weights": ssd_weights, "interval": interval, "writeback": writeback}
+    hw, knobs = (
+        machine("inf2-a100"),
+        {"ssd_weights": ssd_weights, "interval": interval, "writeback": writeback},
+    )
     ruled = run("inf2", hw, "opt-175b", Workload(32.0, 16384.0, 64.0), alpha="paper", **knobs)
     need, there = ruled.fits.tiers["host"]
     assert ruled.fits.ok
@@ -92,7 +101,9 @@ def test_the_papers_alpha_fills_the_memory_and_fits(
 def test_a_full_x_cache_loses_to_a_balanced_one() -> None:
     # filling memory with X (sec. 7.5) makes an A100 rebuild longer than the devices attend
     hw, work = machine("inf2-a100"), Workload(32.0, 16384.0, 64.0)
-    filled, balanced = (run("inf2", hw, "opt-30b", work, alpha=a).step.seconds for a in ("paper", "auto"))
+    filled, balanced = (
+        run("inf2", hw, "opt-30b", work, alpha=a).step.seconds for a in ("paper", "auto")
+    )
     assert filled > 1.5 * balanced
 
 
@@ -102,9 +113,12 @@ def test_kernel_rate_follows_from_its_text() -> None:
     dram, units = 19.2e9 * 0.0602, 128 * 250e6
     per_byte = 1 / dram + 1.5 / 2 / units + max(8 * 2 / 512 / dram, 3 / 512 / units)
     memory = Port("csd.dram", "read", dram)
-    assert kernel(hw, llm, 1.0, 4096.0, memory).seconds / llm.kv_bytes(1, 4096) == pytest.approx(per_byte)
+    assert kernel(hw, llm, 1.0, 4096.0, memory).seconds / llm.kv_bytes(1, 4096) == pytest.approx(
+        per_byte
+    )
     single, double = (
-        llm.kv_bytes(1, 4096) / near_storage(hw, llm, 1.0, 4096.0, x, csd(hw, 1.0)).seconds for x in (0.0, 1.0)
+        llm.kv_bytes(1, 4096) / near_storage(hw, llm, 1.0, 4096.0, x, csd(hw, 1.0)).seconds
+        for x in (0.0, 1.0)
     )
     assert single == pytest.approx(1 / (1 / 3.0e9 + per_byte))
     # beside the kernel the flash hides, but its DMA takes its turn at the memory
@@ -126,7 +140,9 @@ def test_only_rows_older_than_the_new_one_are_staged() -> None:
     # eq. 3 brings the newest; c = 2 leaves none or one older, by turns
     def sent(c: float) -> Real:
         hw, work = machine("inf2-a100"), Workload(32.0, 16384.0, 64.0)
-        return run("inf2", hw, "opt-30b", work, alpha=0.0, interval=c).step.traffic()["uplink.out", "move"]
+        return run("inf2", hw, "opt-30b", work, alpha=0.0, interval=c).step.traffic()[
+            "uplink.out", "move"
+        ]
 
     llm = model("opt-30b")
     assert sent(2.0) - sent(1.0) == pytest.approx(0.5 * llm.layers * llm.kv_bytes(32, 1))
@@ -138,7 +154,9 @@ def test_delayed_writeback_gain() -> None:
     for platform in ("inf2-a100", "inf2-h100"):
         for llm in ("opt-30b", "opt-66b", "opt-175b"):
             work, hw = Workload(32.0, 16384.0, 64.0), machine(platform)
-            naive, delayed = (run("inf2", hw, llm, work, alpha=0.0, writeback=w).total.seconds for w in (0.0, 1.0))
+            naive, delayed = (
+                run("inf2", hw, llm, work, alpha=0.0, writeback=w).total.seconds for w in (0.0, 1.0)
+            )
             assert 1.10 - 0.06 <= naive / delayed <= 1.12 + 0.06
 
 
@@ -146,10 +164,14 @@ def test_near_storage_scales_with_devices_and_raid_does_not() -> None:
     # sec. 7.7: RAID-0 ends at two SSDs (sec. 3: at three)
     work = Workload(32.0, 32768.0, 64.0)
     raid = [
-        run("flexgen-raid", machine("inf2-h100", ssd__count=n), "opt-30b", work).step.seconds for n in (1, 2, 3, 16)
+        run("flexgen-raid", machine("inf2-h100", ssd__count=n), "opt-30b", work).step.seconds
+        for n in (1, 2, 3, 16)
     ]
     assert raid[0] > raid[1] == raid[2] == raid[3]
-    near = [run("inf2", machine("inf2-h100", csd__count=n), "opt-30b", work, alpha=0.0).step for n in (1.0, 16.0)]
+    near = [
+        run("inf2", machine("inf2-h100", csd__count=n), "opt-30b", work, alpha=0.0).step
+        for n in (1.0, 16.0)
+    ]
     reads = [step.busy()["csd.dram"] for step in near]
     assert reads[0] / reads[1] == pytest.approx(16)
 
@@ -159,7 +181,10 @@ def test_one_sequence_stays_in_host_memory() -> None:
     step = run("flexgen-raid", machine("inf2-a100"), "opt-66b", Workload(1.0, 16384.0, 64.0)).step
     assert step.traffic()["ssd.flash", "read"] == 0
     assert (
-        run("flexgen-raid", machine("inf2-a100"), "opt-66b", Workload(32.0, 16384.0, 64.0)).step.busy()["ssd.flash"] > 0
+        run(
+            "flexgen-raid", machine("inf2-a100"), "opt-66b", Workload(32.0, 16384.0, 64.0)
+        ).step.busy()["ssd.flash"]
+        > 0
     )
 
 
@@ -167,7 +192,10 @@ def test_one_sequence_stays_in_host_memory() -> None:
 def test_a_kv_cache_that_fits_host_memory_never_leaves_it(batch: float) -> None:
     # sec. 7.5: no storage traffic at batch 1 for both; sec. 7.6: with 1 TB and 1K INF² and FlexGen are comparable
     hw, work = machine("inf2-h100", host__memory=1024 * GIB), Workload(batch, 1024.0, 64.0)
-    ours, flexgen = solved("inf2", hw, "opt-175b", work).estimate, run("flexgen-raid", hw, "opt-175b", work)
+    ours, flexgen = (
+        solved("inf2", hw, "opt-175b", work).estimate,
+        run("flexgen-raid", hw, "opt-175b", work),
+    )
     for answer in (ours, flexgen):
         assert answer.fits.ok
         busy = answer.step.busy()
@@ -212,13 +240,18 @@ def test_x_is_loaded_through_an_unpinned_relay() -> None:
     loaded = llm.layers * llm.x_bytes(32, work.context) / (0.0637 * 31.5e9)
     weights = llm.layers * llm.layer_weight_bytes(32) / (0.8 * 31.5e9)
     assert step.busy()["gpu_link.in"] == pytest.approx(loaded + weights, rel=1e-3)
-    assert step.busy()["gpu_link.out"] == pytest.approx(llm.layers * llm.x_bytes(32, 1) / (0.8 * 31.5e9), rel=1e-3)
+    assert step.busy()["gpu_link.out"] == pytest.approx(
+        llm.layers * llm.x_bytes(32, 1) / (0.8 * 31.5e9), rel=1e-3
+    )
 
 
 def test_weights_on_the_drives_leave_room_for_x() -> None:
     # sec. 7.5: offloading weights frees main memory for X
     work, hw = Workload(32.0, 32768.0, 64.0), machine("inf2-a100", host__memory=256 * GIB)
-    alphas = [float(solved("inf2", hw, "opt-66b", work, ssd_weights=r).knobs["alpha"]) for r in (0.0, 0.5, 1.0)]
+    alphas = [
+        float(solved("inf2", hw, "opt-66b", work, ssd_weights=r).knobs["alpha"])
+        for r in (0.0, 0.5, 1.0)
+    ]
     assert alphas == sorted(alphas)
     assert alphas[0] < alphas[2]
 
@@ -226,15 +259,23 @@ def test_weights_on_the_drives_leave_room_for_x() -> None:
 def test_weights_stay_on_a_gpu_that_holds_them() -> None:
     # sec. 7.1: only weights that do not fit the GPU are in main memory; 60 GB on 80 GB
     work = Workload(32.0, 16384.0, 64.0)
-    assert run("inf2", machine("inf2-h100"), "opt-30b", work, alpha=0.0).step.busy()["gpu_link.in"] < 0.1
-    assert run("inf2", machine("inf2-a100"), "opt-30b", work, alpha=0.0).step.busy()["gpu_link.in"] > 2
+    assert (
+        run("inf2", machine("inf2-h100"), "opt-30b", work, alpha=0.0).step.busy()["gpu_link.in"]
+        < 0.1
+    )
+    assert (
+        run("inf2", machine("inf2-a100"), "opt-30b", work, alpha=0.0).step.busy()["gpu_link.in"] > 2
+    )
 
 
 def test_accelerate_ends_within_a_tenth_of_where_the_paper_says() -> None:
     # sec. 7.6: 7B at batch 1 fails beyond 16K, here 14.8K; 175B fails at 1K and batch 32
     hw = machine("inf2-h100", host__memory=1024 * GIB)
     assert run("accelerate", hw, "llama2-7b", Workload(1.0, 0.9 * 16384.0, 64.0)).fits.ok
-    assert run("accelerate", hw, "llama2-7b", Workload(1.0, 1.1 * 16384.0, 64.0)).fits.limited_by == "gpu"
+    assert (
+        run("accelerate", hw, "llama2-7b", Workload(1.0, 1.1 * 16384.0, 64.0)).fits.limited_by
+        == "gpu"
+    )
     assert run("accelerate", hw, "opt-175b", Workload(32.0, 1024.0, 64.0)).fits.limited_by == "gpu"
 
 
@@ -242,8 +283,12 @@ def test_eager_attention_computes_and_moves_the_whole_square() -> None:
     hw, llm, work = machine("inf2-h100"), model("llama2-7b"), Workload(1.0, 16384.0, 64.0)
     layers = run("accelerate", hw, "llama2-7b", work).prefill.parts["layers"].traffic()
     square = 4 * 16384**2 * llm.query_size
-    assert layers["gpu.tensor", "run"] == pytest.approx(llm.layers * (llm.linear_flops(16384.0) + square))
-    scores = 32 * 16384**2 * 2 * (2 + 4 + 2)  # product, 32-bit softmax and its 16-bit copy, each written and read
+    assert layers["gpu.tensor", "run"] == pytest.approx(
+        llm.layers * (llm.linear_flops(16384.0) + square)
+    )
+    scores = (
+        32 * 16384**2 * 2 * (2 + 4 + 2)
+    )  # product, 32-bit softmax and its 16-bit copy, each written and read
     moved = llm.layer_weight_bytes(16384.0) + scores
     assert layers["gpu.hbm", "read"] == pytest.approx(llm.layers * moved)
 
@@ -268,7 +313,9 @@ def test_baselines_of_hilos_run_on_the_inf2_host(system: str, platform: str) -> 
     assert answer.fits.ok
 
 
-@pytest.mark.parametrize("file", [f for f in STUDIES if f.stem.startswith(("inf2", "hillinfer"))], ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file", [f for f in STUDIES if f.stem.startswith(("inf2", "hillinfer"))], ids=lambda f: f.stem
+)
 def test_studies_can_be_evaluated(file: Path) -> None:
     found = table(load_study(str(file)))
     assert len(found["system"]) > 1

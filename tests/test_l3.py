@@ -6,19 +6,33 @@ import numpy as np
 import pytest
 from conftest import model
 
-from costmodel.cpu_share import balanced_share
-from costmodel.dimm import bank_bandwidth, bus_bandwidth, dimms, imbalance, rank_unit_area, row_efficiency, unit_power
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.registry import find
-from costmodel.serving import data_parallel, gpu_room, kv_token_bytes, size_held, tensor_parallel
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from solvers.knobs import settle
-from sweeps.simulate import Played, simulate
-from sweeps.trace import Trace, load_trace, workload_of
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.cpu_share import balanced_share
+from nearkv.costmodel.mechanisms.dimm import (
+    bank_bandwidth,
+    bus_bandwidth,
+    dimms,
+    imbalance,
+    rank_unit_area,
+    row_efficiency,
+    unit_power,
+)
+from nearkv.costmodel.mechanisms.serving import (
+    data_parallel,
+    gpu_room,
+    kv_bytes_reserved,
+    kv_token_bytes,
+    tensor_parallel,
+)
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
+from nearkv.sweeps.space.traces import Trace, load_trace, workload_of
 
 HW = load_platform("dgx-a100-pim").machine()
 MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
@@ -28,21 +42,21 @@ LLMS = {name: model(name, HW) for name in MODELS}
 DRAWN = {name: load_trace(name) for name in TRACES}
 
 
-def estimate(system: str, llm: LLM, work: Workload, **said: Real | str) -> Estimate:
-    found = find(system)
+def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> Estimate:
+    found = find_system(system)
     knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
-    return settle(found, HW, llm, work, {**knobs, **said}).estimate
+    return resolve_knobs(found, HW, llm, work, {**knobs, **requested}).estimate
 
 
 def throughput(found: Estimate) -> float:
     return float(found.work.batch * found.work.output / found.total.seconds)
 
 
-def played(system: str, name: str, trace: str, **said: Real | str) -> Played:
+def played(system: str, name: str, trace: str, **requested: Real | str) -> SimulatedQueue:
     work = DRAWN[trace].workload
-    serving = estimate(system, LLMS[name], work, **said).serving
+    serving = estimate(system, LLMS[name], work, **requested).serving
     assert serving is not None
-    return simulate(DRAWN[trace], serving, float(size_held(work, serving.reserve)))
+    return simulate(DRAWN[trace], serving, float(kv_bytes_reserved(work, serving.reserve)))
 
 
 # --- numbers of the paper ---------------------------------------------------------------------
@@ -50,9 +64,13 @@ def played(system: str, name: str, trace: str, **said: Real | str) -> Played:
 
 def test_bandwidths_follow_from_channels_ranks_banks_and_timing() -> None:
     assert bus_bandwidth(HW) == pytest.approx(406e9, rel=0.01)  # Table 2
-    assert bank_bandwidth(HW) == pytest.approx(13.0e12, rel=0.01)  # Table 2: 0.406 x 4 x 16 x BL 4 / CCDL 8
+    assert bank_bandwidth(HW) == pytest.approx(
+        13.0e12, rel=0.01
+    )  # Table 2: 0.406 x 4 x 16 x BL 4 / CCDL 8
     assert bank_bandwidth(HW) / bus_bandwidth(HW) == 32  # sec. 2.2: more than 30x
-    assert bank_bandwidth(HW) / (HW.dimm.ranksets * bus_bandwidth(HW)) == 8  # sec. 6.2: about 8x R-PIM
+    assert (
+        bank_bandwidth(HW) / (HW.dimm.ranksets * bus_bandwidth(HW)) == 8
+    )  # sec. 6.2: about 8x R-PIM
     assert HW.gpu.count * HW.gpu.pim_bandwidth == pytest.approx(260.8e12)  # Table 2
     # 128 bursts of CCDL 8 over those, RP + RCD and 16 activations RRD 4 apart
     assert row_efficiency(HW) == pytest.approx(1024 / (1024 + 44 + 64))
@@ -66,10 +84,12 @@ def test_splits_of_table_3() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_gpus_that_fill_no_replica_do_nothing(system: str) -> None:
-    found = find(system)
+    found = find_system(system)
     knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
     counts = HW.with_values({"gpu.count": np.array([8.0, 12.0, 15.0, 16.0, 20.0, 23.0])})
-    answer = settle(found, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs).estimate
+    answer = resolve_knobs(
+        found, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs
+    ).estimate
     one, two = np.split(np.broadcast_to(answer.total.seconds, 6), 2)
     assert np.all(one == one[0])
     assert np.all(two == two[0])
@@ -112,7 +132,11 @@ def test_l3_comes_first_in_every_cell(name: str) -> None:
         rates = {system: throughput(e) for system, e in found.items() if e.fits.ok}
         assert max(rates, key=rates.__getitem__) == "l3", trace
         out_of_memory = {system for system in SYSTEMS if not found[system].fits.ok}
-        expected = {"gpu-only", "hbm-pim"} if name == "opt-66b" and trace in ("openr1", "openthoughts") else set()
+        expected = (
+            {"gpu-only", "hbm-pim"}
+            if name == "opt-66b" and trace in ("openr1", "openthoughts")
+            else set()
+        )
         assert out_of_memory == expected, trace  # fig. 8a, 8c
         assert all(str(found[system].fits.limited_by) == "gpu" for system in out_of_memory)
 
@@ -158,13 +182,17 @@ def test_each_optimisation_of_l3_helps_where_the_paper_uses_it() -> None:
 
 def test_small_batches_are_better_left_whole() -> None:
     work = Workload(4.0, 3584.0, 1.0)
-    split, whole = (estimate("l3", LLMS["gpt-175b"], work, interleave=on).step.seconds for on in (1.0, 0.0))
+    split, whole = (
+        estimate("l3", LLMS["gpt-175b"], work, interleave=on).step.seconds for on in (1.0, 0.0)
+    )
     assert split > 1.2 * whole
 
 
 def test_reserving_the_final_length_admits_fewer() -> None:
     work = DRAWN["dolphin"].workload
-    paged, reserve = (estimate("gpu-only", LLMS["gpt-175b"], work, policy=p).batch_run for p in (0.0, 1.0))
+    paged, reserve = (
+        estimate("gpu-only", LLMS["gpt-175b"], work, policy=p).batch_run for p in (0.0, 1.0)
+    )
     assert 0.4 < reserve / paged < 0.7
 
 
@@ -175,7 +203,10 @@ def test_balanced_cpu_share_beats_every_other(name: str, batch: float) -> None:
     solved = estimate("cpu-offload", llm, work)
     others = estimate("cpu-offload", llm, work, cpu_share=np.linspace(0.0, 1.0, 2001))
     rounding = 1.03  # whole requests: half of one idle in each replica shifts the optimum a little
-    assert solved.step.seconds <= np.min(np.where(others.fits.ok, others.step.seconds, np.inf)) * rounding
+    assert (
+        solved.step.seconds
+        <= np.min(np.where(others.fits.ok, others.step.seconds, np.inf)) * rounding
+    )
     assert 0 <= balanced_share(HW, llm, work) <= 1
 
 
@@ -207,7 +238,9 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     serving = estimate(system, llm, trace.workload).serving
     assert serving is not None
     found = simulate(trace, serving, 1020.0)
-    steps = [estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)]
+    steps = [
+        estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)
+    ]
     prefill = estimate(system, llm, trace.workload).prefill.seconds
     assert found.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
     assert found.tokens == 160
@@ -216,11 +249,15 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
 
 @pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
 @pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
-def test_a_lone_request_takes_what_the_fluid_model_says(system: str, prompt: float, output: float) -> None:
+def test_a_lone_request_takes_what_the_fluid_model_says(
+    system: str, prompt: float, output: float
+) -> None:
     llm, trace = LLMS["gpt-175b"], equal(1, prompt, output)
     found = estimate(system, llm, trace.workload)
     assert found.serving is not None
-    assert simulate(trace, found.serving, prompt).seconds == pytest.approx(float(found.total.seconds), rel=0.02)
+    assert simulate(trace, found.serving, prompt).seconds == pytest.approx(
+        float(found.total.seconds), rel=0.02
+    )
 
 
 def test_no_token_is_lost_when_memory_runs_out() -> None:
@@ -276,12 +313,18 @@ def test_the_seed_decides_the_requests() -> None:
 def test_moments_are_those_of_every_token_decoded() -> None:
     trace = Trace("two", np.array([10.0, 100.0]), np.array([2.0, 8.0]))
     # every token of every request, seen at the middle of its step
-    contexts = [s + t + 0.5 for s, n in zip(trace.prompt, trace.output, strict=True) for t in range(int(n))]
+    contexts = [
+        s + t + 0.5 for s, n in zip(trace.prompt, trace.output, strict=True) for t in range(int(n))
+    ]
     work = trace.workload
     assert work.context == pytest.approx(np.mean(contexts))
-    assert work.spread.context_square == pytest.approx(np.mean(np.square(contexts)) / np.mean(contexts) ** 2, rel=1e-3)
+    assert work.spread.context_square == pytest.approx(
+        np.mean(np.square(contexts)) / np.mean(contexts) ** 2, rel=1e-3
+    )
     assert work.longest == 108
-    assert workload_of((trace, trace), np.array([0, 1])).context == pytest.approx([work.context] * 2)
+    assert workload_of((trace, trace), np.array([0, 1])).context == pytest.approx(
+        [work.context] * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,7 +349,9 @@ def test_a_bad_csv_is_one_sentence(tmp_path, text: str, message: str) -> None:  
 
 def test_a_csv_keeps_its_requests(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "trace.csv"
-    path.write_text("\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8")  # as spreadsheets write it
+    path.write_text(
+        "\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
+    )  # as spreadsheets write it
     trace = load_trace(str(path))
     assert trace.prompt.tolist() == [5, 7]
     assert trace.output.tolist() == [6, 8]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import model
 
-from hardware.catalog import load_llm, names
+from nearkv.hardware.catalog import load_llm, names
 
 # Relative positions add one hidden x hidden matrix a layer (5.37e9), which no key of the schema says.
 EXCEPTIONS = {"chinchilla-70b": 0.08}
@@ -18,7 +18,9 @@ def test_parameters_agree_with_the_published_count(name: str) -> None:
 
 def test_every_exception_is_needed() -> None:
     for name in EXCEPTIONS:
-        assert model(name).parameters != pytest.approx(load_llm(name).numbers["published"].si, rel=0.02)
+        assert model(name).parameters != pytest.approx(
+            load_llm(name).numbers["published"].si, rel=0.02
+        )
 
 
 def test_distinct_experts_of_a_batch() -> None:
@@ -30,7 +32,8 @@ def test_distinct_experts_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ratio"), [("opt-66b", 2.0), ("mixtral-8x7b", 0.5), ("qwen2.5-32b", 0.4), ("llama2-70b", 0.25)]
+    ("name", "ratio"),
+    [("opt-66b", 2.0), ("mixtral-8x7b", 0.5), ("qwen2.5-32b", 0.4), ("llama2-70b", 0.25)],
 )
 def test_kv_over_x_is_two_over_the_group(name: str, ratio: float) -> None:
     llm = model(name)
@@ -75,10 +78,12 @@ def test_element_widths_scale_bytes_only() -> None:
 def test_a_batch_of_models_equals_each() -> None:
     from dataclasses import fields
 
-    from costmodel.llm import LLM
+    from nearkv.costmodel.llm import LLM
 
     each = [model(name) for name in ("opt-66b", "mixtral-8x7b", "glam-143b")]
     both = LLM(**{f.name: np.array([getattr(llm, f.name) for llm in each]) for f in fields(LLM)})
     for method in ("parameters", "weight_bytes"):
         assert list(getattr(both, method)) == [getattr(llm, method) for llm in each]
-    assert np.ravel(both.layer_weight_bytes(16.0)).tolist() == [llm.layer_weight_bytes(16.0) for llm in each]
+    assert np.ravel(both.layer_weight_bytes(16.0)).tolist() == [
+        llm.layer_weight_bytes(16.0) for llm in each
+    ]

@@ -6,10 +6,10 @@ import numpy as np
 import pulp
 import pytest
 
-from costmodel.headtables import HeadTables
-from solvers.mapping import Mapping, brute, bytes_used, evaluate, exact, greedy
-from solvers.mapping_milp import milp
-from solvers.policies import major, pin
+from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.solvers.mapping.exact import Mapping, brute, bytes_used, evaluate, exact, greedy
+from nearkv.solvers.mapping.milp import milp
+from nearkv.solvers.mapping.policies import major, pin
 
 
 def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
@@ -25,7 +25,9 @@ def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
         lpddr.append(np.minimum.accumulate(down).astype(float))
     total = sum(float(table[-1]) for table in hbm)
     shares = {0: (1.1, 1.1), 1: (0.4, 1.2), 2: (1.2, 0.4), 3: (0.55, 0.5), 4: (0.3, 0.4)}[case]
-    hbm_room, lpddr_room = (np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares)
+    hbm_room, lpddr_room = (
+        np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares
+    )
     on_hbm, on_lpddr = (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2])
     return HeadTables((a, q, f), on_hbm, on_lpddr, hbm_room, lpddr_room, np.asarray(float(units)))
 
@@ -35,7 +37,9 @@ def stacked(tables: list[HeadTables]) -> HeadTables:
         a, q, f = (np.stack([getattr(t, name)[i] for t in tables]) for i in range(3))
         return a, q, f
 
-    rooms = (np.stack([getattr(t, name) for t in tables]) for name in ("hbm_room", "lpddr_room", "units"))
+    rooms = (
+        np.stack([getattr(t, name) for t in tables]) for name in ("hbm_room", "lpddr_room", "units")
+    )
     return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
 
 
@@ -71,7 +75,7 @@ def test_batches_are_cut_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None
     rng = np.random.default_rng(5)
     tables = stacked([instance(rng, 5, i % 5) for i in range(23)])
     whole = exact(tables)
-    monkeypatch.setattr("solvers.mapping._PAIRS_AT_ONCE", 4 * 36)
+    monkeypatch.setattr("nearkv.solvers.mapping.exact._PAIRS_AT_ONCE", 4 * 36)
     np.testing.assert_array_equal(exact(tables).seconds, whole.seconds)
 
 
@@ -88,9 +92,11 @@ def test_tables_that_do_not_vary_serve_all_points() -> None:
 def test_greedy_is_algorithm_1_by_hand() -> None:
     # attention is fastest at 2 of 2 and takes all of HBM's 10 bytes, though qkv would gain more
     seconds = (np.array([3.0, 2.0, 1.0]), np.array([9.0, 5.0, 1.0]), np.array([2.0, 1.5, 1.0]))
-    held = (np.array([0.0, 5.0, 10.0]),) * 3
+    capacity_check = (np.array([0.0, 5.0, 10.0]),) * 3
     rest = (np.array([10.0, 5.0, 0.0]),) * 3
-    tables = HeadTables(seconds, held, rest, np.asarray(10.0), np.asarray(100.0), np.asarray(2.0))
+    tables = HeadTables(
+        seconds, capacity_check, rest, np.asarray(10.0), np.asarray(100.0), np.asarray(2.0)
+    )
     assert greedy(tables).units == (2, 0, 0)
     assert exact(tables).units == (0, 2, 0)
     assert greedy(tables).seconds == 12.0
@@ -108,7 +114,10 @@ def test_nothing_that_fits_beats_the_optimum_and_policies_obey_their_pin() -> No
         for which in range(3):
             most = int(np.flatnonzero(tables.hbm[which] <= tables.hbm_room)[-1])
             assert major(which, tables).units[which] == most
-            assert tables.hbm[which][1] > tables.hbm_room or exact(pin(tables, which, 1)).units[which] == 1
+            assert (
+                tables.hbm[which][1] > tables.hbm_room
+                or exact(pin(tables, which, 1)).units[which] == 1
+            )
 
 
 def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
@@ -135,7 +144,9 @@ def test_brute_force_and_milp_take_one_point() -> None:
         milp(tables)
 
 
-def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def unbounded(problem: pulp.LpProblem, _: object) -> None:
         problem.status = pulp.LpStatusUnbounded
 

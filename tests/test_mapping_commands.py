@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cli import app
-from costmodel.llm import llm_of
-from costmodel.workload import Workload
-from hardware.catalog import load_llm, load_platform
-from hardware.errors import InputError
-from sweeps.dynamic import SYSTEMS, Trace, migrated_bytes, random_trace, replay
+from nearkv.cli import app
+from nearkv.costmodel.llm import llm_of
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.explore.dynamic import SYSTEMS, LengthTrace, migrated_bytes, random_trace, replay
 
 HW = load_platform("gh-asymmetric").machine()
-GPT3 = llm_of({key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, HW["precision"])
+GPT3 = llm_of(
+    {key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, HW["precision"]
+)
 
 
 def ask(*words: str) -> list[dict[str, Any]]:
@@ -49,7 +51,16 @@ POINT = (
 
 def test_solve_mapping_gives_the_optimum_and_the_gap_of_greedy() -> None:
     (row,) = ask(*POINT, "--method", "exact")
-    wanted = {"n_attention", "n_qkv", "n_fc", "step_ms", "hbm_used_bytes", "lpddr_used_bytes", "greedy_step_ms", "gap"}
+    wanted = {
+        "n_attention",
+        "n_qkv",
+        "n_fc",
+        "step_ms",
+        "hbm_used_bytes",
+        "lpddr_used_bytes",
+        "greedy_step_ms",
+        "gap",
+    }
     assert wanted <= row.keys()
     assert row["hbm_used_bytes"] <= 96e9
     assert row["hbm_used_bytes"] + row["lpddr_used_bytes"] == row["footprint_bytes"]
@@ -58,20 +69,37 @@ def test_solve_mapping_gives_the_optimum_and_the_gap_of_greedy() -> None:
 
 
 def test_all_methods_agree() -> None:
-    step = {method: ask(*POINT, "--method", method)[0] for method in ("exact", "brute", "milp", "greedy")}
-    assert step["exact"]["step_ms"] == step["brute"]["step_ms"] == pytest.approx(step["milp"]["step_ms"], rel=1e-12)
+    step = {
+        method: ask(*POINT, "--method", method)[0]
+        for method in ("exact", "brute", "milp", "greedy")
+    }
+    assert (
+        step["exact"]["step_ms"]
+        == step["brute"]["step_ms"]
+        == pytest.approx(step["milp"]["step_ms"], rel=1e-12)
+    )
     assert step["greedy"]["step_ms"] == step["exact"]["greedy_step_ms"]
     assert step["greedy"]["gap"] == step["exact"]["gap"]
 
 
 def test_many_points_at_once_with_those_that_do_not_fit_blank() -> None:
     rows = ask(
-        *POINT[:2], "--model", "gpt3-175b,llama2-70b", "--context", "512,1024,64k", "--set", "hbm.memory=48GB,96GB"
+        *POINT[:2],
+        "--model",
+        "gpt3-175b,llama2-70b",
+        "--context",
+        "512,1024,64k",
+        "--set",
+        "hbm.memory=48GB,96GB",
     )
     assert len(rows) == 12
     assert [row["ok"] for row in rows if row["context_tok"] == 65536] == [False, False, True, True]
     assert all(row["step_ms"] is None for row in rows if not row["ok"])
-    point = next(r for r in rows if (r["model"], r["context_tok"], r["hbm.memory"]) == ("gpt3-175b", 1024, 96e9))
+    point = next(
+        r
+        for r in rows
+        if (r["model"], r["context_tok"], r["hbm.memory"]) == ("gpt3-175b", 1024, 96e9)
+    )
     assert point["step_ms"] == ask(*POINT)[0]["step_ms"]
 
 
@@ -80,20 +108,38 @@ def test_compare_lays_all_systems_side_by_side() -> None:
         *("lpddr-only", "hierarchical", "naive-granularity", "q-major", "a-major"),
         *("f-major", "flexgen-mapping", "h2m2", "oracle", "hbm-8"),
     )
-    rows = ask("compare", *names, "--model", "gpt3-175b", "--batch", "32", "--context", "512,1024,1536,2048")
+    rows = ask(
+        "compare",
+        *names,
+        "--model",
+        "gpt3-175b",
+        "--batch",
+        "32",
+        "--context",
+        "512,1024,1536,2048",
+    )
     average = {n: np.mean([row["speedup"] for row in rows if row["system"] == n]) for n in names}
     # fig. 8 and 12; a step is seen at its mean context, 32 tokens after the prompt
-    for name, printed in {"oracle": 1.50, "h2m2": 1.46, "q-major": 1.22, "a-major": 1.40, "f-major": 1.12}.items():
+    for name, printed in {
+        "oracle": 1.50,
+        "h2m2": 1.46,
+        "q-major": 1.22,
+        "a-major": 1.40,
+        "f-major": 1.12,
+    }.items():
         assert average[name] == pytest.approx(printed, rel=0.06)
     assert average["hbm-8"] > average["oracle"] > average["h2m2"] > average["hierarchical"] > 1
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "requested"),
     [
         ((*POINT, "--method", "exat"), "did you mean 'exact'"),
         ((*POINT[:-4], "--context", "64k"), "together hold 608.0 GB; lower --batch"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "0"), "--requests: '0' must be a whole"),
+        (
+            ("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "0"),
+            "--requests: '0' must be a whole",
+        ),
         (
             ("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1.5"),
             "--iterations: '1.5' must be a whole",
@@ -101,10 +147,19 @@ def test_compare_lays_all_systems_side_by_side() -> None:
         (("solve", "mapping-trace", "--model", "gpt3-175b", "--requests", "4000"), "do not fit"),
         (("solve", "mapping-trace", "--model", "gpt3-175b,opt-66b"), "one model"),
         (("solve", "mapping-trace", "--model", "gpt3-175b", "--seed", "-1"), "seed -1"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1000000"), "use fewer"),
-        (("solve", "mapping-trace", "--model", "gpt3-175b", "--longest", "64x"), "--longest: '64x' must be a whole"),
+        (
+            ("solve", "mapping-trace", "--model", "gpt3-175b", "--iterations", "1000000"),
+            "use fewer",
+        ),
+        (
+            ("solve", "mapping-trace", "--model", "gpt3-175b", "--longest", "64x"),
+            "--longest: '64x' must be a whole",
+        ),
         (("compare", "oracle", "oracle", "--model", "gpt3-175b"), "oracle: named twice"),
-        (("compare", "oracle", "inf2", "--model", "gpt3-175b", "--knob", "n_fd=3"), "did you mean 'n_fc'"),
+        (
+            ("compare", "oracle", "inf2", "--model", "gpt3-175b", "--knob", "n_fd=3"),
+            "did you mean 'n_fc'",
+        ),
         (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "interval"),
         (("compare", "inf2", "hillinfer", "--model", "opt-30b", "--knob", "n_fc=3"), "retention"),
         ((*POINT, "--columns", "n_fcc"), "did you mean 'n_fc'"),
@@ -113,8 +168,8 @@ def test_compare_lays_all_systems_side_by_side() -> None:
         (("estimate", "h2m2", "--model", "gpt3-175b", "--knob", "n_fc=2000"), "from 0 to 1,024"),
     ],
 )
-def test_mistakes_get_one_sentence(words: tuple[str, ...], said: str) -> None:
-    assert said in refused(*words)
+def test_mistakes_get_one_sentence(words: tuple[str, ...], requested: str) -> None:
+    assert requested in refused(*words)
 
 
 # --- dynamic lengths, sec. 5.3 ---------------------------------------------------------------------
@@ -141,17 +196,21 @@ def test_replay_ranks_systems_as_fig_16_does() -> None:
 
 
 def test_equal_lengths_migrate_nothing() -> None:
-    still = Trace(np.full((5, 32), 1024), np.zeros((5, 32), dtype=bool))
+    still = LengthTrace(np.full((5, 32), 1024), np.zeros((5, 32), dtype=bool))
     found = replay(HW, GPT3, still, SYSTEMS)
     assert np.all(found["migrated_mb"].astype(float) == 0)
-    np.testing.assert_allclose(found["speedup"].astype(float), found["speedup_migrating"].astype(float))
+    np.testing.assert_allclose(
+        found["speedup"].astype(float), found["speedup_migrating"].astype(float)
+    )
 
 
 def test_a_head_that_changes_sides_takes_its_bytes_along() -> None:
     context = np.array([100.0, 101.0, 102.0])
     work = Workload(32.0, context, 1.0, fixed_context=context)
     moved = migrated_bytes(
-        GPT3, work, [np.array([10.0, 11.0, 11.0]), np.array([5.0, 5.0, 3.0]), np.array([0.0, 0.0, 0.0])]
+        GPT3,
+        work,
+        [np.array([10.0, 11.0, 11.0]), np.array([5.0, 5.0, 3.0]), np.array([0.0, 0.0, 0.0])],
     )
     kv_head = 96 * 2 * 128 * 32 * 101  # L x 2 d x sum(S)
     qkv_head = 96 * 12288 * 3 * 128
@@ -159,7 +218,7 @@ def test_a_head_that_changes_sides_takes_its_bytes_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "requested"),
     [
         ((0, 5, 0.1, 1, 10), "0 requests"),
         ((5, 0, 0.1, 1, 10), "0 iterations"),
@@ -167,6 +226,8 @@ def test_a_head_that_changes_sides_takes_its_bytes_along() -> None:
         ((5, 5, 1.5, 1, 10), "from 0 to 1"),
     ],
 )
-def test_an_empty_trace_is_refused(values: tuple[int, int, float, int, int], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_an_empty_trace_is_refused(
+    values: tuple[int, int, float, int, int], requested: str
+) -> None:
+    with pytest.raises(InputError, match=requested):
         random_trace(*values, seed=0)

@@ -11,7 +11,7 @@ import pytest
 from conftest import model
 from typer.testing import CliRunner
 
-from cli import app
+from nearkv.cli import app
 
 PAGE = (Path(__file__).parent.parent / "docs" / "peers.md").read_text()
 COMMANDS = re.findall(r"^    nearkv ((?:.+\\\n)*.+)", PAGE, re.M)
@@ -27,8 +27,13 @@ def test_the_sum_is_weights_and_kv() -> None:
     for shown in (attention, weights - attention, kv, weights + kv):
         assert f"{shown / 1e9:.3f} GB" in PAGE
     head = llm.head_parameters * 2
-    assert f"{head / 1e9:.3f} GB and {head / 2039e6:.2f} ms, {(weights + kv + head) / 2039e6:.2f} ms" in PAGE
-    assert f"{(llm.weight_bytes + kv) / 2039e6:.1f} ms is the same sum with input embeddings" in PAGE
+    assert (
+        f"{head / 1e9:.3f} GB and {head / 2039e6:.2f} ms, {(weights + kv + head) / 2039e6:.2f} ms"
+        in PAGE
+    )
+    assert (
+        f"{(llm.weight_bytes + kv) / 2039e6:.1f} ms is the same sum with input embeddings" in PAGE
+    )
     assert f"{llm.layers * llm.linear_flops(16.0) / 1e9:.0f} GFLOP" in PAGE
 
 

@@ -11,16 +11,24 @@ import pulp
 import pytest
 from conftest import model as catalogued
 
-from costmodel.llm import LLM
-from costmodel.placement import COLUMNS, DECODE, MEMORY, PREFILL, SHARES, BlockSchedule, cpu_attention_rate
-from costmodel.workload import Workload
-from hardware.catalog import load_platform
-from hardware.errors import InputError
-from hardware.machine import Machine
-from solvers.blocks import Box, Problem, one
-from solvers.linear import Program, Simplex, reference
-from solvers.placement import place
-from solvers.walks import full
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.placement import (
+    COLUMNS,
+    DECODE,
+    MEMORY,
+    PREFILL,
+    SHARES,
+    BlockSchedule,
+    cpu_attention_rate,
+)
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.placement.blocks import BlockProblem, Box, one
+from nearkv.solvers.placement.linear import Program, Simplex, reference
+from nearkv.solvers.placement.placement import place
+from nearkv.solvers.placement.walks import full
 
 T4 = load_platform("t4-flexgen").machine()
 WORK = Workload(1.0, 512.0, 32.0)
@@ -65,9 +73,13 @@ def printed(s: float, n: float, gbs: float, bls: float, x: dict[str, float]) -> 
     away, u = x["hc"] + x["hd"], max(0.0, math.log2(64 / gbs))
     cpu = 0.0123 * tera * max(0.1, 1 - 0.0328 * u)
     ctog_p = (wi * (x["wc"] + x["wd"]) + 2 * s * h1 * bls * away) / (12.89 * gb)
-    gtoc_p = 4 * (s + 1) * h1 * bls * (x["cc"] + x["cd"]) / (0.97 * gb) + 2 * s * h1 * bls * away / (4.82 * gb)
+    gtoc_p = 4 * (s + 1) * h1 * bls * (x["cc"] + x["cd"]) / (
+        0.97 * gb
+    ) + 2 * s * h1 * bls * away / (4.82 * gb)
     dtoc_p = (wi * x["wd"] + 2 * s * h1 * bls * x["hd"]) / (0.473 * gb)
-    ctod_p = 4 * bls * (s + 1) * h1 * x["cd"] / (0.746 * gb) + 2 * s * h1 * bls * x["hd"] / (2.015 * gb)
+    ctod_p = 4 * bls * (s + 1) * h1 * x["cd"] / (0.746 * gb) + 2 * s * h1 * bls * x["hd"] / (
+        2.015 * gb
+    )
     ctog_g = (wi * (x["wc"] + x["wd"]) + 2 * h1 * bls * away) / (12.89 * gb)
     dtoc_g = (4 * bls * (s + n / 2) * h1 * x["cd"] + 2 * h1 * bls * x["hd"]) / (0.473 * gb)
     decode = {
@@ -80,7 +92,12 @@ def printed(s: float, n: float, gbs: float, bls: float, x: dict[str, float]) -> 
     }
     gpu = wi * l * x["wg"] + 4 * (s + n) * h1 * bls * l * x["cg"] + 2 * wi * (1 - x["wg"])
     attention = 2 * h1 + 2 * (s + n) * h1 + 2 * nh * (s + n) + 2 * (s + n) * h1 + 2 * h1
-    cpu_g = wi * l * x["wc"] + 2 * h1 * bls * x["hc"] + 4 * (s + n) * h1 * bls * l * x["cc"] + wi * x["wd"]
+    cpu_g = (
+        wi * l * x["wc"]
+        + 2 * h1 * bls * x["hc"]
+        + 4 * (s + n) * h1 * bls * l * x["cc"]
+        + wi * x["wd"]
+    )
     return {
         "ctog_p + dtoc_p": ctog_p + dtoc_p,
         "gtoc_p + ctod_p": gtoc_p + ctod_p,
@@ -108,7 +125,9 @@ def test_rows_are_the_printed_ones(seed: int) -> None:
     at = np.concatenate([shares, [gbs * nb, gbs]])
     values = np.concatenate([block.prefill(), block.decode(), block.memory()]) @ at
     wanted = printed(s, n, gbs, gbs * nb, dict(zip(SHARES, shares.tolist(), strict=True)))
-    assert dict(zip((*PREFILL, *DECODE, *MEMORY), values.tolist(), strict=True)) == pytest.approx(wanted, rel=1e-12)
+    assert dict(zip((*PREFILL, *DECODE, *MEMORY), values.tolist(), strict=True)) == pytest.approx(
+        wanted, rel=1e-12
+    )
 
 
 def test_rows_broadcast_over_blocks() -> None:
@@ -142,7 +161,7 @@ def test_four_bit_weights_are_a_quarter_and_gqa_shrinks_the_cache() -> None:
 # The search.
 
 
-def everything(problem: Problem, space: Box) -> tuple[float, Box]:
+def everything(problem: BlockProblem, space: Box) -> tuple[float, Box]:
     solve, best, where = Simplex(), np.inf, space
     for gbs in range(space.gbs_low, space.gbs_high + 1):
         for nb in range(space.nb_low, min(space.nb_high, problem.most // gbs) + 1):
@@ -163,7 +182,7 @@ def test_the_full_search_beats_the_walk_by_more_than_it_must() -> None:
 
 
 def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
-    problem = Problem(T4, model("opt-30b"), WORK, {})
+    problem = BlockProblem(T4, model("opt-30b"), WORK, {})
     best, where = everything(problem, Box(1, problem.most, 1, problem.most))
     found = place(T4, model("opt-30b"), WORK)
     assert found.throughput_tok_s == pytest.approx(32 / best, rel=1e-8)
@@ -177,10 +196,13 @@ def test_the_full_search_is_the_best_of_every_block_on_random_machines(seed: int
     changes = {f"offload.{key}": T4.offload.values[key] * 10 ** rng.uniform(-1, 1) for key in (
         "host_to_gpu", "gpu_to_host_cache", "disk_to_host", "matmul_decode", "attention_decode", "cpu_attention",
     )}  # fmt: skip
-    changes |= {"gpu.memory": rng.uniform(10, 40) * GIB, "disk.capacity": rng.uniform(100, 300) * GIB}
+    changes |= {
+        "gpu.memory": rng.uniform(10, 40) * GIB,
+        "disk.capacity": rng.uniform(100, 300) * GIB,
+    }
     hw = T4.with_values(changes)
     work = Workload(1.0, float(rng.integers(1000, 4000)), float(rng.integers(1, 200)))
-    problem = Problem(hw, model(str(name)), work, {})
+    problem = BlockProblem(hw, model(str(name)), work, {})
     space = Box(1, problem.most, 1, problem.most)
     best, _ = everything(problem, space)
     found = full(problem, Simplex(), space)
@@ -195,7 +217,7 @@ def test_the_full_search_is_the_best_of_every_block_on_random_machines(seed: int
 @pytest.mark.parametrize("seed", range(20))
 def test_no_block_of_a_box_undercuts_its_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    problem, solve = Problem(T4, model("opt-30b"), WORK, {}), Simplex()
+    problem, solve = BlockProblem(T4, model("opt-30b"), WORK, {}), Simplex()
     gbs, nb = sorted(rng.integers(1, 70, 2).tolist()), sorted(rng.integers(1, 30, 2).tolist())
     bound = solve(problem.program(Box(gbs[0], gbs[1], nb[0], nb[1])))
     for _ in range(10):
@@ -206,11 +228,15 @@ def test_no_block_of_a_box_undercuts_its_bound(seed: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:PULP_CBC_CMD is deprecated")
 def test_three_solvers_agree() -> None:
-    problem = Problem(T4, model("llama2-70b"), WORK, {})
+    problem = BlockProblem(T4, model("llama2-70b"), WORK, {})
     solve = Simplex()
     for block in (one(1, 1), one(16, 8), one(3, 40)):
         program = problem.program(block)
-        found, written, cbc = solve(program), reference(program), reference(program, pulp.PULP_CBC_CMD(msg=False))
+        found, written, cbc = (
+            solve(program),
+            reference(program),
+            reference(program, pulp.PULP_CBC_CMD(msg=False)),
+        )
         assert found is not None
         assert written is not None
         assert cbc is not None
@@ -220,7 +246,7 @@ def test_three_solvers_agree() -> None:
 
 
 def test_any_prices_prove_a_bound() -> None:
-    program = Problem(T4, model("opt-30b"), WORK, {}).program(one(8, 4))
+    program = BlockProblem(T4, model("opt-30b"), WORK, {}).program(one(8, 4))
     found = reference(program)
     assert found is not None
     rng = np.random.default_rng(0)
@@ -235,9 +261,18 @@ def test_any_prices_prove_a_bound() -> None:
 def test_shadow_prices_are_what_one_gb_more_brings() -> None:
     llm, hw = model("opt-30b"), T4.with_values({"host.memory": 120 * GIB})
     found = place(hw, llm, WORK, gpu_batch=24, num_batches=8)
-    for tier, address in (("gpu", "gpu.memory"), ("host", "host.memory"), ("disk", "disk.capacity")):
-        more = hw.with_values({address: hw[tier].values["capacity" if tier == "disk" else "memory"] + 1e8})
-        gain = 10 * (place(more, llm, WORK, gpu_batch=24, num_batches=8).throughput_tok_s - found.throughput_tok_s)
+    for tier, address in (
+        ("gpu", "gpu.memory"),
+        ("host", "host.memory"),
+        ("disk", "disk.capacity"),
+    ):
+        more = hw.with_values(
+            {address: hw[tier].values["capacity" if tier == "disk" else "memory"] + 1e8}
+        )
+        gain = 10 * (
+            place(more, llm, WORK, gpu_batch=24, num_batches=8).throughput_tok_s
+            - found.throughput_tok_s
+        )
         assert found.worth[tier] == pytest.approx(gain, rel=1e-2, abs=1e-7)
     assert found.worth["gpu"] > 0
     assert found.worth["host"] > 0
@@ -265,13 +300,17 @@ def test_no_memory_alone_cures_a_huge_block() -> None:
     short = place(hw, model("opt-30b"), WORK, gpu_batch=10**12).short_each
     for factor, status in ((1 + 1e-6, "optimal"), (1 - 1e-6, "infeasible")):
         larger = hw.with_values({address: size + short * factor for address, size in sizes.items()})
-        assert place(larger, model("opt-30b"), WORK, gpu_batch=10**12, num_batches=1).status == status
+        assert (
+            place(larger, model("opt-30b"), WORK, gpu_batch=10**12, num_batches=1).status == status
+        )
 
 
 @pytest.mark.parametrize("address", ["host.memory", "disk.capacity"])
 @pytest.mark.parametrize("size", [1e18, 1e21, 1e24])
 def test_a_memory_far_larger_than_the_others_overfills_none(address: str, size: float) -> None:
-    found, small = (place(T4.with_values({address: there}), model("opt-30b"), WORK) for there in (size, 1e15))
+    found, small = (
+        place(T4.with_values({address: there}), model("opt-30b"), WORK) for there in (size, 1e15)
+    )
     assert found.status == "optimal"
     assert found.gap < 1e-8
     assert all(used <= 1 + 1e-6 for used in found.used.values())
@@ -293,7 +332,7 @@ def test_a_single_output_token_has_no_decode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "requested"),
     [
         ({"search": "ful"}, "did you mean 'full'"),
         ({"fixed": {"wx": 0.5}}, "unknown share 'wx'"),
@@ -305,8 +344,8 @@ def test_a_single_output_token_has_no_decode() -> None:
         ({"num_batches": -3}, "at least 1"),
     ],
 )
-def test_contradictions_are_refused(choice: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_contradictions_are_refused(choice: dict[str, Any], requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
         place(T4, model("opt-6.7b"), WORK, **choice)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hardware.errors import InputError
-from solvers.frontier import frontier
-from solvers.search import PROVEN, crossings, largest, peak
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.frontier import frontier
+from nearkv.solvers.search import PROVEN, crossings, largest, peak
 
 
 def brute(costs: np.ndarray) -> np.ndarray:
@@ -83,7 +83,9 @@ def test_the_largest_that_fits() -> None:
 def test_the_peak_is_the_best_of_all(seed: int) -> None:
     rng = np.random.default_rng(seed)
     high = np.array([0.0, 1, 2, 5, 300, 4000])
-    seconds = np.cumsum(rng.exponential(size=(6, 4000)) * rng.integers(0, 2, (6, 4000)), axis=1) + rng.uniform(0, 50)
+    seconds = np.cumsum(
+        rng.exponential(size=(6, 4000)) * rng.integers(0, 2, (6, 4000)), axis=1
+    ) + rng.uniform(0, 50)
     rates = np.arange(1, 4001) / seconds
 
     found = peak(lambda point, value: rates[point, value.astype(int) - 1], high)
@@ -107,7 +109,10 @@ def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
     found = crossings(margin, 2, looks, whole)
     assert [(c.point, c.rises) for c in found] == [(0, True), (0, False), (1, True), (1, False)]
     for crossing, root in zip(found, roots.ravel(), strict=True):
-        sides = [margin(np.array([crossing.point]), np.array([v]))[0] >= 0 for v in (crossing.below, crossing.above)]
+        sides = [
+            margin(np.array([crossing.point]), np.array([v]))[0] >= 0
+            for v in (crossing.below, crossing.above)
+        ]
         if whole:
             assert crossing.above - crossing.below == 1
             assert sides == [not crossing.rises, crossing.rises]
@@ -117,7 +122,9 @@ def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
 
 
 def test_a_jump_is_found_where_it_is() -> None:
-    (crossing,) = crossings(lambda point, value: np.where(value > 7.25, 2.0, -1.0), 1, np.array([1.0, 100.0]), False)
+    (crossing,) = crossings(
+        lambda point, value: np.where(value > 7.25, 2.0, -1.0), 1, np.array([1.0, 100.0]), False
+    )
     assert crossing.below == pytest.approx(7.25, rel=1e-9)
     assert crossing.above == pytest.approx(7.25, rel=1e-9)
     assert crossing.above > 7.25

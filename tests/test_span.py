@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.blend import blend
-from costmodel.compose import overlap, pipeline, serial, stream
-from costmodel.span import Leaf, Port, Span
+from nearkv.costmodel.blend import blend
+from nearkv.costmodel.compose import overlap, pipeline, serial, stream
+from nearkv.costmodel.span import Leaf, Port, Span
 
 SOME = st.floats(0.01, 100)
 
@@ -50,7 +50,7 @@ def test_pipeline_stages_on_one_resource_do_not_overlap() -> None:
 @given(trees())
 def test_breakdown_sums_to_the_seconds(tree: Span) -> None:
     assert sum(tree.breakdown().values()) == pytest.approx(tree.seconds)
-    assert sum(tree.blame().values()) == pytest.approx(tree.seconds)
+    assert sum(tree.attribution().values()) == pytest.approx(tree.seconds)
 
 
 @given(trees())

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from hardware.errors import InputError
-from sweeps.manifest import manifest_of
-from sweeps.store import store
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.manifest import manifest_of
+from nearkv.sweeps.jobs.store import store
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
@@ -43,22 +43,24 @@ AXES = [
 
 def start(file: Path, *more: str, cwd: Path | None = None) -> subprocess.Popen[str]:
     command = [str(COMMAND), "sweep", *AXES, "-o", str(file), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
+    )
 
 
 def finish(file: Path, *more: str) -> None:
     with start(file, *more) as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said
+        _, requested = process.communicate()
+    assert process.returncode == 0, requested
 
 
 def refused(process: subprocess.Popen[str], code: int = 2) -> str:
     """What a process that must fail says: one sentence after the estimate, and no traceback."""
     with process:
-        _, said = process.communicate()
-    assert process.returncode == code, said
-    sentences = [line for line in said.splitlines() if "design points to write" not in line]
-    assert len(sentences) == 1, said
+        _, requested = process.communicate()
+    assert process.returncode == code, requested
+    sentences = [line for line in requested.splitlines() if "design points to write" not in line]
+    assert len(sentences) == 1, requested
     assert sentences[0].startswith("nearkv: ")
     return sentences[0]
 
@@ -119,17 +121,26 @@ def test_killed_five_times_and_resumed_gives_the_same_bytes(
     assert seen >= 2
     finish(file, "--resume", "--jobs", jobs)
     assert content(file) == whole[form]
-    assert sorted(left.name for left in tmp_path.iterdir()) == [f"out.{form}", f"out.{form}.provenance.json"]
+    assert sorted(left.name for left in tmp_path.iterdir()) == [
+        f"out.{form}",
+        f"out.{form}.provenance.json",
+    ]
 
 
-def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+def test_a_full_disk_keeps_what_is_finished(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]]
+) -> None:
     file = tmp_path / "out.csv"
-    line = f"ulimit -f {30 << 10}; exec {shlex.join([str(COMMAND), 'sweep', *AXES, '-o', str(file)])}"
-    process = subprocess.Popen(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said = refused(process)
-    assert "cannot be written (File too large)" in said
+    line = (
+        f"ulimit -f {30 << 10}; exec {shlex.join([str(COMMAND), 'sweep', *AXES, '-o', str(file)])}"
+    )
+    process = subprocess.Popen(
+        ["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    requested = refused(process)
+    assert "cannot be written (File too large)" in requested
     assert saved(file) > 100_000
-    assert f"{saved(file):,} finished rows are safe" in said
+    assert f"{saved(file):,} finished rows are safe" in requested
     assert not file.exists()
     finish(file, "--resume")
     assert content(file) == whole["csv"]
@@ -160,11 +171,20 @@ def unfinished(tmp_path: Path) -> Path:
 def test_a_damaged_manifest_is_not_trusted(unfinished: Path) -> None:
     manifest, rows = state(unfinished) / "manifest.json", state(unfinished) / "rows"
     before, size = manifest.read_text(), rows.stat().st_size
-    lies = [{name: json.loads(before)[name] + by} for name in ("pieces", "rows", "size", "crc") for by in (1, -1)]
-    false = [json.dumps({**json.loads(before), **lie}) for lie in [*lies, {"pieces": 10**9}, {"pieces": -1}]]
+    lies = [
+        {name: json.loads(before)[name] + by}
+        for name in ("pieces", "rows", "size", "crc")
+        for by in (1, -1)
+    ]
+    false = [
+        json.dumps({**json.loads(before), **lie})
+        for lie in [*lies, {"pieces": 10**9}, {"pieces": -1}]
+    ]
     for damage in ("", "{", '{"pieces": 3}', "[]", *false):
         manifest.write_text(damage)
-        assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished, "--resume"))
+        assert "manifest of its unfinished sweep is damaged" in refused(
+            start(unfinished, "--resume")
+        )
         assert manifest.read_text() == damage
     assert "manifest of its unfinished sweep is damaged" in refused(start(unfinished))
     manifest.unlink()
@@ -179,12 +199,14 @@ def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
 ) -> None:
     assert "go on with --resume, or delete" in refused(start(unfinished))
     other = ["--output", "32", "--columns", "batch,step_ms"]
-    assert "was begun with other --output and --columns; give" in refused(start(unfinished, "--resume", *other))
+    assert "was begun with other --output and --columns; give" in refused(
+        start(unfinished, "--resume", *other)
+    )
     manifest = state(unfinished) / "manifest.json"
     before = json.loads(manifest.read_text())
     found = manifest_of(before)
     older = replace(found, identity={**found.identity, "nearkv": "0.0.1"})
-    manifest.write_text(json.dumps(older.told()))
+    manifest.write_text(json.dumps(older.as_json()))
     assert "was begun with nearkv 0.0.1; give" in refused(start(unfinished, "--resume"))
     manifest.write_text(json.dumps(before))
     finish(unfinished, "--resume")
@@ -215,9 +237,9 @@ def test_rows_that_vanish_are_not_called_safe(tmp_path: Path) -> None:
     assert until_saved(process, file)
     for left in list(state(file).iterdir()):
         left.unlink()
-    said = refused(process)
-    assert "was removed by another program" in said
-    assert f"delete {state(file)} to start anew" in said
+    requested = refused(process)
+    assert "was removed by another program" in requested
+    assert f"delete {state(file)} to start anew" in requested
     assert not file.exists()
 
 
@@ -228,17 +250,21 @@ def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> 
     before, origin = content(file), tmp_path / f"out.{form}.provenance.json"
     record = origin.read_bytes()
     with start(file, *small, "--resume") as process:
-        _, said = process.communicate()
+        _, requested = process.communicate()
     assert process.returncode == 0
-    assert said == f"{file} is complete already, with 200,000 rows; nothing was left to do\n"
-    assert "was written with another --batch; choose another name" in refused(start(file, "--resume"))
+    assert requested == f"{file} is complete already, with 200,000 rows; nothing was left to do\n"
+    assert "was written with another --batch; choose another name" in refused(
+        start(file, "--resume")
+    )
     assert (content(file), origin.read_bytes()) == (before, record)
     place = file / "part-000000.parquet" if form == "parquet" else file
     with place.open("ab") as more:
         more.write(b"1")
     assert "was finished and has changed since" in refused(start(file, *small, "--resume"))
     origin.unlink()
-    assert "nothing beside it says that a sweep wrote it" in refused(start(file, *small, "--resume"))
+    assert "nothing beside it says that a sweep wrote it" in refused(
+        start(file, *small, "--resume")
+    )
     assert sorted(left.name for left in tmp_path.iterdir()) == [file.name]
     finish(file, *small)
     assert content(file) == before
@@ -264,8 +290,8 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, dict[str, byt
         assert "another sweep is writing it" in refused(start(file))
         assert "another sweep is writing it" in refused(start(file, "--resume"))
         first.send_signal(signal.SIGCONT)
-        _, said = first.communicate()
-    assert first.returncode == 0, said
+        _, requested = first.communicate()
+    assert first.returncode == 0, requested
     assert content(file) == whole["csv"]
 
 
@@ -290,7 +316,9 @@ def test_an_output_goes_behind_links(tmp_path: Path) -> None:
     (tmp_path / "circle.parquet").symlink_to("circle.parquet")
     assert "links go in a circle" in refused(start(tmp_path / "circle.parquet", *small))
     (tmp_path / "nowhere.csv").symlink_to("no/such/folder.csv")
-    assert "cannot be written (No such file or directory)" in refused(start(tmp_path / "nowhere.csv", *small))
+    assert "cannot be written (No such file or directory)" in refused(
+        start(tmp_path / "nowhere.csv", *small)
+    )
 
 
 def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
@@ -319,26 +347,31 @@ def test_rows_changed_under_way_are_noticed(tmp_path: Path) -> None:
         with rows.open("r+b") as file:
             file.write(b"????")
 
-    for harm, words in ((cut, "was cut by another program"), (spoil, "were changed by another program")):
+    for harm, words in (
+        (cut, "was cut by another program"),
+        (spoil, "were changed by another program"),
+    ):
         file = tmp_path / f"{harm.__name__}.csv"
         process = start(file)
         assert until_saved(process, file)
         harm(state(file) / "rows")
-        said = refused(process)
-        assert words in said
-        assert f"delete {state(file)} to start anew" in said
+        requested = refused(process)
+        assert words in requested
+        assert f"delete {state(file)} to start anew" in requested
         assert not file.exists()
 
 
-def test_rows_added_under_way_are_dropped(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+def test_rows_added_under_way_are_dropped(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]]
+) -> None:
     file = tmp_path / "out.csv"
     process = start(file)
     assert until_saved(process, file)
     with (state(file) / "rows").open("ab") as rows:
         rows.write(b"not ours")
-    said = refused(process)
-    assert "was added to by another program" in said
-    assert "finished rows are safe" in said
+    requested = refused(process)
+    assert "was added to by another program" in requested
+    assert "finished rows are safe" in requested
     finish(file, "--resume")
     assert content(file) == whole["csv"]
 
@@ -358,7 +391,9 @@ def test_what_is_added_behind_the_last_rows_is_noticed(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_stranger_among_the_parts_is_no_part(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+def test_a_stranger_among_the_parts_is_no_part(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]]
+) -> None:
     file = tmp_path / "out.parquet"
     process = start(file)
     assert until_saved(process, file)
@@ -372,15 +407,17 @@ def test_a_stranger_among_the_parts_is_no_part(tmp_path: Path, whole: dict[str, 
     assert "was finished and has changed since" in refused(start(file, "--resume"))
 
 
-def test_what_is_put_into_a_dataset_under_way_stays(tmp_path: Path, whole: dict[str, dict[str, bytes]]) -> None:
+def test_what_is_put_into_a_dataset_under_way_stays(
+    tmp_path: Path, whole: dict[str, dict[str, bytes]]
+) -> None:
     file = tmp_path / "out.parquet"
     finish(file, "--batch", "1")
     process = start(file)
     assert until_saved(process, file)
     (file / "notes.txt").write_text("mine")
-    said = refused(process)
-    assert "holds 'notes.txt', so it is no dataset to replace; move it away" in said
-    assert "2,000,000 finished rows are safe" in said
+    requested = refused(process)
+    assert "holds 'notes.txt', so it is no dataset to replace; move it away" in requested
+    assert "2,000,000 finished rows are safe" in requested
     assert (file / "notes.txt").read_text() == "mine"
     (file / "notes.txt").unlink()
     finish(file, "--resume")
@@ -397,7 +434,9 @@ def test_a_place_that_cannot_work_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / ".b.csv.partial").mkdir()
     assert "a sweep writes it, or was stopped" in refused(start(tmp_path / "b.csv", *small, *best))
     (tmp_path / ".c.csv.partial").write_text("mine")
-    assert "a file is in the place where c.csv would grow" in refused(start(tmp_path / "c.csv", *small))
+    assert "a file is in the place where c.csv would grow" in refused(
+        start(tmp_path / "c.csv", *small)
+    )
     if os.geteuid():  # whoever may write anything is not refused
         (tmp_path / "d.csv").write_text("mine")
         (tmp_path / "d.csv").chmod(0o444)
@@ -409,14 +448,20 @@ def test_a_table_and_its_record_are_replaced_together(tmp_path: Path) -> None:
     finish(file, *best)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     line = f"ulimit -f 8; exec {shlex.join([str(COMMAND), 'sweep', *AXES, *best, '--output', '8', '-o', str(file)])}"
-    said = refused(subprocess.Popen(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-    assert "best.csv.provenance.json: cannot be written (File too large)" in said
+    requested = refused(
+        subprocess.Popen(
+            ["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    )
+    assert "best.csv.provenance.json: cannot be written (File too large)" in requested
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nobody_has_to_listen(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
-    line = f"{shlex.join([str(COMMAND), 'sweep', *AXES, '--batch', '1', '-o', str(file)])} 2>/dev/full"
+    line = (
+        f"{shlex.join([str(COMMAND), 'sweep', *AXES, '--batch', '1', '-o', str(file)])} 2>/dev/full"
+    )
     assert subprocess.run(["bash", "-c", line], check=False).returncode == 0
     assert file.exists()
 

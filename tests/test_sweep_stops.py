@@ -12,12 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_sweep_files import AXES, COMMAND, content, finish, refused, saved, start, state, until_saved
+from test_sweep_files import (
+    AXES,
+    COMMAND,
+    content,
+    finish,
+    refused,
+    saved,
+    start,
+    state,
+    until_saved,
+)
 
-from hardware.errors import InputError
-from sweeps.processes import in_processes
-from sweeps.stopping import careful, listening
-from sweeps.store import store
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.store import store
+from nearkv.sweeps.runtime.interrupts import careful, listening
+from nearkv.sweeps.runtime.processes import in_processes
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +62,11 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     process = start(file, "--jobs", "2")
     assert until_saved(process, file)
     process.send_signal(signal.SIGINT)
-    said = refused(process, 130)
-    again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", said)
-    assert again, said
+    requested = refused(process, 130)
+    again = re.search(
+        r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", requested
+    )
+    assert again, requested
     subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
     assert content(file) == {"": whole}
 
@@ -74,7 +86,11 @@ def marked(mark: str) -> list[str]:
     found = []
     for place in Path("/proc").iterdir():
         try:
-            if place.name.isdigit() and mark.encode() in (place / "environ").read_bytes() and alive(int(place.name)):
+            if (
+                place.name.isdigit()
+                and mark.encode() in (place / "environ").read_bytes()
+                and alive(int(place.name))
+            ):
                 found.append(place.name)
         except OSError:  # ended meanwhile, or is not ours
             continue
@@ -101,8 +117,10 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
 
 
 def test_ctrl_c_before_anything_is_read_is_one_line() -> None:
-    script = "import os, signal, sys, nearkv; sys.meta_path.insert(0, type('Slow', (), {'find_spec': staticmethod(lambda *_: os.kill(os.getpid(), signal.SIGINT))})); nearkv.main()"
-    done = subprocess.run([COMMAND.with_name("python"), "-c", script], capture_output=True, text=True, check=False)
+    script = "import os, signal, sys, nearkv.__main__; sys.meta_path.insert(0, type('Slow', (), {'find_spec': staticmethod(lambda *_: os.kill(os.getpid(), signal.SIGINT))})); nearkv.__main__.main()"
+    done = subprocess.run(
+        [COMMAND.with_name("python"), "-c", script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (130, "nearkv: stopped\n")
 
 

@@ -16,21 +16,21 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from hardware.errors import InputError
-from hardware.quantity import unit_of
-from hardware.schema import KINDS
-from sweeps import run
-from sweeps.encode import encoded
-from sweeps.execute import Run, best, check_room, to_file, write_table
-from sweeps.identity import identity
-from sweeps.manifest import Manifest
-from sweeps.plan import Plan, plan, unpacked
-from sweeps.progress import bytes_of, duration, progress
-from sweeps.reduce import BestPer, Frontier, Reducer, Top, reducer_of
-from sweeps.run import table
-from sweeps.study import Study
-from sweeps.table import records, render
-from sweeps.workers import Workers
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.schema import KINDS
+from nearkv.sweeps.evaluation import evaluate as run
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.evaluation.table import records, render
+from nearkv.sweeps.jobs.encode import encoded
+from nearkv.sweeps.jobs.execute import SweepRun, best, check_room, to_file, write_table
+from nearkv.sweeps.jobs.identity import identity
+from nearkv.sweeps.jobs.manifest import Manifest
+from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
+from nearkv.sweeps.jobs.reduce import BestPer, Frontier, Reducer, Top, reducer_of
+from nearkv.sweeps.runtime.progress import bytes_of, duration, progress
+from nearkv.sweeps.runtime.workers import Workers
+from nearkv.sweeps.space.study import Study
 
 MIXED = Study(
     ("flexgen-dram", "hilos"), ("opt-30b", "opt-175b"), batch="1,8,64", context="8k:128k:x2", sets={"uplink.bandwidth": "10GB/s,20GB/s"},
@@ -39,8 +39,14 @@ MIXED = Study(
 """Blocks with different columns, points that do not fit, names, counts and blanks."""
 
 
-def quietly(jobs: int = 1) -> Run:
-    return Run(Workers(jobs), quiet=True, resume=False, say=lambda line: None, confirm=lambda question: True)
+def quietly(jobs: int = 1) -> SweepRun:
+    return SweepRun(
+        Workers(jobs),
+        quiet=True,
+        resume=False,
+        say=lambda line: None,
+        confirm=lambda question: True,
+    )
 
 
 def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
@@ -51,7 +57,9 @@ def test_pieces_number_every_row_once() -> None:
     rows = plan(MIXED)
     for most in (1, 5, 17, 1 << 20):
         pieces = list(rows.pieces(most))
-        assert [piece.first for piece in pieces] == np.cumsum([0, *(piece.rows for piece in pieces[:-1])]).tolist()
+        assert [piece.first for piece in pieces] == np.cumsum(
+            [0, *(piece.rows for piece in pieces[:-1])]
+        ).tolist()
         assert sum(piece.rows for piece in pieces) == rows.size == len(table(MIXED)["system"])
         assert all(piece.rows <= most for piece in pieces)
 
@@ -85,7 +93,12 @@ def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> No
 
 
 def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
-    sets = {"uplink.bandwidth": "8 GB/s,3.3GB/s", "csd.page": "16KiB", "csd.commit": "43.7us", "csd.count": "4"}
+    sets = {
+        "uplink.bandwidth": "8 GB/s,3.3GB/s",
+        "csd.page": "16KiB",
+        "csd.commit": "43.7us",
+        "csd.count": "4",
+    }
     found = table(Study(("hilos",), ("opt-66b",), sets=sets))
     shown = ("uplink.bandwidth_gb_s", "csd.page_kib", "csd.commit_us", "csd.count")
     assert [found[name].tolist() for name in shown] == [[8, 3.3], [16, 16], [43.7, 43.7], [4, 4]]
@@ -157,7 +170,10 @@ def test_identity_sees_whatever_changes_a_row() -> None:
         {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
         {"systems": ("flexgen-ssd", "hilos")},
     ]
-    told = {identity(plan(study), (), "csv")["study"] for study in (MIXED, *(replace(MIXED, **c) for c in changes))}  # type: ignore[arg-type]
+    told = {
+        identity(plan(study), (), "csv")["study"]
+        for study in (MIXED, *(replace(MIXED, **c) for c in changes))  # type: ignore[arg-type]
+    }
     told |= {
         identity(plan(MIXED), (), "parquet")["study"],
         identity(plan(MIXED, ("step_ms",)), ("step_ms",), "csv")["study"],
@@ -169,7 +185,9 @@ def test_identity_sees_whatever_changes_a_row() -> None:
 def test_rows_of_other_code_are_not_gone_on_with() -> None:
     now = identity(plan(MIXED), (), "csv")
     assert re.fullmatch("[0-9a-f]{32}", now["code"])
-    assert Manifest({**now, "code": "0" * 32}).differs(now) == "before nearkv's own code was changed"
+    assert (
+        Manifest({**now, "code": "0" * 32}).differs(now) == "before nearkv's own code was changed"
+    )
 
 
 def test_two_studies_are_told_apart_by_their_options() -> None:
@@ -196,7 +214,12 @@ def by_sorting(reducer: Reducer) -> list[int]:
     if isinstance(reducer, Top):
         return sorted(rows, key=lambda row: (costs[row, 0], row))[: reducer.most]
     if isinstance(reducer, Frontier):
-        beaten = {a for a in rows for b in rows if np.all(costs[b] <= costs[a]) and np.any(costs[b] < costs[a])}
+        beaten = {
+            a
+            for a in rows
+            for b in rows
+            if np.all(costs[b] <= costs[a]) and np.any(costs[b] < costs[a])
+        }
         first = {tuple(costs[row]): row for row in reversed(rows) if row not in beaten}
         return sorted(first.values(), key=lambda row: (*costs[row], row))
     groups: dict[tuple[object, ...], list[int]] = {}
@@ -223,8 +246,8 @@ def test_reducers_keep_what_sorting_all_rows_finds(
     reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, every = by_sorting(reducer), table(MIXED)
-    monkeypatch.setattr("sweeps.plan.CHUNK", chunk)
-    monkeypatch.setattr("sweeps.execute.REDUCED", 50)
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.POINTS_AT_ONCE", chunk)
+    monkeypatch.setattr("nearkv.sweeps.jobs.execute.REDUCED", 50)
     kept = best(MIXED, reducer, quietly())
     for name, column in every.items():
         np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
@@ -279,14 +302,18 @@ def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
     cautious = replace(quietly(), confirm=lambda _: False)
     check_room(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
-    with pytest.raises(InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"):
+    with pytest.raises(
+        InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
+    ):
         check_room(tmp_path / "out.csv", 2001.0, cautious)
     check_room(tmp_path / "out.csv", 2001.0, quietly())
 
 
-def test_progress_says_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_says_a_line_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [0.0]
-    monkeypatch.setattr("sweeps.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("nearkv.sweeps.runtime.progress.time.monotonic", lambda: clock[0])
     with progress(10_000_000) as advance:
         for _ in range(4):
             clock[0] += 30
@@ -323,6 +350,6 @@ def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
     found = c_loop(block, tmp_path)
     if found is None:
         pytest.skip("no C compiler")
-    box = next(block.grid.boxes(run.CHUNK))
+    box = next(block.grid.boxes(run.POINTS_AT_ONCE))
     ours = np.ravel(solved_step(block, box))
     np.testing.assert_allclose(found[1][: len(ours)], ours, rtol=1e-12)

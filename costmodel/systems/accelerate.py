@@ -5,16 +5,16 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial, stream
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import gpu_working_set, weights_on_gpu, with_head
-from costmodel.registry import system
-from costmodel.resources import gpu, host, link
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import gpu_working_set, weights_on_gpu, with_head
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 SOFTMAX_BYTES = 4.0
 """An element of a softmax in single precision, whatever the width of activations [B]."""
@@ -49,13 +49,17 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
 
     def load(amount: Real) -> Span:
-        return stream((1 - on_gpu) * amount, "weights, then compute", dram=host_.read, link=gpu_link.inward)
+        return stream(
+            (1 - on_gpu) * amount, "weights, then compute", dram=host_.read, link=gpu_link.inward
+        )
 
     layer = serial(
         weights=load(llm.layer_weight_bytes(b)),
         compute=overlap(
             hbm=gpu_.read(llm.layer_weight_bytes(b) + llm.kv_bytes(b, s), "weights and KV cache"),
-            compute=gpu_.run(llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"),
+            compute=gpu_.run(
+                llm.linear_flops(b) + llm.attention_flops(b, s), "2 FLOPs a weight and token"
+            ),
         ),
     )
     tokens, scores = b * work.prompt, llm.heads * work.prompt**2 * eager_score_bytes(llm)
@@ -63,7 +67,9 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     prefill = serial(
         weights=load(llm.layer_weight_bytes(tokens)),
         compute=overlap(
-            hbm=gpu_.read(llm.layer_weight_bytes(tokens) + 2 * b * scores, "weights; scores written and read"),
+            hbm=gpu_.read(
+                llm.layer_weight_bytes(tokens) + 2 * b * scores, "weights; scores written and read"
+            ),
             compute=gpu_.run(llm.linear_flops(tokens) + square, "2 P b s + 4 b s^2 H d, eager"),
         ),
     )
@@ -72,7 +78,9 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         step=with_head(llm, layer, b, gpu_, load),
         fits=fits(
             gpu=(
-                gpu_working_set(llm, work.prompt, on_gpu) + layers * llm.kv_bytes(b, work.final) + scores,
+                gpu_working_set(llm, work.prompt, on_gpu)
+                + layers * llm.kv_bytes(b, work.final)
+                + scores,
                 gpu_.memory,
             ),
             host=((1 - on_gpu) * llm.weight_bytes, host_.memory),

@@ -9,16 +9,22 @@ from functools import partial
 
 import numpy as np
 
-from costmodel.capacity import fits, reduced_batch
-from costmodel.compose import overlap, serial
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import linear_step, load_weights, prefill_compute, weights_on_storage, with_head
-from costmodel.registry import system
-from costmodel.resources import drives, gpu, host, link
-from costmodel.span import Port
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.capacity import fits, reduced_batch
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import (
+    linear_step,
+    load_weights,
+    prefill_compute,
+    weights_on_storage,
+    with_head,
+)
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.resources import drives, gpu, host, link
+from nearkv.costmodel.span import Port
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
 @system("deepspeed-uvm", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from costmodel.capacity import Fits, fits, reduced_batch
-from costmodel.compose import overlap, serial, stream
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import (
+from nearkv.costmodel.capacity import Fits, fits, reduced_batch
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import (
     copied,
     exchange_with_cpu,
     gpu_working_set,
@@ -26,11 +26,11 @@ from costmodel.offload import (
     weights_on_storage,
     with_head,
 )
-from costmodel.registry import Knob, system
-from costmodel.resources import Drives, Link, drives, gpu, host, link
-from costmodel.span import Port, Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.resources import Drives, Link, drives, gpu, host, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ def kv_on_storage(
                 read=stream(stored * llm.kv_bytes(b, s), "4sh, eq. 3", **way),
                 attend=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
             ),
-            write=stream(stored * llm.kv_bytes(b, 1), "4h, eq. 3", link=lanes.outward, flash=store.write),
+            write=stream(
+                stored * llm.kv_bytes(b, 1), "4h, eq. 3", link=lanes.outward, flash=store.write
+            ),
         ),
     )
     prompt = llm.kv_bytes(b, work.prompt)
@@ -88,13 +90,17 @@ def kv_on_storage(
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
         step=with_head(llm, layer, b, gpu_, load),
-        fits=held(llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}),
+        fits=capacity_check(
+            llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}
+        ),
         work=work,
         batch_run=b,
     )
 
 
-def held(llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, **drives: Real) -> Fits:
+def capacity_check(
+    llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, **drives: Real
+) -> Fits:
     """Weights and KV cache in the three memories of these sizes [B]."""
     kv = llm.layers * llm.kv_bytes(work.batch, work.final)
     streamed = (1 - where.gpu_weights) * llm.weight_bytes
@@ -130,7 +136,9 @@ def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
 )
-def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real) -> Estimate:
+def flexgen_raid(
+    hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real
+) -> Estimate:
     """FlexGen on RAID-0 behind the shared uplink; the KV cache is in host DRAM, or on the drives if it exceeds it.
 
     Section 2.2 moves the cache as a whole. Its own rates agree: four times the memory gives OPT-175B
@@ -152,7 +160,9 @@ def flexgen_raid(hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, sp
     fitting = kv_share_in(room, llm, work)
     kept = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     where = Residence(on_gpu, ssd_weights, kept)
-    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", link(hw, "uplink", "uplink"), where)
+    return kv_on_storage(
+        hw, llm, work, drives(hw, "ssd"), "ssd", link(hw, "uplink", "uplink"), where
+    )
 
 
 @system("flexgen-ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -170,7 +180,9 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, all_kv_on_storage(hw, llm))
 
 
-@system("flexgen-16ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "raid", "chassis"))
+@system(
+    "flexgen-16ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "raid", "chassis")
+)
 def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
@@ -182,7 +194,9 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     lanes = link(hw, "uplink", "uplink")
-    return kv_on_storage(hw, llm, work, drives(hw, "raid"), "raid", lanes, all_kv_on_storage(hw, llm))
+    return kv_on_storage(
+        hw, llm, work, drives(hw, "raid"), "raid", lanes, all_kv_on_storage(hw, llm)
+    )
 
 
 @system("flexgen-dram", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -202,7 +216,10 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     store, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
     on_storage = weights_on_storage(hw, llm)
     way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
-    per_sequence, in_dram = layers * llm.kv_bytes(1, work.final), (1 - on_storage) * llm.weight_bytes
+    per_sequence, in_dram = (
+        layers * llm.kv_bytes(1, work.final),
+        (1 - on_storage) * llm.weight_bytes,
+    )
     b = reduced_batch(work.batch, per_sequence, host_.memory - in_dram)
     load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
     layer = serial(

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial
-from costmodel.cpu_share import balanced_share, host_attention
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.registry import Knob, system
-from costmodel.resources import gpu
-from costmodel.serving import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
+from nearkv.costmodel.mechanisms.serving import (
     POLICY,
     Load,
     Serving,
@@ -29,12 +27,16 @@ from costmodel.serving import (
     resident,
     steady,
 )
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.resources import gpu
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
-@system("gpu-only", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY})
+@system(
+    "gpu-only", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY}
+)
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Weights and KV cache in GPU memory, tensor and data parallel; prompts come first.
 
@@ -107,7 +109,9 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         )
 
     with np.errstate(divide="ignore"):
-        room = np.minimum(np.divide(gpu_room(hw, llm), 1 - cpu_share), np.divide(host_room, cpu_share))
+        room = np.minimum(
+            np.divide(gpu_room(hw, llm), 1 - cpu_share), np.divide(host_room, cpu_share)
+        )
     serving = Serving(
         iteration,
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
@@ -115,11 +119,15 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         replicas=data_parallel(hw, llm),
         longest_room=host_room,
     )
-    kappa, dp, held = kv_token_bytes(llm), serving.replicas, resident(work, serving) * work.context
+    kappa, dp, capacity_check = (
+        kv_token_bytes(llm),
+        serving.replicas,
+        resident(work, serving) * work.context,
+    )
     # a request too long for the GPUs of a replica lives in host memory
     too_long = np.where(gpu_room(hw, llm) < dp * work.longest, dp * work.longest, 0.0)
     memories = fits(
-        gpu=(dp * llm.weight_bytes + kappa * (1 - cpu_share) * held, gpu(hw).memory),
-        host=(kappa * np.maximum(cpu_share * held, too_long), hw.host.memory),
+        gpu=(dp * llm.weight_bytes + kappa * (1 - cpu_share) * capacity_check, gpu(hw).memory),
+        host=(kappa * np.maximum(cpu_share * capacity_check, too_long), hw.host.memory),
     )
     return steady(work, serving, memories)

@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodel.accelerator import memory_energy
-from costmodel.capacity import fits
-from costmodel.compose import serial
-from costmodel.estimate import Estimate
-from costmodel.headmap import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.accelerator import memory_energy
+from nearkv.costmodel.mechanisms.head_mapping import (
     asymmetric_memory,
     attention,
     check_heads,
@@ -28,13 +29,12 @@ from costmodel.headmap import (
     prompt_attention,
     qkv,
 )
-from costmodel.llm import LLM
-from costmodel.paging import fragmentation, page_table_bytes
-from costmodel.promptmap import Heads, change_mapping, prompt_heads
-from costmodel.registry import Knob, system
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.mechanisms.paging import fragmentation, page_table_bytes
+from nearkv.costmodel.mechanisms.prompt_mapping import Heads, change_mapping, prompt_heads
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 Kernel = Callable[[Real], Span]
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
@@ -43,7 +43,7 @@ MOST_UNITS = 1024
 
 
 def mapping_knobs(policy: str) -> dict[str, Knob]:
-    """Heads on HBM for each sub-layer, picked together by a policy of `solvers.policies` unless stated."""
+    """Heads on HBM for each sub-layer, picked together by a policy of `nearkv.solvers.mapping.policies` unless stated."""
     return {
         f"n_{name}": Knob(f"heads of {what} on HBM", high=MOST_UNITS, kind="count", solver=policy)
         for name, what in {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}.items()
@@ -91,7 +91,13 @@ def mapped(
 
 
 def answer(
-    hw: Machine, llm: LLM, work: Workload, prefill: Span, step: Span, on_hbm: Mapping[str, Real], on_lpddr: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    prefill: Span,
+    step: Span,
+    on_hbm: Mapping[str, Real],
+    on_lpddr: Real,
 ) -> Estimate:
     """Repeat a layer; hold this step's mapping, and the cache of the last one, against the memories.
 
@@ -104,28 +110,39 @@ def answer(
     """
     hbm, lpddr = hw.hbm.count * hw.hbm.memory, hw.lpddr.count * hw.lpddr.memory
     every_layer = llm.layers * step
-    held: Real = sum(on_hbm.values())
+    capacity_check: Real = sum(on_hbm.values())
     return Estimate(
         prefill=prefill,
         step=every_layer,
         fits=fits(
-            hbm=(held, hbm),
+            hbm=(capacity_check, hbm),
             lpddr=(on_lpddr, lpddr),
-            both=(decoder_bytes(llm, work.batch, np.maximum(work.final, work.context)), hbm + lpddr),
+            both=(
+                decoder_bytes(llm, work.batch, np.maximum(work.final, work.context)),
+                hbm + lpddr,
+            ),
         ),
         work=work,
         batch_run=work.batch,
         also={
             "memory_energy_j_tok": memory_energy(hw, every_layer, work.batch, "hbm", "lpddr"),
-            "hbm_used_gb": held / 1e9,
+            "hbm_used_gb": capacity_check / 1e9,
             "lpddr_used_gb": on_lpddr / 1e9,
             **{f"hbm_{name}_gb": amount / 1e9 for name, amount in on_hbm.items()},
         },
     )
 
 
-@system("asymmetric", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
-def asymmetric(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "asymmetric",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-exact"),
+)
+def asymmetric(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """Any mapping; heads not stated are mapped at their best beside those that are.
 
     Source: H2M2 sec. 3.1.
@@ -133,8 +150,12 @@ def asymmetric(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qk
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system("h2m2", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-greedy"))
-def h2m2(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "h2m2", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-greedy")
+)
+def h2m2(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """Greedy mapping on paged memory.
 
     Returns:
@@ -144,11 +165,18 @@ def h2m2(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Rea
     estimate = mapped(hw, llm, work, n_attention, n_qkv, n_fc, paged=1.0)
     wasted = fragmentation(hw, llm, work, n_attention, n_qkv, n_fc).wasted
     table = page_table_bytes(hw, hw.hbm.count * hw.hbm.memory + hw.lpddr.count * hw.lpddr.memory)
-    return replace(estimate, also={**estimate.also, "fragmentation_mb": wasted / 1e6, "page_table_mb": table / 1e6})
+    return replace(
+        estimate,
+        also={**estimate.also, "fragmentation_mb": wasted / 1e6, "page_table_mb": table / 1e6},
+    )
 
 
-@system("oracle", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact"))
-def oracle(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "oracle", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact")
+)
+def oracle(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """The best mapping, and address translation that costs nothing.
 
     Source: H2M2 sec. 5.2.1.
@@ -156,8 +184,16 @@ def oracle(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: R
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system("q-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-q-major"))
-def q_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "q-major",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-q-major"),
+)
+def q_major(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """As much qkv-linear on HBM as fits, the rest at its best.
 
     Source: H2M2 sec. 3.3.
@@ -165,8 +201,16 @@ def q_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: 
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system("a-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-a-major"))
-def a_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "a-major",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-a-major"),
+)
+def a_major(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """As much attention on HBM as fits, the rest at its best.
 
     Source: H2M2 sec. 3.3.
@@ -174,8 +218,16 @@ def a_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: 
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system("f-major", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-f-major"))
-def f_major(hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real) -> Estimate:
+@system(
+    "f-major",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-f-major"),
+)
+def f_major(
+    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Estimate:
     """As much fc on HBM as fits, the rest at its best.
 
     Source: H2M2 sec. 3.3.
@@ -201,9 +253,11 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 Eq. 1, sec. 3.2.
     """
-    held = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
-    share = np.minimum(asymmetric_memory(hw).hbm.capacity / held, 0.5)
-    n = np.floor(share * llm.heads / llm.group) * llm.group  # whole KV groups, so that none is held twice
+    capacity_check = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
+    share = np.minimum(asymmetric_memory(hw).hbm.capacity / capacity_check, 0.5)
+    n = (
+        np.floor(share * llm.heads / llm.group) * llm.group
+    )  # whole KV groups, so that none is held twice
     return mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
 
 
@@ -212,7 +266,13 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     for name, what in {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}.items()
 })  # fmt: skip
 def naive_granularity(
-    hw: Machine, llm: LLM, work: Workload, *, layers_attention: Real, layers_qkv: Real, layers_fc: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    layers_attention: Real,
+    layers_qkv: Real,
+    layers_fc: Real,
 ) -> Estimate:
     """Whole sub-layers on one side or the other, one after another (H2M2 sec. 3.1, fig. 5a).
 
@@ -226,9 +286,15 @@ def naive_granularity(
         Prefill, one decode step and what fits. Source: H2M2 sec. 3.1.
     """
     check_heads(llm)
-    check_units(llm.layers, layers_attention=layers_attention, layers_qkv=layers_qkv, layers_fc=layers_fc)
+    check_units(
+        llm.layers, layers_attention=layers_attention, layers_qkv=layers_qkv, layers_fc=layers_fc
+    )
     two, b, s = asymmetric_memory(hw), work.batch, work.context
-    on = {"qkv": layers_qkv / llm.layers, "attention": layers_attention / llm.layers, "fc": layers_fc / llm.layers}
+    on = {
+        "qkv": layers_qkv / llm.layers,
+        "attention": layers_attention / llm.layers,
+        "fc": layers_fc / llm.layers,
+    }
 
     def one_side_at_a_time(attend: Kernel, tokens: Real) -> Span:
         kernels: dict[str, Kernel] = {
@@ -242,7 +308,7 @@ def naive_granularity(
         })  # fmt: skip
 
     whole = footprint(llm, work, llm.heads, llm.heads, llm.heads)
-    there = {name: on[name] * held for name, held in whole.items()}
+    there = {name: on[name] * capacity_check for name, capacity_check in whole.items()}
     return answer(
         hw, llm, work,
         prefill=llm.layers

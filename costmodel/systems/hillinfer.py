@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, pipeline, serial
-from costmodel.estimate import Estimate
-from costmodel.eviction import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, pipeline, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.eviction import (
     PLACEMENT,
     RETENTION,
     Tiers,
@@ -24,14 +25,20 @@ from costmodel.eviction import (
     put_away,
     where_kv_lives,
 )
-from costmodel.llm import LLM
-from costmodel.offload import output_head
-from costmodel.registry import NO_KNOBS, Knob, system
-from costmodel.resources import csd, gpu, link
-from costmodel.scoring import PRECISIONS, SOURCES, Pools, cpu_path, csd_path, narrow_copies
-from costmodel.span import Real
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.mechanisms.offload import output_head
+from nearkv.costmodel.mechanisms.scoring import (
+    PRECISIONS,
+    SOURCES,
+    Pools,
+    cpu_path,
+    csd_path,
+    narrow_copies,
+)
+from nearkv.costmodel.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.resources import csd, gpu, link
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
@@ -113,14 +120,17 @@ def hillinfer(
     layer = gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_)
     head = output_head(llm, work.batch, gpu_)
     copies = narrow_copies(
-        llm, tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final), score_precision, score_source
+        llm,
+        tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final),
+        score_precision,
+        score_source,
     )
     stored = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, dev.write)
-    held = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
+    capacity_check = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
     return Estimate(
         prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu_, stored), head=head),
         step=serial(layers=pipeline(llm.layers, prefetch=layer_ahead, gpu=layer), head=head),
-        fits=fits(**held, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
+        fits=fits(**capacity_check, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
         work=work,
         batch_run=work.batch,
         accelerator_power={"csd": dev.kernel_power},

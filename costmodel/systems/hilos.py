@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from costmodel.capacity import Fits, fits
-from costmodel.compose import overlap, serial, stream
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import (
+from nearkv.costmodel.capacity import Fits, fits
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import (
     exchange,
     gpu_working_set,
     linear_step,
@@ -25,11 +25,7 @@ from costmodel.offload import (
     weights_on_storage,
     with_head,
 )
-from costmodel.registry import NO_KNOBS, Knob, system
-from costmodel.resources import Csd, csd, gpu, host, link
-from costmodel.span import Port, Real, Span
-from costmodel.workload import Workload
-from costmodel.writeback import (
+from nearkv.costmodel.mechanisms.writeback import (
     head_rows,
     mean_buffered_pages,
     mean_buffered_rows,
@@ -39,21 +35,31 @@ from costmodel.writeback import (
     stage_buffers,
     write_naively,
 )
-from hardware.machine import Machine
+from nearkv.costmodel.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.resources import Csd, csd, gpu, host, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
-def alpha_closed_form(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
+def alpha_closed_form(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 where it exceeds it [1]."""
     pci, ssd = link(hw, "uplink", "uplink").inward.rate, csd(hw, llm.group).read.rate
     return np.minimum(2 * pci / (ssd + pci), 1.0)
 
 
-def alpha_power_of_two(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS) -> Real:
+def alpha_power_of_two(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """The closed form at the nearest power of two, on a logarithmic scale (sec. 4.2 leaves that open) [1]."""
     return np.exp2(np.round(np.log2(alpha_closed_form(hw, llm, work, knobs))))
 
 
-def interval_of_page(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
+def interval_of_page(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
     return np.maximum(np.floor(hw.csd.page / (llm.head_size * llm.kv_width)), 1.0)
 
@@ -79,7 +85,9 @@ def interval_of_page(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real
         "devices": Knob("number of computational storage devices", kind="count", sets="csd.count"),
     },
 )  # fmt: skip
-def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real, writeback: Real) -> Estimate:
+def hilos(
+    hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real, writeback: Real
+) -> Estimate:
     """Attention beside the flash, X-cache on the GPU, weights streamed layer by layer.
 
     Args:
@@ -103,13 +111,16 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
         linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
         exchange=exchange(llm, b, alpha, uplink, gpu_link),
         writeback=write_naively(llm, rows, writeback, dev),
-        stage=writeback * stage_value_rows(llm, (1 - alpha) * b * llm.kv_heads, interval, dev, uplink.outward),
+        stage=writeback
+        * stage_value_rows(llm, (1 - alpha) * b * llm.kv_heads, interval, dev, uplink.outward),
         attention=overlap(
             near_storage=overlap(
                 flash=dev.read((1 - alpha) * llm.kv_bytes(b, s), "(1-a) 4sh, sec. 4.2"),
                 kernel=dev.attend((1 - alpha) * llm.kv_bytes(b, s), "Table 3"),
             ),
-            x_cache=rebuild_from_x(llm, b, s, alpha, gpu_, flash=dev.read, uplink=uplink.inward, link=gpu_link.inward),
+            x_cache=rebuild_from_x(
+                llm, b, s, alpha, gpu_, flash=dev.read, uplink=uplink.inward, link=gpu_link.inward
+            ),
             spill=spill(llm, rows, interval, writeback, work.output, dev),
         ),
     )
@@ -117,23 +128,43 @@ def hilos(hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real,
     prefill = overlap(
         weights=load(llm.layer_weight_bytes(b * work.prompt)),
         compute=prefill_compute(llm, work, b, gpu_),
-        cache=stream(cached, "sec. 4.1", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write),
+        cache=stream(
+            cached, "sec. 4.1", link=gpu_link.outward, uplink=uplink.outward, flash=dev.write
+        ),
     )
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
         step=with_head(llm, layer, b, gpu_, load),
-        fits=held(llm, work, alpha, writeback * interval, on_storage, gpu_.memory, host_.memory, dev.capacity),
+        fits=capacity_check(
+            llm,
+            work,
+            alpha,
+            writeback * interval,
+            on_storage,
+            gpu_.memory,
+            host_.memory,
+            dev.capacity,
+        ),
         work=work,
         batch_run=b,
         accelerator_power={"csd": dev.kernel_power},
     )
 
 
-def held(
-    llm: LLM, work: Workload, alpha: Real, buffered: Real, on_storage: Real, gpu: Real, host: Real, csd: Real
+def capacity_check(
+    llm: LLM,
+    work: Workload,
+    alpha: Real,
+    buffered: Real,
+    on_storage: Real,
+    gpu: Real,
+    host: Real,
+    csd: Real,
 ) -> Fits:
     """K and V, or X, of all tokens in flash, of the buffered ones in DRAM; weights where the policy says [B]."""
-    per_token = llm.layers * ((1 - alpha) * llm.kv_bytes(work.batch, 1) + alpha * llm.x_bytes(work.batch, 1))
+    per_token = llm.layers * (
+        (1 - alpha) * llm.kv_bytes(work.batch, 1) + alpha * llm.x_bytes(work.batch, 1)
+    )
     return fits(
         gpu=(gpu_working_set(llm, work.prompt), gpu),
         host=((1 - on_storage) * llm.weight_bytes + buffered * per_token, host),

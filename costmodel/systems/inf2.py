@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from costmodel.capacity import Fits, fits
-from costmodel.compose import overlap, serial, stream
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import (
+from nearkv.costmodel.capacity import Fits, fits
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import (
     copied,
     exchange,
     exchange_with_cpu,
@@ -26,12 +26,18 @@ from costmodel.offload import (
     weights_on_gpu,
     with_head,
 )
-from costmodel.registry import NO_KNOBS, Knob, system
-from costmodel.resources import Csd, Link, csd, gpu, host, link
-from costmodel.span import Port, Real, Span
-from costmodel.workload import Workload
-from costmodel.writeback import head_rows, mean_buffered_rows, spill, stage_buffers, write_naively
-from hardware.machine import Machine
+from nearkv.costmodel.mechanisms.writeback import (
+    head_rows,
+    mean_buffered_rows,
+    spill,
+    stage_buffers,
+    write_naively,
+)
+from nearkv.costmodel.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.resources import Csd, Link, csd, gpu, host, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 SCORE_PASSES = 8
 """Times a score crosses the accelerator's memory: written by Q K^T, read and written by masking, by the
@@ -46,18 +52,26 @@ INTERVAL = 2
 """Default spill interval c (sec. 7.1)."""
 
 
-def alpha_of_host_memory(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS) -> Real:
+def alpha_of_host_memory(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """All host memory that weights and writeback buffers leave, filled with X (sec. 4.3, 6, 7.5) [1].
 
     Alpha = (M - (1 - r) W - B) / (X - B), where r of the weights W is on the drives and only the
     share 1 - alpha fills the buffers, which take B for all of it.
     """
-    on_drives, c, writeback = knobs.get("ssd_weights", 0.0), knobs.get("interval", INTERVAL), knobs.get("writeback", 1)
+    on_drives, c, writeback = (
+        knobs.get("ssd_weights", 0.0),
+        knobs.get("interval", INTERVAL),
+        knobs.get("writeback", 1),
+    )
     weights = (1 - weights_on_gpu(llm, work.prompt, gpu(hw))) * (1 - on_drives) * llm.weight_bytes
     buffers = llm.layers * llm.kv_bytes(work.batch, writeback * c)
     beyond = llm.layers * llm.x_bytes(work.batch, work.final) - buffers
     room = host(hw).memory - weights - buffers
-    return np.where(beyond > 0, np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0), 1.0)[()]
+    return np.where(beyond > 0, np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0), 1.0)[
+        ()
+    ]
 
 
 @system(
@@ -141,24 +155,37 @@ def inf2(
     return Estimate(
         prefill=with_head(llm, prefill, b, gpu_, load),
         step=with_head(llm, layer, b, gpu_, load),
-        fits=held(hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev),
+        fits=capacity_check(
+            hw, llm, work, alpha, writeback * interval, streamed * ssd_weights, dev
+        ),
         work=work,
         batch_run=b,
         accelerator_power={"csd": dev.kernel_power},
     )
 
 
-def exchange_new_token(llm: LLM, near: Real, beside: Real, with_x: Real, gpu_link: Link, uplink: Link) -> Span:
+def exchange_new_token(
+    llm: LLM, near: Real, beside: Real, with_x: Real, gpu_link: Link, uplink: Link
+) -> Span:
     """Q, K, V to the devices or to the CPU, attention output back, X to host memory (sec. 4.1, 4.3)."""
     return serial(
         devices=exchange(llm, near, 0.0, uplink, gpu_link),
         cpu=exchange_with_cpu(llm, beside, gpu_link),
-        keep_x=gpu_link.outward(llm.x_bytes(with_x, 1), "X of the new token to host memory, sec. 4.3"),
+        keep_x=gpu_link.outward(
+            llm.x_bytes(with_x, 1), "X of the new token to host memory, sec. 4.3"
+        ),
     )
 
 
 def put_caches(
-    llm: LLM, s: Real, near: Real, beside: Real, with_x: Real, cache_link: Link, uplink: Link, dev: Csd
+    llm: LLM,
+    s: Real,
+    near: Real,
+    beside: Real,
+    with_x: Real,
+    cache_link: Link,
+    uplink: Link,
+    dev: Csd,
 ) -> Span:
     """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3).
 
@@ -180,7 +207,9 @@ def kv_fits_host(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real) -> Re
     return np.floor(kv_share_in(host(hw).memory - weights - copied(llm, work), llm, work))
 
 
-def near_and_beside(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real, b: Real) -> tuple[Real, Real]:
+def near_and_beside(
+    hw: Machine, llm: LLM, work: Workload, ssd_weights: Real, b: Real
+) -> tuple[Real, Real]:
     """Of b sequences, those whose K and V are in the devices, and those whose are in host memory [1]."""
     here = kv_fits_host(hw, llm, work, ssd_weights)
     return (1 - here) * b, here * b
@@ -194,11 +223,16 @@ def near_storage(hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, de
     """
     bandwidth = hw.csd.count * hw.csd.memory_bandwidth
     # a DMA fills the buffer in long bursts; tiles are read row by row
-    dma, tiles = Port("csd.dram", "write", bandwidth), Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram)
+    dma, tiles = (
+        Port("csd.dram", "write", bandwidth),
+        Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram),
+    )
 
     def work(sequences: Real) -> tuple[Span, Span]:
         kv = llm.kv_bytes(sequences, s)
-        return stream(kv, "P2P, sec. 4.1", flash=dev.read, dram=dma), kernel(hw, llm, sequences, s, tiles)
+        return stream(kv, "P2P, sec. 4.1", flash=dev.read, dram=dma), kernel(
+            hw, llm, sequences, s, tiles
+        )
 
     read_first, compute_next = work((1 - buffering) * near)
     read, compute = work(buffering * near)
@@ -220,7 +254,9 @@ def kernel(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Port) -> Spa
         transpose=units(elements, "32 x 32 tiles of K in place, sec. 5"),
         multiply=units(2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"),
         softmax=overlap(
-            move=memory(SCORE_PASSES * scores * llm.activation_width, "scores in accelerator memory, sec. 5"),
+            move=memory(
+                SCORE_PASSES * scores * llm.activation_width, "scores in accelerator memory, sec. 5"
+            ),
             reduce=units(2 * SOFTMAX_PASSES * scores, "three passes, 128 scores a cycle, sec. 5"),
         ),
     )
@@ -232,10 +268,14 @@ def stage_rows(llm: LLM, near: Real, c: Real, dev: Csd, to_device: Port) -> Span
     The newest row is not among them: the exchange has just brought it (eq. 3).
     """
     rows = (mean_buffered_rows(c) - 1) * llm.kv_bytes(near, 1)
-    return stage_buffers(near, rows, dev, to_device, "one transfer a sequence", "K and V rows again")
+    return stage_buffers(
+        near, rows, dev, to_device, "one transfer a sequence", "K and V rows again"
+    )
 
 
-def held(hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd) -> Fits:
+def capacity_check(
+    hw: Machine, llm: LLM, work: Workload, alpha: Real, buffered: Real, on_drives: Real, dev: Csd
+) -> Fits:
     """X-cache, writeback buffers and weights in host memory, K and V in flash unless they fit there too (sec. 4.3).
 
     Args:

@@ -7,10 +7,11 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 
 from __future__ import annotations
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, pipeline, serial, stream
-from costmodel.estimate import Estimate
-from costmodel.eviction import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, pipeline, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.eviction import (
     PLACEMENT,
     RETENTION,
     Tiers,
@@ -23,13 +24,12 @@ from costmodel.eviction import (
     scattered,
     where_kv_lives,
 )
-from costmodel.llm import LLM
-from costmodel.offload import output_head
-from costmodel.registry import Knob, system
-from costmodel.resources import Drives, Link, drives, gpu, link
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.mechanisms.offload import output_head
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.resources import Drives, Link, drives, gpu, link
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 OWNS = ("gpu", "host", "ssd")
 
@@ -55,7 +55,13 @@ def ssd(hw: Machine) -> tuple[Drives, Link, Link]:
 
 
 def fetch(
-    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, share: Real, in_sequence: Real, sigma: Real = 0.0
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    tiers: Tiers,
+    share: Real,
+    in_sequence: Real,
+    sigma: Real = 0.0,
 ) -> Span:
     """Bring a share of the K and V off the GPU to it: S/B_ssd beside (C + S)/B_c.
 
@@ -91,7 +97,12 @@ def evict(
     proxy = scored * llm.kv_bytes(b, s)
     prefetch = overlap(
         score_and_fetch=serial(
-            read=stream(tiers.drive * proxy, "what stands for keys on the SSD", flash=store.read, link=lanes.inward),
+            read=stream(
+                tiers.drive * proxy,
+                "what stands for keys on the SSD",
+                flash=store.read,
+                link=lanes.inward,
+            ),
             score=cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU"),
             fetch=fetch(hw, llm, work, tiers, alpha, in_sequence, sigma),
         ),
@@ -102,7 +113,9 @@ def evict(
     return answer(hw, llm, work, tiers, layers)
 
 
-@system("full-cache", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT})
+@system(
+    "full-cache", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT}
+)
 def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
     """All K and V every step, fetched a layer ahead: max(GPU, S/B_ssd, (C + S)/B_c).
 
@@ -156,12 +169,23 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
     knobs={
         "retention": RETENTION,
         "partial": Knob("share of each key's elements that scoring reads", default=0.3),
-        "sigma": Knob("skew: HillInfer's HKM added to this system (sec. 5.4, fig. 16a)", high=0.99, default=0.0),
+        "sigma": Knob(
+            "skew: HillInfer's HKM added to this system (sec. 5.4, fig. 16a)",
+            high=0.99,
+            default=0.0,
+        ),
         "placement": PLACEMENT,
     },
 )
 def infinigen(
-    hw: Machine, llm: LLM, work: Workload, *, retention: Real, partial: Real, sigma: Real, placement: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    retention: Real,
+    partial: Real,
+    sigma: Real,
+    placement: Real,
 ) -> Estimate:
     """Partial keys scored on the CPU, retained tokens fetched one by one, a layer ahead (prefetch-based).
 
@@ -187,11 +211,19 @@ def infinigen(
     owns=OWNS,
     knobs={
         "retention": RETENTION,
-        "abstract": Knob("tokens a chunk that one abstract stands for", low=1, high=1024, default=64, kind="count"),
+        "abstract": Knob(
+            "tokens a chunk that one abstract stands for",
+            low=1,
+            high=1024,
+            default=64,
+            kind="count",
+        ),
         "placement": PLACEMENT,
     },
 )
-def leoam(hw: Machine, llm: LLM, work: Workload, *, retention: Real, abstract: Real, placement: Real) -> Estimate:
+def leoam(
+    hw: Machine, llm: LLM, work: Workload, *, retention: Real, abstract: Real, placement: Real
+) -> Estimate:
     """Two keys stand for a chunk of tokens; the best chunks are fetched whole, a layer ahead (LeoAM-like).
 
     Args:
@@ -205,4 +237,6 @@ def leoam(hw: Machine, llm: LLM, work: Workload, *, retention: Real, abstract: R
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4 (KV-Abstract).
     """
     tiers = place(hw, llm, work, placement)
-    return evict(hw, llm, work, tiers, retention, 1 / abstract, 1.0)  # two keys, half of K and V each
+    return evict(
+        hw, llm, work, tiers, retention, 1 / abstract, 1.0
+    )  # two keys, half of K and V each

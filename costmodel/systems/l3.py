@@ -5,14 +5,12 @@ Symbols: n decoding sequences, D hidden size, L layers, R ranksets, P0, P1 the t
 
 from __future__ import annotations
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial, stream
-from costmodel.dimm import dimms, imbalance, rank_unit_area, unit_power
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.registry import Knob, system
-from costmodel.resources import gpu, link
-from costmodel.serving import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.dimm import dimms, imbalance, rank_unit_area, unit_power
+from nearkv.costmodel.mechanisms.serving import (
     POLICY,
     Load,
     Serving,
@@ -25,9 +23,11 @@ from costmodel.serving import (
     prompts_alone,
     steady,
 )
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.resources import gpu, link
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
 def _switch(what: str, on: str, off: str) -> Knob:
@@ -40,17 +40,32 @@ def _switch(what: str, on: str, off: str) -> Knob:
     cite="l3",
     owns=("gpu", "host", "dimm"),
     knobs={
-        "ranksets": Knob("ranks a channel, each of another rankset (sec. 5.1)", kind="count", sets="dimm.ranksets"),
+        "ranksets": Knob(
+            "ranks a channel, each of another rankset (sec. 5.1)",
+            kind="count",
+            sets="dimm.ranksets",
+        ),
         "interleave": _switch("two sub-batches in turn, or one batch (sec. 5.2)", "on", "off"),
-        "overlap_comm": _switch("KV of prompts moves beside computing, or before it (sec. 5.1)", "on", "off"),
+        "overlap_comm": _switch(
+            "KV of prompts moves beside computing, or before it (sec. 5.1)", "on", "off"
+        ),
         "placement": _switch(
-            "KV of a request spread over all ranksets, or on a random one (sec. 5.1)", "balanced", "random"
+            "KV of a request spread over all ranksets, or on a random one (sec. 5.1)",
+            "balanced",
+            "random",
         ),
         "policy": POLICY,
     },
 )
 def l3(
-    hw: Machine, llm: LLM, work: Workload, *, interleave: Real, overlap_comm: Real, placement: Real, policy: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    interleave: Real,
+    overlap_comm: Real,
+    placement: Real,
+    policy: Real,
 ) -> Estimate:
     """GPUs compute prompts and matrix products, DIMM-PIM holds all KV and attends; two sub-batches in turn.
 
@@ -88,11 +103,20 @@ def l3(
 
     def skew(sequences: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""
-        random = imbalance(sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square)
+        random = imbalance(
+            sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square
+        )
         return placement + (1 - placement) * random
 
     serving = Serving(
-        iteration, prefill, memory.capacity / kappa, replicas, 1.0, policy, skew, minimum_chunk=hw.policy.minimum_chunk
+        iteration,
+        prefill,
+        memory.capacity / kappa,
+        replicas,
+        1.0,
+        policy,
+        skew,
+        minimum_chunk=hw.policy.minimum_chunk,
     )
     memories = fits(
         gpu=(replicas * llm.weight_bytes, gpu(hw).memory),
@@ -114,16 +138,20 @@ def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """One layer without interleaving: only attention of prompts and of decoding overlap (sec. 2.5, fig. 3b)."""
     return serial(
         linear=overlap(
-            gpu=linear(hw, llm, load.sequences + load.prompt), cache=prompt_cache(hw, llm, load, overlap_comm)
+            gpu=linear(hw, llm, load.sequences + load.prompt),
+            cache=prompt_cache(hw, llm, load, overlap_comm),
         ),
-        attention=overlap(gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)),
+        attention=overlap(
+            gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)
+        ),
     )
 
 
 def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
     """T_GPU of one layer: t_batch of decoding requests and chunks, t_p of the chunks (eq. 1)."""
     return serial(
-        linear=linear(hw, llm, load.sequences + load.prompt), prefill=prefill_attention(hw, llm, load.squares)
+        linear=linear(hw, llm, load.sequences + load.prompt),
+        prefill=prefill_attention(hw, llm, load.squares),
     )
 
 
@@ -139,16 +167,22 @@ def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     return serial(
         offload=stream(qkv, "6 D n, t_comm", link=pcie.outward, bus=memory.bus),
         attend=memory.banks(llm.kv_bytes(1, load.hottest), "kappa tokens / L, t_d"),
-        onload=stream(llm.query_bytes(load.sequences), "2 D n, t_comm", bus=memory.bus, link=pcie.inward),
+        onload=stream(
+            llm.query_bytes(load.sequences), "2 D n, t_comm", bus=memory.bus, link=pcie.inward
+        ),
         receive=memory.receive(overlap_comm * cache, "t_overlap, one rankset of R"),
-        stop=stream((1 - overlap_comm) * cache, "4 D l, all stop", link=pcie.outward, bus=memory.bus),
+        stop=stream(
+            (1 - overlap_comm) * cache, "4 D l, all stop", link=pcie.outward, bus=memory.bus
+        ),
     )
 
 
 def prompt_cache(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """KV of the chunks leaves beside projection and feed-forward (sec. 5.1)."""
     memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
-    return stream(overlap_comm * llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus)
+    return stream(
+        overlap_comm * llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus
+    )
 
 
 def pu_overhead(hw: Machine) -> dict[str, Real]:

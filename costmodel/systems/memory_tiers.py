@@ -7,16 +7,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.accelerator import Side, attend, attend_prompt, gemm, memory_energy, powered, side
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial
-from costmodel.estimate import Estimate
-from costmodel.headmap import asymmetric_memory, check_heads, decoder_bytes, fc_shapes, qkv_columns
-from costmodel.llm import LLM
-from costmodel.registry import system
-from costmodel.span import Port, Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.accelerator import (
+    Side,
+    attend,
+    attend_prompt,
+    gemm,
+    memory_energy,
+    powered,
+    side,
+)
+from nearkv.costmodel.mechanisms.head_mapping import (
+    asymmetric_memory,
+    check_heads,
+    decoder_bytes,
+    fc_shapes,
+    qkv_columns,
+)
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 CHIPS = ("hbm_chip", "lpddr_chip")
 
@@ -25,14 +39,20 @@ def linear_kernels(on: Side, llm: LLM, m: Real) -> dict[str, Span]:
     """All GEMMs of one layer for m tokens, none split."""
     return {
         "qkv": gemm(on, llm, m, llm.hidden, qkv_columns(llm, llm.heads)),
-        **{name: gemm(on, llm, t, k, w, matrices=e) for name, (t, k, w, e) in fc_shapes(llm, m).items()},
+        **{
+            name: gemm(on, llm, t, k, w, matrices=e)
+            for name, (t, k, w, e) in fc_shapes(llm, m).items()
+        },
     }
 
 
 def decode_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of one step, all of it on one side."""
     return powered(
-        serial(attention=attend(on, llm, work.batch, work.context, llm.heads), **linear_kernels(on, llm, work.batch)),
+        serial(
+            attention=attend(on, llm, work.batch, work.context, llm.heads),
+            **linear_kernels(on, llm, work.batch),
+        ),
         on.name,
     )
 
@@ -41,7 +61,10 @@ def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of all prompts, all of it on one side."""
     tokens = work.batch * work.prompt
     return powered(
-        serial(attention=attend_prompt(on, llm, work.batch, work.prompt, llm.heads), **linear_kernels(on, llm, tokens)),
+        serial(
+            attention=attend_prompt(on, llm, work.batch, work.prompt, llm.heads),
+            **linear_kernels(on, llm, tokens),
+        ),
         on.name,
     )
 
@@ -91,7 +114,9 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     reduce = Port("collective.link", "wait", 1.0, "s")
 
     def layer(work_of_layer: Span) -> Span:
-        reduced = reduce(hw.collective.all_reduce * np.greater(work.batch, 0), "all-reduces of a layer")
+        reduced = reduce(
+            hw.collective.all_reduce * np.greater(work.batch, 0), "all-reduces of a layer"
+        )
         return serial(work=work_of_layer, all_reduce=powered(reduced, on.name))
 
     step = llm.layers * layer(decode_layer(on, llm, work))
@@ -118,7 +143,11 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         overlap are not printed: the excess moves once a step, a share of it beside kernels.
     """
     check_heads(llm)
-    on, slow, lane = side(hw, "hbm", *CHIPS), side(hw, "lpddr", "lpddr_chip"), asymmetric_memory(hw).link
+    on, slow, lane = (
+        side(hw, "hbm", *CHIPS),
+        side(hw, "lpddr", "lpddr_chip"),
+        asymmetric_memory(hw).link,
+    )
     hidden = hw.derate.migration_overlap
 
     def migrate(amount: Real) -> Span:
@@ -126,7 +155,9 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         return overlap(read=read, link=lane(amount, "footprint - HBM capacity"))
 
     def with_migration(kernels: Span, tokens: Real) -> Span:
-        excess = np.maximum(decoder_bytes(llm, work.batch, tokens) - on.capacity, 0.0) * np.greater(work.batch, 0)
+        excess = np.maximum(decoder_bytes(llm, work.batch, tokens) - on.capacity, 0.0) * np.greater(
+            work.batch, 0
+        )
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 

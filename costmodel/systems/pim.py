@@ -5,14 +5,12 @@ Symbols: n decoding sequences, L layers.
 
 from __future__ import annotations
 
-from costmodel.capacity import fits
-from costmodel.compose import overlap, serial, stream
-from costmodel.dimm import dimms
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.registry import system
-from costmodel.resources import gpu, link
-from costmodel.serving import (
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.dimm import dimms
+from nearkv.costmodel.mechanisms.serving import (
     POLICY,
     Load,
     Serving,
@@ -25,12 +23,16 @@ from costmodel.serving import (
     prompts_alone,
     steady,
 )
-from costmodel.span import Port, Real, Span
-from costmodel.workload import Workload
-from hardware.machine import Machine
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.resources import gpu, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
-@system("hbm-pim", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY})
+@system(
+    "hbm-pim", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY}
+)
 def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
 
@@ -67,7 +69,13 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     return steady(work, serving, fits(gpu=(need, gpu(hw).memory)))
 
 
-@system("rank-pim", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host", "dimm"), knobs={"policy": POLICY})
+@system(
+    "rank-pim",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host", "dimm"),
+    knobs={"policy": POLICY},
+)
 def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes as R-PIM).
 
@@ -95,7 +103,13 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         )
 
     kappa = kv_token_bytes(llm)
-    serving = Serving(iteration, prefill, room=memory.capacity / kappa, replicas=data_parallel(hw, llm), reserve=policy)
+    serving = Serving(
+        iteration,
+        prefill,
+        room=memory.capacity / kappa,
+        replicas=data_parallel(hw, llm),
+        reserve=policy,
+    )
     memories = fits(
         gpu=(serving.replicas * llm.weight_bytes, gpu(hw).memory),
         dimm=(kappa * memory_needed(work, serving), memory.capacity),

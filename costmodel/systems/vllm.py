@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.capacity import fits, reduced_batch
-from costmodel.compose import overlap, serial
-from costmodel.estimate import Estimate
-from costmodel.llm import LLM
-from costmodel.offload import prefill_compute
-from costmodel.registry import system
-from costmodel.resources import gpu, link
-from costmodel.span import Real, Span
-from costmodel.workload import Workload
-from hardware.errors import InputError
-from hardware.machine import Machine
+from nearkv.costmodel.capacity import fits, reduced_batch
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import prefill_compute
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.resources import gpu, link
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
 
 
 @system("vllm-multinode", platform="hilos-a100", cite="hilos", owns=("cluster_gpu", "cluster_host"))
@@ -47,8 +47,13 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     micro = b / np.minimum(pp, b)
     idle = pp * micro / b
     step = overlap(
-        hbm=all_gpus.read(pp * llm.layer_weight_bytes(micro) + idle * llm.kv_bytes(b, s), "weights a micro-batch, KV"),
-        compute=all_gpus.run(idle * (llm.linear_flops(b) + llm.attention_flops(b, s)), "2 FLOPs a weight and token"),
+        hbm=all_gpus.read(
+            pp * llm.layer_weight_bytes(micro) + idle * llm.kv_bytes(b, s),
+            "weights a micro-batch, KV",
+        ),
+        compute=all_gpus.run(
+            idle * (llm.linear_flops(b) + llm.attention_flops(b, s)), "2 FLOPs a weight and token"
+        ),
     )
     prefill = overlap(
         hbm=all_gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
@@ -56,7 +61,8 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * serial(layers=layers * prefill, **communicate(hw, llm, micro * work.prompt, tp, pp)),
+        prefill=rounds
+        * serial(layers=layers * prefill, **communicate(hw, llm, micro * work.prompt, tp, pp)),
         step=rounds * serial(layers=layers * step, **communicate(hw, llm, micro, tp, pp)),
         fits=fits(cluster_gpu=(llm.weight_bytes + b * per_sequence, usable)),
         work=work,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from costmodel.registry import System, systems
-from solvers.knobs import settle
-from sweeps.run import columns
-from sweeps.study import Study, blocks
+from nearkv.costmodel.registry import System, systems
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import columns
+from nearkv.sweeps.space.study import Study, blocks
 
 PINS = Path(__file__).with_name("pins.csv")
 HEADER = ("system", "case", "quantity", "value")
@@ -57,7 +57,7 @@ def rows_of(system: System, case: str, study: Study) -> Iterator[Row]:
         for name, column in columns(block, block.grid.whole).items():
             yield system.name, case, name, shown(column)
         hw, llm, work, asked = block.inputs(block.grid.whole)
-        estimate = settle(block.system, hw, llm, work, asked).estimate
+        estimate = resolve_knobs(block.system, hw, llm, work, asked).estimate
         for phase, span in (("prefill", estimate.prefill), ("step", estimate.step)):
             for path, seconds in span.breakdown().items():
                 yield system.name, case, f"{phase}/{path}", shown(seconds)

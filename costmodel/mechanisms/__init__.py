@@ -1,0 +1,1 @@
+"""What several systems share: offloading, writeback, eviction, scoring, paging, head mapping, serving."""

@@ -1,0 +1,116 @@
+"""DIMMs that compute: bandwidth at the banks, at the ranks and on the bus, from channels, ranks, banks and timing.
+
+Symbols: BL clock cycles of a burst, CCD_L between bursts of one bank, R ranksets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.span import Port, Real
+from nearkv.hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Dimms:
+    """Memory of all channels, its units working as one.
+
+    Attributes:
+        banks: attention at the banks, in KV bytes [B].
+        ranks: attention at the ranks, in KV bytes [B].
+        bus: the channels, in either direction [B].
+        receive: one rankset takes bytes from the bus while the others compute [B].
+        capacity: all DIMMs [B].
+        power: all processing units while they work [W].
+    """
+
+    banks: Port
+    ranks: Port
+    bus: Port
+    receive: Port
+    capacity: Real
+    power: Real
+
+
+def dimms(hw: Machine) -> Dimms:
+    """Build the DIMM-PIM memory (L3 sec. 2.2, 4.4, 5.1, Table 2)."""
+    part = hw.dimm
+    bus = bus_bandwidth(hw)
+    awake = 1 - part.refresh / part.refresh_interval
+    return Dimms(
+        banks=Port("dimm.banks", "read", bank_bandwidth(hw) * row_efficiency(hw) * awake),
+        ranks=Port("dimm.ranks", "read", part.ranksets * bus * awake),
+        bus=Port("dimm.bus", "move", bus),
+        receive=Port("dimm.banks", "wait", part.ranksets * bus),
+        capacity=part.count * part.capacity,
+        power=part.count * unit_power(hw),
+    )
+
+
+def bus_bandwidth(hw: Machine) -> Real:
+    """All channels, the host's view: 16 x 64 bit x 3.2 GT/s = 409.6 GB/s (Table 2 prints 406) [B/s]."""
+    return hw.dimm.channels * hw.dimm.bus * hw.dimm.transfers
+
+
+def bank_bandwidth(hw: Machine) -> Real:
+    """Peak at the banks: bus x ranks x banks x BL / CCD_L; a bank alone cannot use CCD_S (Table 2, 13.0 TB/s) [B/s]."""
+    part = hw.dimm
+    return (
+        bus_bandwidth(hw) * part.ranksets * part.bank_groups * part.banks * part.burst / part.ccd_l
+    )
+
+
+def row_efficiency(hw: Machine) -> Real:
+    """Share of its peak a bank reaches when it streams whole rows, from Table 2's timing [1].
+
+    A row is row / 64 B bursts of CCD_L cycles; then RP and RCD, and the banks of a rank may only
+    be activated RRD_S apart. The paper prints the timing and no efficiency.
+    """
+    part = hw.dimm
+    burst_bytes = part.bus * 2 * part.burst
+    reading = part.row / burst_bytes * part.ccd_l
+    turning = part.rp + part.rcd + part.bank_groups * part.banks * part.rrd_s
+    return reading / (reading + turning)
+
+
+def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
+    """Load of the fullest rankset over the mean, when each request lives on a random one (L3 sec. 5.1) [1].
+
+    Loads are taken as normal: each has variance m E[x^2] / R around m E[x] / R, and the largest of R
+    lies about z((R - 3/8) / (R + 1/4)) deviations above the mean (Blom).
+
+    Args:
+        requests: sequences placed (m) [1].
+        ranksets: R [1].
+        size_square: mean square over squared mean of their sizes, E[x^2] / E[x]^2 [1].
+
+    Returns:
+        At least 1, where placement is even, and at most R, where all lies on one rankset.
+    """
+    factor: Real = 1 + normal_quantile_above(0.625 / (ranksets + 0.25)) * np.sqrt(
+        size_square * ranksets / np.maximum(requests, 1e-9)
+    )
+    return np.clip(factor, 1.0, ranksets)
+
+
+def normal_quantile_above(tail: Real) -> Real:
+    """Standard deviations that a normal variable exceeds with a small probability (Abramowitz, Stegun 26.2.23) [1]."""
+    t = np.sqrt(-2 * np.log(tail))
+    top = 2.515517 + 0.802853 * t + 0.010328 * t**2
+    quantile: Real = t - top / (1 + 1.432788 * t + 0.189269 * t**2 + 0.001308 * t**3)
+    return quantile
+
+
+def rank_unit_area(hw: Machine) -> Real:
+    """Re-layout, adder and softmax units of one rank (L3 Table 5) [m2]."""
+    return hw.dimm.relayout_area + hw.dimm.adder_area + hw.dimm.softmax_area
+
+
+def unit_power(hw: Machine) -> Real:
+    """All processing units of one DIMM: of its ranks, and of every bank of every chip (L3 Table 5) [W]."""
+    part = hw.dimm
+    ranks = part.channels * part.ranksets / part.count
+    of_rank = part.relayout_power + part.adder_power + part.softmax_power
+    return ranks * (of_rank + part.chips * part.bank_groups * part.banks * part.bank_power)

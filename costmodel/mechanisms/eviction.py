@@ -1,0 +1,158 @@
+"""KV eviction on one PC: where K and V live, and what scoring and fetching tokens costs (HillInfer sec. 3.2, 4.3).
+
+Symbols: M bytes of K and V off the GPU, M_c of them in host DRAM, M_s on a drive, M_0 the DRAM they may
+take, alpha the share of tokens retained, sigma the skew, f scoring and B fetching rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.compose import overlap, stream
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import prefill_compute
+from nearkv.costmodel.registry import Knob
+from nearkv.costmodel.resources import Drives, Gpu, Link, gpu
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+STATIC_SHARES = (0.2, 0.6)
+"""Shares of the KV cache on the GPU and in host DRAM; the rest is on a drive (sec. 3.2)."""
+
+PLACEMENT = Knob(
+    "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
+    high=1, default=0, kind="choice", choices=("static", "capacity"),
+)  # fmt: skip
+RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Shares of the KV cache by where it lives; they sum to 1 [1]."""
+
+    gpu: Real
+    host: Real
+    drive: Real
+
+
+def kv_budget(hw: Machine) -> Real:
+    """M_0, the DRAM a KV cache may take [B].
+
+    Raises:
+        InputError: it is larger than the DRAM.
+    """
+    if np.any(np.greater(hw.host.kv_memory, hw.host.memory)):
+        raise InputError(
+            "host.kv_memory (M0) is larger than host.memory; lower it, as in --set host.kv_memory=48GiB"
+        )
+    return hw.host.kv_memory
+
+
+def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
+    """Fill GPU, host and drive in this order; what a tier has no room for goes to the next.
+
+    Args:
+        hw: roles gpu, host.
+        placement: 0 static shares, 1 by capacity.
+    """
+    kv = np.maximum(llm.layers * llm.kv_bytes(work.batch, work.final), 1.0)
+    room = np.maximum(hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work), 0.0)
+    static_gpu, static_host = STATIC_SHARES
+    on_gpu = np.minimum(static_gpu + placement * (1 - static_gpu), room / kv)
+    wanted = (1 - placement) * static_host + placement * (1 - on_gpu)
+    in_dram = np.minimum(wanted, kv_budget(hw) / kv)
+    return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram)
+
+
+def weights_and_activations(llm: LLM, work: Workload) -> Real:
+    """GPU memory beside the KV cache, prompts prefilled one at a time [B]."""
+    return llm.weight_bytes + llm.activation_bytes(work.prompt)
+
+
+def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
+    """One decode layer on the GPU, weights resident.
+
+    Args:
+        attended: share of the context the attention uses [1].
+    """
+    b, s = work.batch, work.context
+    return overlap(
+        hbm=gpu_.read(
+            llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s), "weights and retained KV"
+        ),
+        compute=gpu_.run(
+            llm.linear_flops(b) + attended * llm.attention_flops(b, s), "2 FLOPs a weight and token"
+        ),
+    )
+
+
+def put_away(kv: Real, tiers: Tiers, gpu_link: Link, lanes: Link, store: Port) -> Span:
+    """Send new K and V of one layer from the GPU to where they live.
+
+    Args:
+        kv: their bytes [B].
+        lanes, store: link and flash of the drive.
+    """
+    return overlap(
+        gpu=gpu_link.outward((tiers.host + tiers.drive) * kv, "new KV off the GPU"),
+        drive=stream(tiers.drive * kv, "new KV to the drive", link=lanes.outward, flash=store),
+    )
+
+
+def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, put: Span) -> Span:
+    """One layer over all prompts while its KV leaves for its tiers."""
+    return overlap(
+        hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
+        compute=prefill_compute(llm, work, work.batch, gpu_),
+        put_away=put,
+    )
+
+
+def fits_in(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    tiers: Tiers,
+    drive: str,
+    capacity: Real,
+    beside: Real = 0.0,
+) -> dict[str, tuple[Real, Real]]:
+    """What GPU, host and drive must hold, and what they can [B].
+
+    Args:
+        drive: its role.
+        capacity: of all drives of that role [B].
+        beside: what the drive holds beside K and V [B].
+    """
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    gpu_ = gpu(hw)
+    return {
+        "gpu": (weights_and_activations(llm, work) + tiers.gpu * kv, gpu_.memory),
+        "host": (tiers.host * kv, kv_budget(hw)),
+        drive: (tiers.drive * kv + beside, capacity),
+    }
+
+
+def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> Mapping[str, Real]:
+    """Columns: gigabytes of K and V in each tier when the requests end."""
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final) / 1e9
+    return {
+        "kv_gpu_gb": tiers.gpu * kv,
+        "kv_host_gb": tiers.host * kv,
+        "kv_drive_gb": tiers.drive * kv,
+    }
+
+
+def cpu_scoring(hw: Machine) -> Port:
+    """The CPU multiplying queries with keys in DRAM, in key bytes [B]."""
+    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_scoring)
+
+
+def scattered(hw: Machine, role: str, store: Drives) -> Port:
+    """Flash reads of single tokens, K and V rows of one layer, rather than in sequence [B]."""
+    return Port(f"{role}.flash", "read", store.read.rate * hw.derate.gather)

@@ -1,0 +1,225 @@
+"""Head-aware mapping: each sub-layer split by heads over HBM and LPDDR (H2M2 sec. 3.1, fig. 5).
+
+Attention and qkv-linear are cut between heads, fc between columns in the same shares. After every
+kernel a barrier closes and the sides exchange its output, so that both hold all activations.
+
+Symbols: n heads on HBM, N heads, g queries a KV head, b batch, m tokens, h hidden, d head size, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.accelerator import (
+    Side,
+    attend,
+    attend_prompt,
+    gemm,
+    kv_head_bytes,
+    powered,
+    side,
+)
+from nearkv.costmodel.resources import per
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+SUBLAYERS = ("attention", "qkv", "fc")
+"""In the order in which Algorithm 1 maps them."""
+
+
+@dataclass(frozen=True)
+class Asymmetric:
+    """Two memories, each with chips of its own.
+
+    Attributes:
+        hbm, lpddr: the sides.
+        barrier: kernels whose ends wait for each other [op].
+        link: between the chips [B].
+    """
+
+    hbm: Side
+    lpddr: Side
+    barrier: Port
+    link: Port
+
+
+def asymmetric_memory(hw: Machine) -> Asymmetric:
+    """Build both sides.
+
+    The paper prints no time for its hardware barrier; it takes at least an access to each memory, one
+    to post that a side is done and one to see it (Table 2: 32 + 45 ns).
+    """
+    barrier = Port("c2c.barrier", "wait", per(hw.hbm.latency + hw.lpddr.latency), "op")
+    link = Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth)
+    return Asymmetric(side(hw, "hbm", "hbm_chip"), side(hw, "lpddr", "lpddr_chip"), barrier, link)
+
+
+def check_heads(llm: LLM) -> None:
+    """Refuse a model whose queries do not divide into KV groups.
+
+    Raises:
+        InputError: they do not.
+    """
+    uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
+    if uneven.any():
+        heads, kv_heads = (
+            np.broadcast_to(n, uneven.shape)[uneven][0] for n in (llm.heads, llm.kv_heads)
+        )
+        raise InputError(
+            f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; correct heads or kv_heads"
+        )
+
+
+def check_units(most: Real, **mapped: Real) -> None:
+    """Refuse a mapping that names heads, or layers, a model does not have.
+
+    Args:
+        most: heads or layers of the model [1].
+        mapped: knob -> how many on HBM [1].
+
+    Raises:
+        InputError: outside 0..most or not whole.
+    """
+    for name, n in mapped.items():
+        wrong = np.asarray((n < np.zeros(())) | (n > np.asarray(most)) | (np.floor(n) != n))
+        if wrong.any():
+            first, there = (np.broadcast_to(value, wrong.shape)[wrong][0] for value in (n, most))
+            raise InputError(
+                f"knob {name}: {first:g} must be a whole number from 0 to {there:g}; choose one of these"
+            )
+
+
+# --- time of one sub-layer, n heads on HBM ---------------------------------------------------------
+
+
+def split(
+    two: Asymmetric, kernel: Callable[[Side, Real], Span], n: Real, all_heads: Real, output: Real
+) -> Span:
+    """Run n heads of a kernel on HBM beside the rest on LPDDR, wait for both, exchange the output.
+
+    Args:
+        two: both sides.
+        kernel: side, heads -> span.
+        n, all_heads: heads on HBM and in all [1].
+        output: bytes both sides together put out [B].
+    """
+    return serial(
+        work=overlap(
+            hbm=powered(kernel(two.hbm, n), two.hbm.name),
+            lpddr=powered(kernel(two.lpddr, all_heads - n), two.lpddr.name),
+        ),
+        barrier=two.barrier(1.0 * np.greater(output, 0), "one a kernel"),
+        exchange=two.link(output, "outputs copied to both sides"),
+    )
+
+
+def attention(
+    two: Asymmetric, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """One new token of every sequence against its context, one layer."""
+    out = llm.query_bytes(batch)
+    return split(
+        two, lambda on, part: attend(on, llm, batch, context, part, paged), n, llm.heads, out
+    )
+
+
+def prompt_attention(
+    two: Asymmetric, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """All tokens of all prompts, one layer."""
+    out = llm.query_bytes(batch * prompt)
+    return split(
+        two, lambda on, part: attend_prompt(on, llm, batch, prompt, part, paged), n, llm.heads, out
+    )
+
+
+def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Q of n heads, K and V of their groups; a group cut in two is projected on both sides."""
+
+    def project(on: Side, part: Real) -> Span:
+        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, part), paged)
+
+    out = m * (llm.query_size + 2 * llm.kv_size) * llm.activation_width
+    return split(two, project, n, llm.heads, out)
+
+
+def qkv_columns(llm: LLM, n: Real) -> Real:
+    """Columns of the weights of n heads, (n + 2 ceil(n / g)) d [1]."""
+    return (n + 2 * np.ceil(n / llm.group)) * llm.head_size
+
+
+def fc_shapes(llm: LLM, m: Real) -> dict[str, tuple[Real, Real, Real, Real]]:
+    """GEMMs of projection and MLP: tokens, k, w and how many; gate and up matrix are one kernel [1].
+
+    In an MoE layer every expert that some token uses is a GEMM over its share of the tokens.
+    """
+    experts = (
+        llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
+    ) / llm.expert_parameters
+    active = (
+        llm.layer_parameters(llm.active_experts) - llm.attention_parameters
+    ) / llm.expert_parameters
+    each = m * active / experts
+    return {
+        "output": (m, llm.query_size, llm.hidden, 1.0),
+        "up": (each, llm.hidden, (1 + llm.gated) * llm.ffn, experts),
+        "down": (each, llm.ffn, llm.hidden, experts),
+    }
+
+
+def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Projection and MLP, split column-wise (sec. 3.1, fig. 5b)."""
+
+    def kernel(tokens: Real, k: Real, w: Real, matrices: Real) -> Span:
+        def columns(on: Side, part: Real) -> Span:
+            return gemm(on, llm, tokens, k, w * part / llm.heads, paged, matrices)
+
+        return split(two, columns, n, llm.heads, matrices * tokens * w * llm.activation_width)
+
+    return serial(**{name: kernel(*shape) for name, shape in fc_shapes(llm, m).items()})
+
+
+# --- bytes of one sub-layer, all layers ------------------------------------------------------------
+
+
+def attention_bytes(llm: LLM, batch: Real, tokens: Real, n: Real) -> Real:
+    """KV cache of n query heads on one side; a group cut in two is held on both [B]."""
+    return llm.layers * kv_head_bytes(llm, batch, tokens) * np.ceil(n / llm.group)
+
+
+def qkv_bytes(llm: LLM, n: Real) -> Real:
+    """Weights of n heads of qkv-linear on one side [B]."""
+    return llm.layers * llm.hidden * qkv_columns(llm, n) * llm.weight_width
+
+
+def fc_bytes(llm: LLM, n: Real) -> Real:
+    """Weights of n of N shares of fc on one side, all experts [B]."""
+    mlp = llm.layer_parameters(llm.experts) - llm.attention_parameters
+    return llm.layers * (llm.query_size * llm.hidden + mlp) * llm.weight_width * n / llm.heads
+
+
+def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
+    """Everything the decoder layers hold, embeddings apart (sec. 5.1) [B]."""
+    return (
+        attention_bytes(llm, batch, tokens, llm.heads)
+        + qkv_bytes(llm, llm.heads)
+        + fc_bytes(llm, llm.heads)
+    )
+
+
+def footprint(
+    llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> dict[str, Real]:
+    """Bytes of each sub-layer on a side that has so many heads of each (fig. 14) [B]."""
+    return {
+        "attention": attention_bytes(llm, work.batch, work.context, n_attention),
+        "qkv": qkv_bytes(llm, n_qkv),
+        "fc": fc_bytes(llm, n_fc),
+    }

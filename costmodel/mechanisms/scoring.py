@@ -1,0 +1,219 @@
+"""Scoring tokens in two pools side by side and fetching the retained ones (HillInfer sec. 4.2 to 4.4, 5.4).
+
+Symbols: M_c, M_s bytes of K and V in the hot and the cold pool, beta = M_c / M_s, alpha retained share,
+sigma skew, f_c, f_s scoring and B_c, B_s fetching rates in bytes of K and V. Scoring reads keys only,
+so f is twice the rate of key bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.compose import overlap, pipeline, serial
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.eviction import cpu_scoring, scattered
+from nearkv.costmodel.resources import drives, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+PRECISIONS = ("fp16", "int8", "int4")
+"""Widths of a key where it is scored."""
+KEY_BYTES = (2.0, 1.0, 0.5)
+SOURCES = ("flash-fp16", "flash-copy", "dram-copy")
+"""Where the SmartSSD reads keys: the cache itself, a narrow copy in flash, or one in the accelerator's DRAM."""
+DRAM_COPY = 2
+SCORE_BYTES = 4.0
+"""One token in a score block: position and score in half precision (sec. 5.4)."""
+
+
+@dataclass(frozen=True)
+class Pools:
+    """K and V of one layer off the GPU, and how much of them is fetched.
+
+    Attributes:
+        hot, cold: M_c and M_s [B].
+        retention: alpha [1].
+        sigma: skew; the hot pool serves this share of what the cold pool would [1].
+        hop: 1 where cold tokens are stored in the host before they go to the GPU, else 0.
+    """
+
+    hot: Real
+    cold: Real
+    retention: Real
+    sigma: Real
+    hop: Real
+
+    @property
+    def fetched_hot(self) -> Real:
+        """Alpha (M_c + sigma M_s) [B]."""
+        return self.retention * (self.hot + self.sigma * self.cold)
+
+    @property
+    def fetched_cold(self) -> Real:
+        """(1 - sigma) alpha M_s [B]."""
+        return (1 - self.sigma) * self.retention * self.cold
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Bytes of narrow keys kept beside the cold pool, in flash and in the accelerator's DRAM [B]."""
+
+    flash: Real
+    dram: Real
+
+
+def narrow_key_share(llm: LLM, precision: Real, source: Real) -> Real:
+    """Bytes scoring reads of a key over those the cache holds; FP16 keys are cast on the fly (sec. 4.4) [1].
+
+    Raises:
+        InputError: a copy would be wider than the cache it is made of.
+    """
+    width = np.take(KEY_BYTES, np.asarray(precision, int))
+    if np.any(np.greater(source, 0) & np.greater(width, llm.kv_width)):
+        raise InputError(
+            "knob score_precision: a copy of the keys is wider than the cache (precision.kv); choose a narrower "
+            "one, or score_source=flash-fp16, which keeps none"
+        )
+    return np.where(np.equal(source, 0), 1.0, width / llm.kv_width)[()]
+
+
+def narrow_copies(llm: LLM, cold: Real, precision: Real, source: Real) -> Copies:
+    """What narrow copies of the cold pool's keys take.
+
+    Args:
+        cold: K and V in the cold pool, all layers [B].
+        precision, source: index into PRECISIONS and SOURCES.
+    """
+    copy = np.where(np.equal(source, 0), 0.0, cold / 2 * narrow_key_share(llm, precision, source))[
+        ()
+    ]
+    in_dram = np.equal(source, DRAM_COPY)
+    return Copies((1 - in_dram) * copy, in_dram * copy)
+
+
+def score_cold(hw: Machine, llm: LLM, cold: Real, precision: Real, source: Real) -> Span:
+    """Stream the cold pool's keys past the adder tree (sec. 4.4).
+
+    Args:
+        hw: roles csd (with kernel_scores); derate fpga_dram.
+        cold: K and V whose keys are scored [B].
+    """
+    dev = hw.csd
+    keys = cold / 2 * narrow_key_share(llm, precision, source)
+    in_dram = np.equal(source, DRAM_COPY)
+    flash = Port("csd.flash", "read", dev.count * dev.p2p_read)
+    dram = Port("csd.dram", "read", dev.count * dev.memory_bandwidth * hw.derate.fpga_dram)
+    units = Port("csd.kernel", "run", dev.count * dev.kernel_scores, "FLOP")
+    return overlap(
+        flash=flash((1 - in_dram) * keys, "M_s / f_s, keys in flash"),
+        dram=dram(in_dram * keys, "M_s / f_s, keys in the accelerator's DRAM"),
+        tree=units(cold / llm.kv_width * llm.group, "one multiply-add an element"),
+    )
+
+
+def score_hot(hw: Machine, hot: Real) -> Span:
+    """The CPU scores the hot pool's keys: M_c / f_c."""
+    return cpu_scoring(hw)(hot / 2, "M_c / f_c")
+
+
+def fetch_cold(hw: Machine, amount: Real, hop: Real) -> Span:
+    """Retained tokens of the cold pool to the GPU: one stream, or stored in the host first (sec. 4.1, 5.4)."""
+    gpu_link, lanes = link(hw, "gpu_link", "pcie").inward, link(hw, "csd_link", "pcie").inward
+    gather = scattered(hw, "csd", drives(hw, "csd"))
+    return serial(
+        out=overlap(
+            gather=gather(amount, "(1-s) a M_s / B_s"),
+            csd_link=lanes(amount, "(1-s) a M_s / B_s"),
+            gpu_link=gpu_link((1 - hop) * amount, "straight to the GPU"),
+        ),
+        hop=gpu_link(hop * amount, "(1-s) a M_s / B_c, sec. 5.4"),
+    )
+
+
+def cpu_path(hw: Machine, pools: Pools) -> Span:
+    """T_CPU = M_c / f_c + alpha (M_c + sigma M_s) / B_c (eq. 2)."""
+    to_gpu = link(hw, "gpu_link", "pcie").inward
+    return serial(
+        score=score_hot(hw, pools.hot), fetch=to_gpu(pools.fetched_hot, "a (M_c + s M_s) / B_c")
+    )
+
+
+def csd_path(
+    hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, launches: Real
+) -> Span:
+    """T_SmartSSD = M_s / f_s + (1 - sigma) alpha M_s (1 / B_s + hop / B_c) (eq. 2), scored in chunks (HIE).
+
+    Args:
+        chunks: score blocks, m [1].
+        launches: 1, or 0 for an empty batch [1].
+    """
+    scores = SCORE_BYTES * pools.cold / llm.kv_bytes(1.0, 1.0) / chunks
+    return serial(
+        launch=Port("host.driver", "wait", 1.0, "s")(launches * hw.csd.launch, "start the kernel"),
+        score=pipeline(
+            chunks,
+            evaluate=score_cold(hw, llm, pools.cold / chunks, precision, source),
+            transfer=link(hw, "csd_link", "pcie").inward(scores, "score block, fig. 7"),
+            sort=cpu_scoring(hw)(scores, "merge scores, fig. 7"),
+        ),
+        fetch=fetch_cold(hw, pools.fetched_cold, pools.hop),
+    )
+
+
+def balanced_paths(hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real) -> Span:
+    """max(T_CPU, T_SmartSSD) of eq. 2 alone: no launch, no score blocks."""
+    return overlap(
+        cpu=cpu_path(hw, pools),
+        csd=serial(
+            score=score_cold(hw, llm, pools.cold, precision, source),
+            fetch=fetch_cold(hw, pools.fetched_cold, pools.hop),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The four constants of eq. 4, in bytes of K and V a second [B/s]."""
+
+    f_c: Real
+    f_s: Real
+    b_c: Real
+    b_s: Real
+
+
+def rates(hw: Machine, llm: LLM, precision: Real, source: Real, hop: Real) -> Rates:
+    """Profile the machine as the paper does at initialisation: time one byte on each part (sec. 4.3).
+
+    Without a hop, B_s is that of the whole way to the GPU.
+    """
+    to_gpu = link(hw, "gpu_link", "pcie").inward.rate
+    return Rates(
+        f_c=1 / score_hot(hw, 1.0).seconds,
+        f_s=1 / score_cold(hw, llm, 1.0, precision, source).seconds,
+        b_c=to_gpu,
+        b_s=1 / fetch_cold(hw, 1.0, hop).parts["out"].seconds,
+    )
+
+
+def beta_eq4(r: Rates, alpha: Real) -> Real:
+    """B_c f_c (B_s + a f_s) / (B_s f_s (B_c + a f_c)), eq. 4 [1]."""
+    return r.b_c * r.f_c * (r.b_s + alpha * r.f_s) / (r.b_s * r.f_s * (r.b_c + alpha * r.f_c))
+
+
+def beta_sec54(r: Rates, alpha: Real) -> Real:
+    """f_c (B_s B_c + a B_c f_s + a B_s f_s) / (B_s f_s (B_c + a f_c)), the formula of sec. 5.4 [1]."""
+    top = r.f_c * (r.b_s * r.b_c + alpha * r.b_c * r.f_s + alpha * r.b_s * r.f_s)
+    return top / (r.b_s * r.f_s * (r.b_c + alpha * r.f_c))
+
+
+def beta_balanced(r: Rates, alpha: Real, sigma: Real, hop: Real) -> Real:
+    """The beta at which T_CPU = T_SmartSSD with skew and hop; 0 where the CPU path is always longer [1].
+
+    Equal to eq. 4 at sigma = 0, hop = 0 and to sec. 5.4 at sigma = 0, hop = 1.
+    """
+    cold = (1 - sigma) * alpha
+    top = 1 / r.f_s + cold / r.b_s - sigma * alpha / r.b_c + hop * cold / r.b_c
+    return np.maximum(top / (1 / r.f_c + alpha / r.b_c), 0.0)

@@ -1,0 +1,175 @@
+"""Linear programs, each answer with a proven bound.
+
+`Simplex` solves many small programs in process, each from the basis of the one before (HiGHS).
+`reference` solves one, written out name by name (PuLP with HiGHS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.errors import InputError
+
+Vector = NDArray[np.float64]
+_TOLERANCE = 1e-9
+_SMALLEST_ENTRY = 1e-12
+
+
+@dataclass(frozen=True)
+class Program:
+    """Minimise cost . x subject to matrix x <= limit (= where `equal`) and low <= x <= high.
+
+    Attributes:
+        cost: of each column.
+        matrix: rows by columns.
+        limit: of each row.
+        equal: True for rows that must meet their limit.
+        low, high: finite bounds of each column.
+        rows, columns: their names.
+    """
+
+    cost: Vector
+    matrix: Vector
+    limit: Vector
+    equal: NDArray[np.bool_]
+    low: Vector
+    high: Vector
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+    def bound(self, prices: Vector) -> float:
+        """Lower bound of the optimum, proven by any prices of the rows (weak duality).
+
+        Args:
+            prices: what one unit more of each row's limit adds to the optimum.
+        """
+        prices = np.where(self.equal, prices, np.minimum(prices, 0.0))
+        left = self.cost - prices @ self.matrix
+        return float(prices @ self.limit + left @ np.where(left > 0, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best point of a program.
+
+    Attributes:
+        value: what it costs.
+        bound: no feasible point costs less.
+        x: value of each column.
+        prices: what one unit more of each row's limit adds to `value`.
+    """
+
+    value: float
+    bound: float
+    x: Vector
+    prices: Vector
+
+
+def installed(package: str) -> ModuleType:
+    """Import a solver.
+
+    Raises:
+        InputError: it is not there.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError:
+        raise InputError(
+            f"a linear program needs {package!r}, which is missing; pip install {package}"
+        ) from None
+
+
+class Simplex:
+    """HiGHS in process; programs of one size start from the basis of the one before.
+
+    Attributes:
+        solved: programs solved so far.
+    """
+
+    def __init__(self) -> None:
+        self._highspy: Any = installed("highspy")
+        self._highs = self._highspy.Highs()
+        for option, value in {
+            "output_flag": False,
+            "presolve": "off",
+            "threads": 1,
+            "primal_feasibility_tolerance": _TOLERANCE,
+            "dual_feasibility_tolerance": _TOLERANCE,
+            "small_matrix_value": _SMALLEST_ENTRY,
+        }.items():
+            self._highs.setOptionValue(option, value)
+        self.solved = 0
+
+    def __call__(self, program: Program) -> Optimum | None:
+        """Solve a program; None where no point satisfies it."""
+        basis = self._highs.getBasis() if self.solved else None
+        self._highs.passModel(self._model(program))
+        if basis is not None and basis.valid and len(basis.row_status) == len(program.limit):
+            self._highs.setBasis(basis)
+        self._highs.run()
+        self.solved += 1
+        if self._highs.getModelStatus() != self._highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = self._highs.getSolution()
+        x, prices = np.array(solution.col_value), np.array(solution.row_dual)
+        return Optimum(float(program.cost @ x), program.bound(prices), x, prices)
+
+    def _model(self, program: Program) -> Any:
+        rows, columns = program.matrix.shape
+        model = self._highspy.HighsLp()
+        model.num_row_, model.num_col_ = rows, columns
+        model.col_cost_, model.col_lower_, model.col_upper_ = (
+            program.cost,
+            program.low,
+            program.high,
+        )
+        model.row_lower_, model.row_upper_ = (
+            np.where(program.equal, program.limit, -np.inf),
+            program.limit,
+        )
+        model.a_matrix_.format_ = self._highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.arange(0, rows * columns + 1, columns)
+        model.a_matrix_.index_ = np.tile(np.arange(columns), rows)
+        model.a_matrix_.value_ = program.matrix.ravel()
+        return model
+
+
+def reference(program: Program, solver: Any = None) -> Optimum | None:
+    """Solve a program written out name by name in PuLP.
+
+    Args:
+        program: any.
+        solver: a PuLP solver; HiGHS in process unless told.
+
+    Returns:
+        The optimum, or None where no point satisfies the program.
+
+    Raises:
+        InputError: PuLP or HiGHS is not installed.
+    """
+    pulp: Any = installed("pulp")
+    installed("highspy")
+    problem = pulp.LpProblem("program", pulp.LpMinimize)
+    bounds = zip(program.columns, program.low, program.high, strict=True)
+    x = [problem.add_variable(name, low, high) for name, low, high in bounds]
+    problem += pulp.lpDot(program.cost, x)
+    for name, entries, limit, equal in zip(
+        program.rows, program.matrix, program.limit, program.equal, strict=True
+    ):
+        form = pulp.lpDot(entries, x)
+        problem += (form == limit if equal else form <= limit), name
+    if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
+        return None
+    values = np.array([column.value() or 0.0 for column in x])
+    prices = np.array(
+        [row.pi or 0.0 for row in problem.constraints()]
+    )  # in the order they were added
+    return Optimum(float(program.cost @ values), program.bound(prices), values, prices)

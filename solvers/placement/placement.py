@@ -1,0 +1,282 @@
+"""Where the tensors go: FlexGen's placement (ICML 2023, sec. 4.3), its block and its nine shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.placement import (
+    DECODE,
+    MEMORY,
+    PREFILL,
+    SHARES,
+    TIER,
+    BlockSchedule,
+    cpu_attention_rate,
+)
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.placement.blocks import BlockProblem, Box, one, shortage
+from nearkv.solvers.placement.linear import Optimum, Program, Simplex, Vector, reference
+from nearkv.solvers.placement.walks import GAP, Found, full, paper
+
+SEARCHES = {"full": full, "paper": paper}
+ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
+"""The hardware number behind each tier."""
+_GB = 1e9
+_OVERFULL = 1e-6
+"""What the tolerance of a linear program may add to a full memory, as a share of it."""
+_GROUPS = {"w": "weights", "c": "KV cache", "h": "activations"}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A policy and its certificate; where nothing fits, what is short.
+
+    Attributes:
+        status: `optimal` (no block does better), `walked` (best of FlexGen's walk) or `infeasible`.
+        gpu_batch, num_batches: the block; the smallest that was asked for where nothing fits [1].
+        throughput_tok_s: tokens generated a second, prefill included [1/s].
+        bound_tok_s: no block that was searched, or this block alone when walked, does better [1/s].
+        shares: of weights (w), KV cache (c), activations (h) on GPU (g), CPU (c), disk (d) [1].
+        prefill, decode: seconds of the whole block in each [s].
+        used: largest share of what it may fill that each memory holds, by tier [1].
+        binding: constraints that cost throughput.
+        worth: tok/s that one GB (10^9 B) more of each memory adds to this block, by tier [1/s].
+        short: bytes to add to one memory alone so that the smallest block fits; infinite where it
+            alone does not help [B].
+        short_each: bytes to add to every memory so that it fits [B].
+        programs: linear programs solved.
+    """
+
+    status: str
+    gpu_batch: int
+    num_batches: int
+    throughput_tok_s: float
+    bound_tok_s: float
+    shares: Mapping[str, float]
+    prefill: float
+    decode: float
+    used: Mapping[str, float]
+    binding: tuple[str, ...]
+    worth: Mapping[str, float]
+    short: Mapping[str, float]
+    programs: int
+    short_each: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """Relative distance to the bound [1]."""
+        return self.bound_tok_s / self.throughput_tok_s - 1
+
+    @property
+    def reason(self) -> str:
+        """One sentence on what is short; empty where the placement fits."""
+        if not self.short:
+            return ""
+        block = f"{self.gpu_batch * self.num_batches} sequence(s)"
+        cures = [(need / 2**30, tier) for tier, need in self.short.items() if np.isfinite(need)]
+        if not cures:
+            enlarge = (
+                f"add {self.short_each / 2**30:.3f} GiB to each of {', '.join(ADDRESS.values())}"
+            )
+            return f"{block} do not fit, and no memory alone cures it; {enlarge}"
+        if len(cures) == 1:
+            need, tier = cures[0]
+            return (
+                f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
+            )
+        ways = ", or ".join(f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures))
+        return f"{block} do not fit: all memories together are short; add {ways}"
+
+
+def place(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    search: str = "full",
+    gpu_batch: int | None = None,
+    num_batches: int | None = None,
+    fixed: Mapping[str, float] | None = None,
+) -> Placement:
+    """Choose the block and the shares of highest throughput.
+
+    Args:
+        hw: one machine with the roles gpu, host, disk, offload.
+        llm, work: one model, its prompt and output; the batch of the work is not used.
+        search: `full`, the proven best of every block, or `paper`, the best of FlexGen's walk.
+        gpu_batch, num_batches: given instead of searched for [1].
+        fixed: shares given instead of solved for [1].
+
+    Returns:
+        The placement. The LP of its block is solved once more, written out in PuLP.
+
+    Raises:
+        InputError: unknown search or share, contradictory shares, a block below one, a solver that
+            is not installed, or numbers too far apart for one.
+    """
+    if search not in SEARCHES:
+        raise unknown("search", search, SEARCHES)
+    problem = BlockProblem(hw, llm, work, _checked(fixed or {}))
+    solve = Simplex()
+    space = _space(problem, gpu_batch, num_batches)
+    found = SEARCHES[search](problem, solve, space)
+    if found is None:
+        return _infeasible(problem, one(space.gbs_low, space.nb_low), solve)
+    program = problem.program(found.block)
+    optimum = reference(program)
+    if optimum is None or abs(optimum.value / found.value - 1) > 1e3 * GAP:
+        raise _unsolved(
+            f"two solvers disagree on {found.block.gbs_low} x {found.block.nb_low} sequences"
+        )
+    status = "walked" if search == "paper" and not space.single else "optimal"
+    programs = solve.solved + 1
+    optimum = replace(optimum, x=_considerate(program, optimum, solve))
+    return _placement(problem, found, program, optimum, status, programs)
+
+
+def _unsolved(why: str) -> InputError:
+    return InputError(
+        f"the linear program cannot be trusted: {why}; bring the memories' sizes closer together"
+    )
+
+
+def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
+    for share, value in fixed.items():
+        if share not in SHARES:
+            raise unknown("share", share, SHARES)
+        if not 0 <= value <= 1:
+            raise InputError(f"share {share} = {value:g} must be between 0 and 1")
+    if fixed.get("hd", 0) > 0:
+        raise InputError("share hd: FlexGen keeps no activations on the disk; leave it 0")
+    for letter, tensor in _GROUPS.items():
+        given = {
+            share: value
+            for share, value in ({"hd": 0.0} | dict(fixed)).items()
+            if share[0] == letter
+        }
+        total = sum(given.values())
+        if total > 1 + GAP or (len(given) == 3 and total < 1 - GAP):
+            requested = ", ".join(f"{share} = {value:g}" for share, value in given.items())
+            raise InputError(
+                f"shares of the {tensor} ({requested}) add up to {total:g}; they must add up to 1"
+            )
+    return fixed
+
+
+def _space(problem: BlockProblem, gpu_batch: int | None, num_batches: int | None) -> Box:
+    for name, value in (("gpu batch", gpu_batch), ("number of batches", num_batches)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} {value} must be at least 1")
+    gbs = (gpu_batch, gpu_batch) if gpu_batch else (1, problem.most)
+    nb = (num_batches, num_batches) if num_batches else (1, problem.most)
+    return Box(*gbs, *nb)
+
+
+def _considerate(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
+    """Of all shares as fast as an optimum, those with least cache on the disk, then least weights in host memory.
+
+    Optimal shares are rarely unique. Flash wears by the cache written to it; host memory left free is of use.
+    """
+    x, tied = optimum.x, program
+    as_fast = (program.cost / optimum.value, 1.0)
+    for share in ("cd", "wc"):
+        column = program.columns.index(share)
+        tied = _with_row(tied, *as_fast)
+        better = solve(replace(tied, cost=np.eye(len(program.cost))[column]))
+        if better is None:
+            break
+        x, as_fast = better.x, (np.eye(len(program.cost))[column], better.x[column])
+    return x
+
+
+def _with_row(program: Program, entries: Vector, limit: float) -> Program:
+    return replace(
+        program,
+        matrix=np.vstack([program.matrix, entries]),
+        limit=np.append(program.limit, limit),
+        equal=np.append(program.equal, False),
+        rows=(*program.rows, "as good"),
+    )
+
+
+def _placement(
+    problem: BlockProblem,
+    found: Found,
+    program: Program,
+    optimum: Optimum,
+    status: str,
+    programs: int,
+) -> Placement:
+    gbs, nb, output = found.block.gbs_low, found.block.nb_low, problem.work.output
+    shares = _exact(optimum.x)
+    cpu_rate = cpu_attention_rate(problem.hw, problem.llm, gbs)
+    block = BlockSchedule(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
+    at = np.concatenate([shares, [gbs * nb, gbs]])
+    prefill = float(problem.llm.layers * np.max(block.prefill() @ at))
+    decode = float(problem.llm.layers * (output - 1) * np.max(block.decode() @ at))
+    throughput = float(gbs * nb * output / (prefill + decode))
+    first = len(PREFILL) + len(DECODE)
+    prices = optimum.prices[: first + len(MEMORY)] / optimum.value
+    a_byte = -prices[first:] * throughput * problem.hw.offload.memory_share / problem.unit
+    filled = np.divide(
+        block.memory() @ at, problem.usable, out=np.zeros(len(MEMORY)), where=problem.usable > 0
+    )
+    if np.any(filled > 1 + _OVERFULL):
+        raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
+    return Placement(
+        status=status,
+        gpu_batch=gbs,
+        num_batches=nb,
+        throughput_tok_s=throughput,
+        bound_tok_s=max(float(output) / found.bound, throughput),
+        shares=dict(zip(SHARES, shares.tolist(), strict=True)),
+        prefill=prefill,
+        decode=decode,
+        used={
+            tier: max(f for f, t in zip(filled.tolist(), TIER, strict=True) if t == tier)
+            for tier in ADDRESS
+        },
+        binding=tuple(
+            row for row, price in zip(program.rows, prices, strict=False) if price < -GAP
+        ),
+        worth={
+            tier: _GB * sum(p for p, t in zip(a_byte.tolist(), TIER, strict=True) if t == tier)
+            for tier in ADDRESS
+        },
+        short={},
+        programs=programs,
+    )
+
+
+def _exact(x: Vector) -> Vector:
+    """The shares of an optimum without the solver's rounding: none negative, each tensor whole."""
+    triples: Vector = np.maximum(x[: len(SHARES)], 0.0).reshape(3, 3)
+    whole: Vector = triples / triples.sum(axis=1, keepdims=True)
+    return whole.ravel()
+
+
+def _infeasible(problem: BlockProblem, block: Box, solve: Simplex) -> Placement:
+    nowhere = dict.fromkeys(SHARES, np.nan)
+    none = dict.fromkeys(ADDRESS, np.nan)
+    return Placement(
+        status="infeasible",
+        gpu_batch=block.gbs_low,
+        num_batches=block.nb_low,
+        throughput_tok_s=0.0,
+        bound_tok_s=0.0,
+        shares=nowhere,
+        prefill=np.nan,
+        decode=np.nan,
+        used=none,
+        binding=(),
+        worth=none,
+        short={tier: shortage(problem, block, (tier,), solve) for tier in ADDRESS},
+        short_each=shortage(problem, block, ADDRESS.keys(), solve),
+        programs=solve.solved,
+    )

@@ -1,0 +1,1 @@
+"""The best value of a share in which a system's amounts are affine."""

@@ -1,0 +1,1 @@
+"""The command line's parts: commands, shared options and rendering."""

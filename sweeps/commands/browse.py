@@ -1,0 +1,96 @@
+"""Commands that list and show what is known: systems, models, platforms and parts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands.options import Format, Set, System, group, show
+
+systems = group("List the systems; `systems show NAME` prints one with its knobs.")
+models = group("List the models; `models show NAME` prints every number.")
+hardware = group("List platforms and parts; `hardware show NAME` prints every number.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the catalogues' commands under the main one."""
+    for name, catalogue in (("systems", systems), ("models", models), ("hardware", hardware)):
+        app.add_typer(catalogue, name=name, invoke_without_command=True)
+
+
+@systems.callback()
+def list_systems(ctx: typer.Context, form: Format = "table") -> None:
+    """List the systems, each with the paper it comes from and its knobs.
+
+    Example: nearkv systems
+    """
+    from nearkv.sweeps.evaluation.catalogue import system_rows
+
+    if ctx.invoked_subcommand is None:
+        show(system_rows(), form)
+
+
+@systems.command("show")
+def show_system(name: System, form: Format = "table") -> None:
+    """Print a system's knobs: range, default, the paper's rules.
+
+    Example: nearkv systems show hilos
+    """
+    from nearkv.sweeps.evaluation.catalogue import knob_rows, summary_of
+
+    show(knob_rows(name), form, title=summary_of(name))
+
+
+@models.callback()
+def list_models(ctx: typer.Context, form: Format = "table") -> None:
+    """List the models with their shapes.
+
+    Example: nearkv models --format markdown
+    """
+    from nearkv.sweeps.evaluation.catalogue import model_rows
+
+    if ctx.invoked_subcommand is None:
+        show(model_rows(), form)
+
+
+@models.command("show")
+def show_model(
+    name: Annotated[str, typer.Argument(help="A model, or path/config.json.")],
+    form: Format = "table",
+) -> None:
+    """Print every number of a model with unit, kind and source.
+
+    Example: nearkv models show mixtral-8x7b
+    """
+    from nearkv.sweeps.evaluation.catalogue import part_numbers
+
+    show(part_numbers(name, "model"), form)
+
+
+@hardware.callback()
+def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
+    """List the platforms and the parts they are made of.
+
+    Example: nearkv hardware
+    """
+    from nearkv.sweeps.evaluation.catalogue import hardware_rows
+
+    if ctx.invoked_subcommand is None:
+        show(hardware_rows(), form)
+
+
+@hardware.command("show")
+def show_hardware(
+    name: Annotated[str, typer.Argument(help="A platform or a part, or path/file.toml.")],
+    sets: Set = [],
+    form: Format = "table",
+) -> None:
+    """Print every number of a platform or part with unit, kind and source.
+
+    Example: nearkv hardware show hilos-a100 --set csd.count=16
+    """
+    from nearkv.sweeps.evaluation.catalogue import hardware_numbers
+    from nearkv.sweeps.space.study import pairs
+
+    show(hardware_numbers(name, pairs(sets, "--set")), form)

@@ -1,0 +1,157 @@
+"""The command `nearkv sweep`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands.options import (
+    BRIEF,
+    BestPer,
+    By,
+    Format,
+    Jobs,
+    Named,
+    Only,
+    Out,
+    Pareto,
+    Quiet,
+    Resume,
+    Scheduler,
+    Top,
+    Yes,
+    show_columns,
+    with_axes,
+)
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.jobs.execute import SweepRun
+    from nearkv.sweeps.space.study import Study
+
+
+@with_axes
+def sweep(
+    study: Study,
+    file_of_study: Annotated[
+        str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")
+    ] = "",
+    system: Named = "",
+    columns: Only = "",
+    form: Format = "",
+    file: Out = "",
+    top: Top = None,
+    by: By = "",
+    pareto: Pareto = "",
+    best_per: BestPer = "",
+    jobs: Jobs = 1,
+    scheduler: Scheduler = "",
+    resume: Resume = False,
+    yes: Yes = False,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate a grid of design points into a file, or keep only the best.
+
+    FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that was stopped
+    or killed goes on with --resume.
+
+    Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
+    """
+    from pathlib import Path
+
+    from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.jobs.execute import SweepRun, best, to_file
+    from nearkv.sweeps.jobs.reduce import reducer_of
+    from nearkv.sweeps.runtime.workers import Workers
+    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.space.study_files import either
+
+    chosen = either(file_of_study, replace(study, systems=comma_list(system)))
+    reducer = reducer_of(top, by, comma_list(pareto), comma_list(best_per))
+    run = SweepRun(
+        Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question)
+    )
+    check_use(run, file, bool(reducer), form)
+    if reducer:
+        found = best(chosen, reducer, run, comma_list(columns))
+        if file:
+            save(found, chosen, file)
+        else:
+            show_columns(found, form or "csv", columns, [*BRIEF, *reducer.by, *reducer.per])
+    elif file:
+        to_file(chosen, Path(file), comma_list(columns), run)
+    else:
+        show_columns(table(chosen), form or "csv", columns)
+
+
+def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
+    """Refuse options that would do nothing, and a file that could not be written, before any work is done.
+
+    Raises:
+        InputError: there is nothing to resume, too little for workers, nothing to print in a format, or no place.
+    """
+    from pathlib import Path
+
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluation.table import check_format
+    from nearkv.sweeps.jobs.sinks import form_of
+    from nearkv.sweeps.runtime.workers import Workers
+
+    check_format(form or "csv")
+    if run.resume and reducer:
+        raise InputError(
+            "--resume goes on with a file of all rows; --top, --pareto and --best-per start anew"
+        )
+    if run.resume and not file:
+        raise InputError("--resume goes on with a file; give the -o that it was begun with")
+    if run.workers != Workers() and not (file or reducer):
+        raise InputError(
+            "--jobs and --scheduler write files, -o FILE, or keep the best rows; a table needs neither"
+        )
+    if form and file and form != form_of(Path(file)):
+        raise InputError(
+            f"--format {form} is for what is printed; the end of -o {file} says what is written"
+        )
+    if file and reducer:
+        check_output(file)
+
+
+def check_output(file: str) -> None:
+    """Refuse a file that a table could not be written to.
+
+    Raises:
+        InputError: no form is known by that name, or something is in the way.
+    """
+    from pathlib import Path
+
+    from nearkv.sweeps.jobs.execute import check_place
+
+    check_place(Path(file))
+
+
+def save(found: Columns, study: Study, file: str) -> None:
+    """Write a table, and beside it where every number comes from."""
+    from pathlib import Path
+
+    from nearkv.sweeps.jobs.execute import write_table
+
+    tell(write_table(found, Path(file), study))
+
+
+def tell(line: str) -> None:
+    """Say something that is not part of the output, to whoever listens."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
+
+
+def ask(question: str) -> bool:
+    """Ask the user, where there is one; else the answer is no."""
+    import sys
+
+    try:
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None

@@ -1,0 +1,1 @@
+"""Columns of a study, tables, provenance and simulation."""

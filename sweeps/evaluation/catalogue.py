@@ -1,0 +1,138 @@
+"""What the catalogues list and show: systems, models, platforms, parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearkv.costmodel import registry
+from nearkv.costmodel.llm import llm_of
+from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Role
+from nearkv.sweeps.evaluation.provenance import numbers, platform_numbers
+from nearkv.sweeps.space.sizes import number
+
+Rows = list[dict[str, Any]]
+
+
+def system_rows() -> Rows:
+    """One row a system."""
+    return [
+        {
+            "system": s.name,
+            "paper": s.cite,
+            "platform": s.platform,
+            "knobs": ", ".join(s.knobs),
+            "what": s.summary,
+        }
+        for s in registry.systems().values()
+    ]
+
+
+def summary_of(name: str) -> str:
+    """First line of what a system does."""
+    return registry.find_system(name).summary
+
+
+def knob_rows(name: str) -> Rows:
+    """One row a knob of a system.
+
+    Raises:
+        InputError: no such system, or it has no knobs.
+    """
+    found = registry.find_system(name)
+    if not found.knobs:
+        raise InputError(
+            f"{name} has no knobs; `nearkv hardware show {found.platform}` prints the numbers it runs on"
+        )
+    return [
+        {
+            "knob": knob,
+            "values": ", ".join(spec.choices)
+            or (spec.sets and f"--set {spec.sets}")
+            or f"{spec.low:g} .. {spec.high:g}",
+            "default": "the platform's"
+            if spec.sets
+            else spec.choices[int(spec.default)]
+            if spec.choices
+            else f"auto, by {spec.solver}"
+            if spec.solver
+            else spec.default,
+            "rules": ", ".join(spec.rules),
+            "what": spec.what,
+        }
+        for knob, spec in found.knobs.items()
+    ]
+
+
+def model_rows() -> Rows:
+    """One row a model: its shape and its computed parameters."""
+    rows: Rows = []
+    for name in names("model"):
+        shape = {key: quantity.si for key, quantity in load_llm(name).numbers.items()}
+        llm = llm_of(shape, Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0}))
+        keys = (
+            "layers",
+            "hidden",
+            "ffn",
+            "heads",
+            "kv_heads",
+            "head_size",
+            "experts",
+            "active_experts",
+        )
+        rows.append(
+            {
+                "model": name,
+                **{key: shape[key] for key in keys},
+                "parameters_e9": float(llm.parameters) / 1e9,
+            }
+        )
+    return [
+        {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in row.items()}
+        for row in rows
+    ]
+
+
+def hardware_rows() -> Rows:
+    """One row a platform, then one a part."""
+    platforms = [(name, load_platform(name)) for name in names("platform")]
+    rows: Rows = [
+        {"name": n, "kind": "platform", "what": p.title, "roles": ", ".join(p.roles)}
+        for n, p in platforms
+    ]
+    parts = [(name, load_part(name)) for name in names("part")]
+    return rows + [{"name": n, "kind": p.kind, "what": p.title, "roles": ""} for n, p in parts]
+
+
+def part_numbers(name: str, what: str) -> Rows:
+    """Every number of a part or a model.
+
+    Raises:
+        InputError: no such name, or a file that cannot be read.
+    """
+    return numbers(name, load_llm(name) if what == "model" else load_part(name, what))
+
+
+def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
+    """Every number of a platform, with some overridden, or of a part.
+
+    Raises:
+        InputError: no such name, or an override that does not fit.
+    """
+    parts, platforms = names("part"), names("platform")
+    if name in parts and sets:
+        raise InputError(
+            f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
+        )
+    if name in parts:
+        return part_numbers(name, "part")
+    if name not in platforms and not name.endswith(".toml"):
+        raise unknown("platform or part", name, [*platforms, *parts])
+    platform = load_platform(name)
+    for address, text in sets.items():
+        platform = platform.override(
+            address, number(platform.key(address))(text, f"--set {address}")
+        )
+    return platform_numbers(platform)

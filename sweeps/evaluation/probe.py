@@ -1,0 +1,106 @@
+"""Ask a block at any values of its axes or of hardware numbers: design points as a flat list, not a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.metrics import COLUMNS, Answer
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.space.study import NONE, Block, Numbers
+
+Points = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The design points of a block, in row-major order of its grid, open to questions about others near them."""
+
+    block: Block
+
+    def __post_init__(self) -> None:
+        if self.block.method != "fluid":
+            raise InputError(
+                f"--method {self.block.method} is for estimate, compare and sweep; a search asks the fluid model"
+            )
+
+    @cached_property
+    def axes(self) -> Mapping[str, Numbers]:
+        """Value of every axis at every design point."""
+        grid = self.block.grid
+        return {
+            name: np.broadcast_to(v, grid.shape).ravel()
+            for name, v in grid.mesh(grid.whole).items()
+        }
+
+    @property
+    def size(self) -> int:
+        """Number of design points."""
+        return self.block.grid.size
+
+    def answer(
+        self,
+        point: Points,
+        axes: Mapping[str, Numbers] = NONE,
+        numbers: Mapping[str, Numbers] = NONE,
+    ) -> Answer:
+        """What the system says at some points with some axes or hardware numbers changed.
+
+        Args:
+            point: indices of design points.
+            axes: new values of axes by name, one each point asked.
+            numbers: new values of hardware numbers by `role.key`, in SI, one each point asked.
+        """
+        mesh = {name: values[point] for name, values in self.axes.items()} | dict(axes)
+        hw, llm, work, requested = self.block.at(mesh, numbers)
+        return Answer(
+            resolve_knobs(self.block.system, hw, llm, work, requested).estimate,
+            hw,
+            self.block.system.owns,
+        )
+
+    def names(self, point: int, without: Collection[str] = ()) -> dict[str, Any]:
+        """What tells a design point from the others: system, model, platform, and every axis but some, as columns."""
+        block, shape = self.block, self.block.grid.shape
+        places = np.unravel_index(point, shape)
+        found = {
+            "system": block.system.name,
+            "model": block.parts[places[0]].name,
+            "platform": block.platform.name,
+        }
+        for axis, told, place in zip(
+            block.grid.axes[1:], block.display_grid.axes[1:], places[1:], strict=True
+        ):
+            if axis.name not in without:
+                value = told.values[place]
+                found[told.name] = told.labels[int(value)] if told.labels else plain(value)
+        return found
+
+
+def column(answer: Answer, name: str, size: int) -> Numbers:
+    """A column at every point asked, NaN where it does not fit."""
+    found = np.where(answer.estimate.fits.ok, COLUMNS[name].compute(answer), np.nan)
+    return np.broadcast_to(found, (size,)).astype(float)
+
+
+def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:
+    """The resource to blame for most of the time, or the memory that is short.
+
+    Args:
+        answer: of some points.
+        size: how many.
+        of: `prefill`, `step` or `total`.
+    """
+    attribution = getattr(answer.estimate, of).attribution()
+    seconds = np.stack([np.broadcast_to(value, (size,)) for value in attribution.values()])
+    worst = np.array(list(attribution))[np.argmax(seconds, axis=0)]
+    short = np.broadcast_to(answer.estimate.fits.limited_by, (size,))
+    named: NDArray[np.str_] = np.where(short == "", worst, np.char.add(short, " memory"))
+    return named

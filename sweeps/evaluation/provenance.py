@@ -1,0 +1,170 @@
+"""Write results so that nothing is lost: to a temporary name first, with the origin of every number beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from nearkv.hardware.catalog import Part, Platform, load_part, names
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.reading import sources
+from nearkv.sweeps.runtime.interrupts import careful
+from nearkv.sweeps.space.study import Block
+
+
+def place_of(name: str | Path) -> Path:
+    """Where an output goes: behind symbolic links, so that these stay, and never in place of a device or a pipe.
+
+    Raises:
+        InputError: something that is neither file nor folder stands there, or the links go in a circle.
+    """
+    try:
+        path = Path(name).resolve()
+        special = path.exists() and not path.is_file() and not path.is_dir()
+    except (OSError, RuntimeError) as problem:
+        requested = (
+            problem.strerror
+            if isinstance(problem, OSError)
+            else "its symbolic links go in a circle"
+        )
+        raise InputError(f"{name}: cannot be written ({requested}); choose another place") from None
+    if special:
+        raise InputError(
+            f"{name}: is a device or a pipe, which no output may replace; choose a file"
+        )
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """See whether a file can be written there, before work is done for it.
+
+    Raises:
+        InputError: the folder is missing, or may not be written.
+    """
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); choose another place"
+        ) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """Open a file to write; it takes the name only when all is written. Ctrl-C waits for it.
+
+    Raises:
+        InputError: the folder is missing or full, or may not be written.
+    """
+    with careful(), _replacing(path) as file:
+        yield file
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); choose another place"
+        ) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield cast("TextIO", file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); nothing was changed there"
+        ) from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text; it appears only when complete.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text)
+
+
+def numbers(name: str, part: Part) -> list[dict[str, Any]]:
+    """Every number of a part with its unit, SI value, kind and source, one row each."""
+    return [
+        {
+            "part": name,
+            "key": key,
+            "value": number.value,
+            "unit": number.unit,
+            "si": number.si,
+            "kind": number.kind,
+            "source": number.source,
+            "at": number.at,
+            "range": "" if number.low is None else f"{number.low:g} .. {number.high:g}",
+            "note": number.note,
+        }
+        for key, number in part.numbers.items()
+    ]
+
+
+def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
+    """Every number of a platform, role by role."""
+    return [row for role, part in platform.roles.items() for row in numbers(role, part)]
+
+
+def provenance(laid: Iterable[Block]) -> dict[str, Any]:
+    """Where every number of a study comes from: version, command, platforms, models, traces, sources."""
+    laid = list(laid)
+    platforms = {block.platform.name: block.platform for block in laid}
+    models = {part.name: part for block in laid for part in block.parts}
+    drawn = {trace.name for block in laid for trace in block.traces} & set(names("trace"))
+    traces = {name: load_part(name, "trace") for name in sorted(drawn)}
+    cited = {
+        number.source
+        for p in platforms.values()
+        for r in p.roles.values()
+        for number in r.numbers.values()
+    }
+    cited |= {
+        number.source
+        for part in [*models.values(), *traces.values()]
+        for number in part.numbers.values()
+    }
+    return {
+        "nearkv": version("nearkv"),
+        "command": " ".join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]),
+        "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
+        "models": {name: numbers(name, part) for name, part in models.items()},
+        "traces": {name: numbers(name, part) for name, part in traces.items()},
+        "sources": {key: source for key, source in sources().items() if key in cited},
+        "set": {
+            told.name: told.values.tolist()
+            for block in laid
+            for axis, told in zip(block.grid.axes, block.display_grid.axes, strict=True)
+            if axis.name in block.sets
+        },
+    }
+
+
+def text_of(table: Mapping[str, Any]) -> str:
+    """A table as JSON that people can read, too."""
+    return json.dumps(table, indent=1) + "\n"

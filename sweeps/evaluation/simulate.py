@@ -1,0 +1,259 @@
+"""Play a queue of requests on a system event by event: the check of the fluid model.
+
+Between two events (a request ends, a prompt is done, memory is full) the batch is constant and its
+context grows evenly, so a run of iterations costs its number times the iteration in its middle.
+
+Symbols: n decoding sequences, k iterations so far.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import mul
+
+import numpy as np
+
+from nearkv.costmodel.mechanisms.serving import Load, Serving
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.subbatch.planes import planes
+from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
+from nearkv.sweeps.evaluation.replica import Queue, Replica, Request
+from nearkv.sweeps.space.traces import Trace
+
+
+@dataclass(frozen=True)
+class SimulatedQueue:
+    """Result of a simulation.
+
+    Attributes:
+        seconds: until the last request ends [s].
+        tokens: generated, over all requests [1].
+        iterations: decode iterations of the busiest replica [1].
+        preempted: requests put back because memory was full [1].
+        tbt: mean time between tokens [s].
+    """
+
+    seconds: float
+    tokens: float
+    iterations: float
+    preempted: int
+    tbt: float
+
+    @property
+    def throughput(self) -> float:
+        """Generated tokens a second [1/s]."""
+        return self.tokens / self.seconds
+
+
+def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
+    """Serve all requests of a trace; they wait in one queue and replicas take them as they have room.
+
+    Args:
+        trace: what arrives; all at time 0.
+        serving: of one design point, all numbers scalar.
+        mean_held: tokens a resident request takes on average, for admission [1].
+
+    Returns:
+        Time, tokens, iterations, preemptions.
+
+    Raises:
+        InputError: a request is longer than the memory of a replica.
+    """
+    dp = int(_one(serving.replicas))
+    room = _one(serving.room) / dp
+    most = max(room, _one(serving.longest_room) / dp)
+    longest = float(np.max(trace.prompt + trace.output))
+    if longest > most:
+        raise InputError(
+            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds the {most:,.0f} a replica holds; "
+            "leave it out, or use a larger memory"
+        )
+    requests = deque(
+        Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
+    )
+    queue = Queue(
+        rows=planes(lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5).tolist(),
+        single=[
+            [const, 0.0, per_token, per_hottest]
+            for const, per_token, per_hottest in planes(
+                lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2
+            )
+        ],
+        alone=_prefill(serving, dp),
+        skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1))],
+        room=room,
+        mean=mean_held,
+        chunked=bool(np.any(serving.chunked)),
+        reserve=bool(np.any(serving.reserve)),
+        minimum_chunk=_one(serving.minimum_chunk),
+        waiting=requests,
+        replicas=dp,
+        unfinished=len(requests),
+    )
+    replicas = _play(queue)
+    last = max(replicas, key=lambda one: one.now)
+    waits = float(np.sum(trace.output - 1)) or 1.0
+    between = sum(one.decoding for one in replicas) / waits
+    tokens = float(np.sum(trace.output))
+    return SimulatedQueue(last.now, tokens, last.k, sum(one.preempted for one in replicas), between)
+
+
+def _one(value: object) -> float:
+    return float(np.asarray(value).ravel()[0])
+
+
+def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
+    """Seconds to prefill tokens of one prompt, alone on a replica."""
+    rows = planes(
+        lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3
+    ).tolist()
+    return lambda tokens, squares: max(c + b + p * tokens + q * squares for c, b, p, q in rows)
+
+
+def _play(queue: Queue) -> list[Replica]:
+    """Let the replica that is furthest behind act next, until nothing waits."""
+    replicas = [Replica(queue) for _ in range(queue.replicas)]
+    clock = [(0.0, i) for i in range(queue.replicas)]
+    while clock:
+        _, i = heapq.heappop(clock)
+        it = replicas[i]
+        _admit(it)
+        if not it.loading and not it.order:
+            continue
+        chunk = _chunk(it)
+        _advance(it, _until_event(it, chunk), chunk)
+        _finish(it)
+        while (
+            not queue.reserve
+            and it.capacity_check > queue.room
+            and len(it.order) + len(it.loading) > 1
+        ):
+            _preempt(it)
+        _finish(it)
+        heapq.heappush(clock, (it.now, i))
+    return replicas
+
+
+def _admit(it: Replica) -> None:
+    """Take requests while one of mean size fits and no replica goes short.
+
+    Chunked prompts wait in `loading`, others are computed now, while decoding pauses.
+    """
+    queue = it.queue
+    while queue.waiting:
+        head, busy = queue.waiting[0], len(it.order) + len(it.loading)
+        need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
+        used = it.promised if queue.reserve else it.capacity_check
+        if busy and (used + need > queue.room or busy * queue.replicas >= queue.unfinished):
+            return
+        queue.waiting.popleft()
+        it.capacity_check += head.prompt
+        it.promised += head.prompt + head.left
+        if queue.chunked:
+            it.loading.append(head)
+        else:
+            seconds = queue.alone(head.prompt, head.prompt**2)
+            it.now += seconds
+            it.decoding += len(it.order) * seconds
+            _start(it, head)
+
+
+def _start(it: Replica, request: Request) -> None:
+    """The prompt is computed and gave the first token; decode the others."""
+    request.since, request.ends = it.k, it.k + request.left - 1
+    it.capacity_check += 1
+    it.count += 1
+    it.order[it.count] = request
+    heapq.heappush(it.running, (request.ends, it.count))
+    _finish(it)
+
+
+def _finish(it: Replica) -> None:
+    while it.running and (it.running[0][0] <= it.k or it.running[0][1] not in it.order):
+        _, key = heapq.heappop(it.running)
+        request = it.order.pop(key, None)  # a preempted one left its place in the heap
+        if request:
+            it.capacity_check -= request.prompt + request.left
+            it.promised -= request.prompt + request.left
+            it.queue.unfinished -= 1
+
+
+def _preempt(it: Replica) -> None:
+    """Put the newest request back; what it generated becomes part of its prompt."""
+    if it.loading:
+        request = it.loading.pop()
+        capacity_check, request.done = request.prompt, 0.0
+    else:
+        _, request = it.order.popitem()
+        generated = it.k - request.since + 1
+        capacity_check = request.prompt + generated
+        request.prompt, request.left = capacity_check, request.left - generated
+    it.capacity_check -= capacity_check
+    it.promised -= request.prompt + request.left
+    it.preempted += 1
+    it.queue.waiting.appendleft(request)
+
+
+def _chunk(it: Replica) -> float:
+    """Prompt tokens an iteration carries: as many as decoding hides, at least the minimum (sec. 5.3, step 3 and 4)."""
+    if not it.loading:
+        return 0.0
+    if not it.order:
+        return it.loading[0].prompt - it.loading[0].done
+    n = len(it.order)
+    context = it.capacity_check - sum(request.prompt for request in it.loading)
+    length = it.loading[0].prompt
+    at = (1.0, float(n), context, context * it.queue.skew[min(n, len(it.queue.skew) - 1)])
+    base = [sum(map(mul, row, at)) for row in it.queue.rows]
+    most = max(base)
+    slopes = [row[4] + row[5] * length for row in it.queue.rows]
+    hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
+    return float(max(CHUNK_TOKENS * (hidden // CHUNK_TOKENS), it.queue.minimum_chunk))
+
+
+def _until_event(it: Replica, chunk: float) -> float:
+    """Iterations until a request ends, the first prompt is done, or memory is full."""
+    steps = it.running[0][0] - it.k if it.order else 1.0
+    if chunk:
+        steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
+    if it.order and not it.queue.reserve and it.capacity_check <= it.queue.room:
+        steps = min(steps, (it.queue.room - it.capacity_check) // len(it.order) + 1)
+    return max(steps, 1.0)
+
+
+def _advance(it: Replica, steps: float, chunk: float) -> None:
+    n = float(len(it.order))
+    prompt = squares = 0.0
+    budget, done = chunk * steps, []
+    while it.loading and budget > 0:
+        head = it.loading[0]
+        taken = min(budget, head.prompt - head.done)
+        head.done += taken
+        budget -= taken
+        prompt += taken / steps
+        squares += taken / steps * head.prompt
+        if head.done < head.prompt:
+            break
+        done.append(it.loading.popleft())
+    if prompt and not it.order:
+        it.now += it.queue.alone(
+            prompt, squares
+        )  # nothing to interleave with: the weights are read once
+    elif it.order:
+        loading = sum(request.prompt for request in it.loading) + sum(
+            request.prompt for request in done
+        )
+        context = it.capacity_check - loading + n * steps / 2
+        skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
+        at = (1.0, n, context, skewed, prompt, squares)
+        rows = it.queue.single if n == 1 and not prompt else it.queue.rows
+        seconds = steps * max(sum(map(mul, row, at)) for row in rows)
+        it.now += seconds
+        it.decoding += n * seconds
+    it.k += steps
+    it.capacity_check += n * steps
+    for request in done:
+        _start(it, request)

@@ -1,0 +1,65 @@
+"""Columns of design points whose queue is simulated instead of averaged."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.mechanisms.serving import kv_bytes_reserved
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
+from nearkv.sweeps.space.grid import Box
+from nearkv.sweeps.space.study import Block
+
+MOST_POINTS = 2_000
+"""Simulations a table may ask for; each takes about a tenth of a second."""
+NOT_PLAYED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+"""Columns of the fluid model that a simulation does not answer; blank."""
+
+
+def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
+    """Play the queue of every design point in a box that fits.
+
+    Returns:
+        `total_s`, `throughput_tok_s`, `tbt_ms` and `preempted`, NaN where a point does not fit.
+
+    Raises:
+        InputError: too many points, or a system that serves no queue.
+    """
+    shape = tuple(piece.stop - piece.start for piece in box)
+    if block.grid.size > MOST_POINTS:
+        raise InputError(
+            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); use --method fluid"
+        )
+    found = {
+        name: np.full(shape, np.nan)
+        for name in ("total_s", "throughput_tok_s", "tbt_ms", "preempted")
+    }
+    for index in np.ndindex(*shape):
+        point = tuple(
+            slice(piece.start + i, piece.start + i + 1) for piece, i in zip(box, index, strict=True)
+        )
+        played = _play(block, point)
+        if played:
+            answers = (played.seconds, played.throughput, 1e3 * played.tbt, played.preempted)
+            for name, value in zip(found, answers, strict=True):
+                found[name][index] = value
+    return {**found, **{name: np.full(shape, np.nan) for name in NOT_PLAYED}}
+
+
+def _play(block: Block, point: Box) -> SimulatedQueue | None:
+    hw, llm, work, requested = block.inputs(point)
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    if estimate.serving is None:
+        raise InputError(
+            f"{block.system.name} serves one batch at a time and has no queue to play; use --method fluid"
+        )
+    if not np.all(estimate.fits.ok):
+        return None
+    trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
+    return simulate(
+        trace,
+        estimate.serving,
+        float(np.ravel(kv_bytes_reserved(work, estimate.serving.reserve))[0]),
+    )

@@ -1,0 +1,154 @@
+"""What a design is to reach, as people write it: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nearkv.costmodel.metrics import COLUMNS
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.quantity import parse
+from nearkv.sweeps.evaluation.probe import Points, Probe, column
+from nearkv.sweeps.space.study import NONE, Numbers, Study, blocks
+
+RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
+"""Quantities that compare with another system, and the rate that each compares."""
+FAR = 1e3
+"""The largest distance from a target that is told apart, on a logarithmic scale."""
+_SPANS = {
+    "prefill": ("prefill_s",),
+    "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
+    "total": ("total_s", "throughput_tok_s", "total_speedup"),
+}
+
+
+def span_of(quantity: str) -> str:
+    """The span whose seconds a quantity tells: `prefill`, `step` or `total`; empty where it tells none."""
+    return next((span for span, quantities in _SPANS.items() if quantity in quantities), "")
+
+
+def higher_is_better(name: str) -> bool:
+    """Whether more of a column is better; less of all others is."""
+    return name.endswith("tok_s") or name.startswith(
+        ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A quantity and the side of a value it must be on.
+
+    Attributes:
+        quantity: a column, or one of `RATIOS`.
+        against: the system a ratio compares with.
+        at_least: True for `>=`, False for `<=`.
+        value: in the column's unit.
+    """
+
+    quantity: str
+    against: str
+    at_least: bool
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The quantity as a column name."""
+        return f"{self.quantity}_over_{self.against}" if self.against else self.quantity
+
+    def margin(self, values: Numbers) -> Numbers:
+        """How far on the right side, on a logarithmic scale; far on the wrong side where there is no value."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = np.log(values / self.value) * (1 if self.at_least else -1)
+        limited: Numbers = np.clip(
+            np.nan_to_num(distance, nan=-FAR, posinf=FAR, neginf=-FAR), -FAR, FAR
+        )
+        return limited
+
+
+def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Target, ...]:
+    """Read targets; `=` is the side that is better.
+
+    Raises:
+        InputError: not a target, an unknown column, or two that contradict each other.
+    """
+    found = tuple(_target(text, option) for text in texts)
+    if not found:
+        raise InputError(f"no {option}; write what to reach, as in {option} throughput_tok_s=1.0")
+    for low in found:
+        for high in found:
+            same = (low.quantity, low.against) == (high.quantity, high.against)
+            if same and low.at_least and not high.at_least and low.value > high.value:
+                raise InputError(
+                    f"{option}: {low.quantity} cannot be at least {low.value:g} and at most {high.value:g}; drop one"
+                )
+    return found
+
+
+def _target(text: str, option: str) -> Target:
+    match = re.fullmatch(r"\s*([a-z0-9_]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text)
+    if match is None:
+        raise InputError(
+            f"{option} {text!r}: write it as COLUMN>=VALUE, COLUMN<=VALUE or COLUMN=VALUE"
+        )
+    quantity, against, side = match[1], match[2] or "", match[3]
+    if quantity not in COLUMNS and quantity not in RATIOS:
+        raise unknown("column", quantity, [*COLUMNS, *RATIOS], option)
+    if (quantity in RATIOS) != bool(against):
+        example = (
+            f"{quantity}:flexgen-ssd>=5" if quantity in RATIOS else f"{quantity}{side}{match[4]}"
+        )
+        raise InputError(
+            f"{option} {text!r}: only {' and '.join(RATIOS)} compare with a system; write {example}"
+        )
+    at_least = higher_is_better(quantity) if side == "=" else side == ">="
+    value = parse(match[4], "1", f"{option} {quantity}")
+    if not value:
+        raise InputError(f"{option} {text!r}: the value must be above zero")
+    return Target(quantity, against, at_least, value)
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Measures targets at the design points of a probe.
+
+    Attributes:
+        probe: of the system itself.
+        others: probes of the systems compared with, by name, point for point.
+    """
+
+    probe: Probe
+    others: Mapping[str, Probe]
+
+    def measure(
+        self, target: Target, point: Points, numbers: Mapping[str, Numbers] = NONE
+    ) -> Numbers:
+        """The target's quantity at some points, NaN where it does not fit."""
+        rate = RATIOS.get(target.quantity, target.quantity)
+        own = column(self.probe.answer(point, numbers=numbers), rate, len(point))
+        if not target.against:
+            return own
+        return own / column(
+            self.others[target.against].answer(point, numbers=numbers), rate, len(point)
+        )
+
+
+def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
+    """Lay out the systems that targets compare with beside a probe.
+
+    Raises:
+        InputError: such a system is unknown or does not have one row a point.
+    """
+    others = {}
+    for name in {target.against for target in targets} - {""}:
+        laid = blocks(
+            replace(study, systems=(name,), platforms=(probe.block.platform.name,), knobs={})
+        )
+        if len(laid) != 1 or laid[0].grid.size != probe.size:
+            raise InputError(
+                f"{name} does not have one row for each row of {probe.block.system.name}; drop knob lists"
+            )
+        others[name] = Probe(laid[0])
+    return Gauge(probe, others)

@@ -1,0 +1,1 @@
+"""Questions beyond a grid: solved knobs, sizing, crossovers, Pareto fronts, sensitivity."""

@@ -1,0 +1,1 @@
+"""Long sweeps: plan, reduce, encode, store, execute."""

@@ -1,0 +1,1 @@
+"""Processes, clusters, interrupts, memory and progress of long work."""

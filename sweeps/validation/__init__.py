@@ -1,0 +1,1 @@
+"""Claims of the papers, the checks they need, and fits."""
