@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.compose import serial
+from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
-
-if TYPE_CHECKING:
-    from nearkv.costmodel.mechanisms.serving import Serving
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,12 @@ class Estimate:
         work: the workload this answers.
         batch_run: sequences served together; fewer than asked where memory is short, and then
             prefill and step count every round [1].
-        accelerator_power: power an accelerator adds to its device's, by role where it is drawn while any
-            part of the device works, by resource where only while that works [W].
+        accelerator_power: power an accelerator adds to its device's, by role where it is drawn
+            while any part of the device works, by resource where only while that works [W].
         also: further columns only this family has, by name with the unit in it.
-        step_carries: prompt tokens that ride in an iteration of the step; more than none makes it no decode step [1].
-        serving: how the system serves a queue, where it does; a simulation plays it event by event.
+        step_carries: prompt tokens that ride in an iteration of the step; with any, the step is
+            no decode step [1].
+        serving: how the system serves a queue, where it does, for a simulation event by event.
     """
 
     prefill: Span

@@ -1,4 +1,4 @@
-"""Serving a queue of requests: tensor and data parallel GPUs, what an iteration carries, and the fluid model.
+"""Serving a queue of requests: tensor and data parallel GPUs, and the fluid model.
 
 A queue keeps the memory full: whenever a request ends, the next one starts. The fluid model takes
 the average iteration of that steady state. `sweeps/simulate.py` plays the same iterations event by
@@ -9,8 +9,7 @@ Symbols: B requests, N resident, R = B / N rounds, s prompt, n output, L layers,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.queue import Load as Load
+from nearkv.costmodel.queue import Serving as Serving
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -32,59 +33,8 @@ POLICY = Knob(
 """The paper leaves admission open; every system here can do either."""
 
 
-@dataclass(frozen=True)
-class Load:
-    """What one iteration carries, over all replicas.
-
-    Attributes:
-        sequences: decoding, one token each [1].
-        tokens: context they attend to, in all [1].
-        hottest: the same as if every rankset held as much as the fullest [1].
-        prompt: prompt tokens computed beside them [1].
-        squares: causal attention of those, the sum of l^2 + 2 l c0 over chunks of l tokens after c0 [1].
-    """
-
-    sequences: Real
-    tokens: Real
-    hottest: Real
-    prompt: Real = 0.0
-    squares: Real = 0.0
-
-    def share(self, part: Real) -> Load:
-        """An even part of the load."""
-        parts = (self.sequences, self.tokens, self.hottest, self.prompt, self.squares)
-        return Load(*(part * amount for amount in parts))
-
-
-@dataclass(frozen=True)
-class Serving:
-    """How a system serves a queue, for the fluid model and for a simulation.
-
-    Attributes:
-        iteration: one token more for every sequence of a load, and its prompts.
-        prefill: prompts alone: (how many, a load of their tokens).
-        room: tokens of KV cache all replicas hold together [1].
-        longest_room: tokens one request may hold, all replicas together, where that is more [1].
-        minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
-        replicas: dp [1].
-        chunked: 1 where prompts ride in decode iterations, 0 where they come first.
-        reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
-        skew: sequences -> load of the fullest rankset over the mean [1].
-    """
-
-    iteration: Callable[[Load], Span]
-    prefill: Callable[[Real, Load], Span]
-    room: Real
-    replicas: Real
-    chunked: Real = 0.0
-    reserve: Real = 0.0
-    skew: Callable[[Real], Real] = lambda sequences: 1.0
-    longest_room: Real = 0.0
-    minimum_chunk: Real = 0.0
-
-
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
-    """Fewest GPUs, a power of two, with no more weights each than the platform's policy: L3 Table 3 [1]."""
+    """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""
     needed = np.ceil(np.log2(np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)))
     return np.minimum(np.exp2(needed), hw.gpu.count)
 
@@ -95,7 +45,7 @@ def data_parallel(hw: Machine, llm: LLM) -> Real:
 
 
 def in_use(hw: Machine, llm: LLM) -> Machine:
-    """The machine with the tp x dp GPUs that serve; GPUs left over add nothing, nor do links beyond one a GPU."""
+    """The machine with the tp x dp GPUs that serve, with one link for each; the rest idles."""
     used = tensor_parallel(hw, llm) * data_parallel(hw, llm)
     links = {
         f"{role}.count": np.minimum(hw[role].count, used)
@@ -156,7 +106,7 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
 
 
 def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
-    """One layer of prefill, prompt by prompt on every replica: prefill-prioritised scheduling (L3 sec. 6.1)."""
+    """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
     return serial(
         linear=linear(hw, llm, load.prompt, prompts / data_parallel(hw, llm)),
         attention=prefill_attention(hw, llm, load.squares),
@@ -164,12 +114,12 @@ def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
 
 
 def attention_launch(hw: Machine) -> Real:
-    """Fixed time of the attention kernels of one layer, where a platform tells it apart from `launch` [s]."""
+    """Launch time of the attention kernels of a layer, where apart from `launch` [s]."""
     return hw.gpu.maybe("attention_launch", 0.0)
 
 
 def decode_attention(hw: Machine, llm: LLM, sequences: Real, tokens: Real) -> Span:
-    """Attention of one layer to so many tokens of sequences on the GPUs; each replica launches its own kernels."""
+    """Attention of one layer to all tokens on the GPUs; each replica launches its kernels."""
     launch = Port("gpu.launch", "wait", 1.0, "s")
     visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
     return serial(
@@ -187,7 +137,7 @@ def gpu_attention(hw: Machine) -> Port:
 
 
 def kv_bytes_reserved(work: Workload, reserve: Real) -> Real:
-    """Tokens of memory a resident request takes: its context, or its final length where that is reserved [1]."""
+    """Tokens a resident request takes: its context, or its final length if reserved [1]."""
     return work.context + reserve * (work.final_seen - work.context)
 
 
@@ -208,7 +158,7 @@ def resident(work: Workload, serving: Serving) -> Real:
 
 
 def memory_needed(work: Workload, serving: Serving) -> Real:
-    """Tokens of KV cache all replicas need: the residents', and on each at least the longest request [1]."""
+    """Tokens of KV cache needed: all residents', on each replica at least the longest [1]."""
     return np.maximum(resident(work, serving) * work.context, serving.replicas * work.longest)
 
 
@@ -219,7 +169,7 @@ def steady(
     also: Mapping[str, Real] = NONE,
     accelerator_power: Mapping[str, Real] = NONE,
 ) -> Estimate:
-    """Fluid model: prefill and one decode step of all B requests, N at a time, in the steady state of a queue.
+    """Fluid model: prefill and one decode step of all B requests, N at a time.
 
     The prompts that fill an empty memory have no decode step to share. Where prompts ride in decode
     iterations, all later ones do, spread over R (n - 1) iterations; elsewhere all come first.
@@ -228,9 +178,9 @@ def steady(
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns beside the time between tokens, which counts the pauses for prompts that come later.
-            That time is too long, up to 9 x, where riding prompts take longer than decoding: fewer
-            than N would decode then (docs/l3.md).
+        also: columns beside the time between tokens, which counts the pauses for prompts that
+            come later. That time is too long, up to 9 x, where riding prompts take longer than
+            decoding: fewer than N would decode then (docs/l3.md).
         accelerator_power: as in `Estimate`.
 
     Returns:
