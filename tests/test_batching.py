@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import model
 
-from nearkv.costmodel.mechanisms.serving import Load
+from nearkv.costmodel.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError

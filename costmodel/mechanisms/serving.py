@@ -17,8 +17,7 @@ from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.queue import Load as Load
-from nearkv.costmodel.queue import Serving as Serving
+from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, gpu, link
 from nearkv.costmodel.span import Port, Real, Span

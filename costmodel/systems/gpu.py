@@ -14,8 +14,6 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
 from nearkv.costmodel.mechanisms.serving import (
     POLICY,
-    Load,
-    Serving,
     data_parallel,
     decode_attention,
     gpu_room,
@@ -27,6 +25,7 @@ from nearkv.costmodel.mechanisms.serving import (
     resident,
     steady,
 )
+from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Real, Span

@@ -12,8 +12,6 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms, imbalance, rank_unit_area, unit_power
 from nearkv.costmodel.mechanisms.serving import (
     POLICY,
-    Load,
-    Serving,
     data_parallel,
     in_use,
     kv_token_bytes,
@@ -23,6 +21,7 @@ from nearkv.costmodel.mechanisms.serving import (
     prompts_alone,
     steady,
 )
+from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Real, Span

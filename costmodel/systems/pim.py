@@ -12,8 +12,6 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.serving import (
     POLICY,
-    Load,
-    Serving,
     data_parallel,
     gpu_room,
     in_use,
@@ -23,6 +21,7 @@ from nearkv.costmodel.mechanisms.serving import (
     prompts_alone,
     steady,
 )
+from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span

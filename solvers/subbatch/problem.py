@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.serving import Load, data_parallel, in_use
+from nearkv.costmodel.mechanisms.serving import data_parallel, in_use
+from nearkv.costmodel.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine

@@ -16,7 +16,7 @@ from operator import mul
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.serving import Load, Serving
+from nearkv.costmodel.queue import Load, Serving
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
