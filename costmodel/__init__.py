@@ -1,1 +1,5 @@
-"""Formulas: pure functions from arrays to arrays. No file, no print, no random number, no solver."""
+"""Formulas: pure functions of arrays. No file, no print, no random number, no solver."""
+
+from nearkv.hardware.folders import register_folder
+
+register_folder("model", __file__, "llms")

@@ -1,4 +1,4 @@
-"""Find, read, check and override specifications: parts, platforms and models, every number with its source."""
+"""Read, check and override specifications: parts, platforms and models."""
 
 from __future__ import annotations
 
@@ -8,30 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.huggingface import load_config
 from nearkv.hardware.machine import Machine
+from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity, unit_of
 from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
 from nearkv.hardware.schema import DERATE, KINDS, PARTLESS, Key
 
-HERE = Path(__file__).parent
-FOLDERS = {
-    "part": HERE / "parts",
-    "platform": HERE / "platforms",
-    "model": HERE.parent / "costmodel" / "llms",
-    "trace": HERE.parent / "sweeps" / "traces",
-}
+__all__ = ["Part", "Platform", "load_llm", "load_part", "load_platform", "names"]
 
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part in its place: what it is and all of its numbers."""
-
-    name: str
-    kind: str
-    title: str
-    numbers: Mapping[str, Quantity]
 
 
 @dataclass(frozen=True)
@@ -64,9 +51,8 @@ class Platform:
         """
         role, dot, key = address.partition(".")
         if not dot:
-            raise InputError(
-                f"{address!r} is not PART.KEY, as in csd.count; the parts are {', '.join(sorted(self.roles))}"
-            )
+            roles = ", ".join(sorted(self.roles))
+            raise InputError(f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}")
         if role not in self.roles:
             raise unknown("part", role, self.roles, f"platform {self.name!r}")
         if role == "derate":
@@ -88,29 +74,6 @@ class Platform:
         part = self.roles[role]
         changed = replace(part, numbers={**part.numbers, name: number})
         return replace(self, roles={**self.roles, role: changed})
-
-
-def names(what: str) -> list[str]:
-    """All names of a catalogue: `part`, `platform` or `model`."""
-    return sorted(path.stem for path in FOLDERS[what].glob("*.toml"))
-
-
-def path_of(what: str, name: str) -> Path:
-    """The file of a catalogue name, or the user's own file where `name` ends in .toml.
-
-    Raises:
-        InputError: no such name or file.
-    """
-    if name.endswith(".toml"):
-        path = Path(name)
-    else:
-        known = names(what)
-        if name not in known:
-            raise unknown(what, name, known)
-        path = FOLDERS[what] / f"{name}.toml"
-    if not path.is_file():
-        raise InputError(f"{what} file {name!r} does not exist; check the path")
-    return path
 
 
 def _kind(table: Mapping[str, Any], where: str) -> str:
@@ -137,22 +100,6 @@ def load_part(name: str, what: str = "part") -> Part:
     if kind == "llm":
         check_shape({name: number.si for name, number in numbers.items()}, str(path))
     return Part(path.stem, kind, str(table.get("title", name)), numbers)
-
-
-def check_shape(shape: Mapping[str, float], where: str) -> None:
-    """Refuse a model whose sizes contradict one another.
-
-    Raises:
-        InputError: heads are no multiple of KV heads, or more experts are active than there are.
-    """
-    if shape["heads"] % shape["kv_heads"]:
-        raise InputError(
-            f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads"
-        )
-    if shape["active_experts"] > shape["experts"]:
-        raise InputError(
-            f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}"
-        )
 
 
 def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
@@ -186,13 +133,12 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     inherited = load_platform(str(table["base"]), (*heirs, name)).roles if "base" in table else {}
     without = table.get("without", [])
     if not isinstance(without, list) or not set(without) <= inherited.keys():
-        raise InputError(
-            f"{path}: without = {without!r} must list roles of the base: {', '.join(sorted(inherited))}"
-        )
+        roles = ", ".join(sorted(inherited))
+        raise InputError(f"{path}: without = {without!r} must list roles of the base: {roles}")
     if "cite" in table and table["cite"] not in sources():
         raise unknown("source", str(table["cite"]), sources(), f"{path}: cite: (sources.toml)")
-    roles = {role: part for role, part in {**inherited, **own}.items() if role not in without}
-    return Platform(name, str(table.get("title", name)), str(table.get("cite", "")), roles)
+    kept = {role: part for role, part in {**inherited, **own}.items() if role not in without}
+    return Platform(name, str(table.get("title", name)), str(table.get("cite", "")), kept)
 
 
 def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
@@ -220,7 +166,5 @@ def load_llm(name: str) -> Part:
         InputError: unknown name, unreadable file, or a key that is missing.
     """
     if name.endswith(".json"):
-        from nearkv.hardware.huggingface import load_config
-
         return load_config(Path(name))
     return load_part(name, "model")

@@ -1,4 +1,4 @@
-"""Read a model's shape from a Hugging Face config.json: OPT, Llama, Qwen2, Mixtral and GPT-2 families."""
+"""Read a model's shape from a Hugging Face config.json."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.catalog import Part, check_shape
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import LARGEST, Quantity
 from nearkv.hardware.schema import KINDS
 
@@ -15,8 +15,9 @@ from nearkv.hardware.schema import KINDS
 _Rule = str | int | tuple[str, int]
 _LLAMA: dict[str, _Rule] = {
     "layers": "num_hidden_layers", "hidden": "hidden_size", "ffn": "intermediate_size",
-    "heads": "num_attention_heads", "kv_heads": ("num_key_value_heads", 0), "head_size": ("head_dim", 0),
-    "vocab": "vocab_size", "positions": 0, "gated": 1, "tied": ("tie_word_embeddings", 0),
+    "heads": "num_attention_heads", "kv_heads": ("num_key_value_heads", 0),
+    "head_size": ("head_dim", 0), "vocab": "vocab_size", "positions": 0,
+    "gated": 1, "tied": ("tie_word_embeddings", 0),
     "experts": 1, "active_experts": 1, "moe_every": 1,
 }  # fmt: skip
 FAMILIES: dict[str, dict[str, _Rule]] = {
@@ -29,8 +30,9 @@ FAMILIES: dict[str, dict[str, _Rule]] = {
         "tied": ("tie_word_embeddings", 1), "kv_heads": 0, "head_size": 0,
     },
     "gpt2": {
-        **_LLAMA, "layers": "n_layer", "hidden": "n_embd", "ffn": ("n_inner", 0), "heads": "n_head", "kv_heads": 0,
-        "head_size": 0, "positions": "n_positions", "gated": 0, "tied": ("tie_word_embeddings", 1),
+        **_LLAMA, "layers": "n_layer", "hidden": "n_embd", "ffn": ("n_inner", 0),
+        "heads": "n_head", "kv_heads": 0, "head_size": 0, "positions": "n_positions", "gated": 0,
+        "tied": ("tie_word_embeddings", 1),
     },
 }  # fmt: skip
 

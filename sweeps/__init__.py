@@ -1,1 +1,5 @@
 """Grids of design points, their evaluation, tables and files."""
+
+from nearkv.hardware.folders import register_folder
+
+register_folder("trace", __file__, "traces")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nearkv.hardware.catalog import FOLDERS, Part, load_llm, load_part, load_platform, names
+import nearkv.sweeps  # noqa: F401  # owner of the traces
+from nearkv.hardware.catalog import Part, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.folders import catalogues
 from nearkv.hardware.quantity import parse, unit_of
 from nearkv.hardware.reading import sources
 
@@ -192,7 +194,7 @@ def test_an_override_replaces_one_number_and_says_so() -> None:
 
 
 def test_catalogue_names_are_kebab_case() -> None:
-    for what in FOLDERS:
+    for what in catalogues():
         for name in names(what):
             assert name == name.lower()
             assert "_" not in name

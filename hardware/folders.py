@@ -1,0 +1,63 @@
+"""Where specification files live: their owners register folders, everyone looks names up here."""
+
+from pathlib import Path
+
+from nearkv.hardware.errors import InputError, unknown
+
+_folders: dict[str, list[Path]] = {}
+
+
+def register_folder(what: str, owner: str, folder: str) -> None:
+    """Add a folder of specification files to a catalogue.
+
+    Args:
+        what: the catalogue: `part`, `platform`, `model` or `trace`.
+        owner: `__file__` of the package that keeps the folder.
+        folder: its name beside that file.
+    """
+    path = Path(owner).parent / folder
+    registered = _folders.setdefault(what, [])
+    if path not in registered:
+        registered.append(path)
+
+
+def catalogues() -> list[str]:
+    """Names of all catalogues that have a folder."""
+    return list(_folders)
+
+
+def _files(what: str) -> dict[str, Path]:
+    if what not in _folders:
+        raise InputError(f"no folder of {what} files is known; import the package that owns one")
+    files: dict[str, Path] = {}
+    for folder in _folders[what]:
+        for path in folder.glob("*.toml"):
+            files.setdefault(path.stem, path)
+    return files
+
+
+def names(what: str) -> list[str]:
+    """Sorted names of a catalogue: `part`, `platform`, `model` or `trace`."""
+    return sorted(_files(what))
+
+
+def path_of(what: str, name: str) -> Path:
+    """The file of a catalogue name, or the user's own file where `name` ends in .toml.
+
+    Raises:
+        InputError: no such name or file.
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+    else:
+        files = _files(what)
+        if name not in files:
+            raise unknown(what, name, files)
+        path = files[name]
+    if not path.is_file():
+        raise InputError(f"{what} file {name!r} does not exist; check the path")
+    return path
+
+
+register_folder("part", __file__, "parts")
+register_folder("platform", __file__, "platforms")

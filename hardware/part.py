@@ -1,0 +1,40 @@
+"""A part: its kind, its title and all of its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import Quantity
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part, a model or a trace.
+
+    Attributes:
+        name: kebab-case, or the stem of a user's file.
+        kind: key of `schema.KINDS`.
+        title: for readers.
+        numbers: key -> number with its source.
+    """
+
+    name: str
+    kind: str
+    title: str
+    numbers: Mapping[str, Quantity]
+
+
+def check_shape(shape: Mapping[str, float], where: str) -> None:
+    """Refuse a model whose sizes contradict one another.
+
+    Raises:
+        InputError: heads are no multiple of KV heads, or more experts are active than there are.
+    """
+    if shape["heads"] % shape["kv_heads"]:
+        raise InputError(
+            f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads"
+        )
+    if shape["active_experts"] > shape["experts"]:
+        raise InputError(
+            f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}"
+        )
