@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output 64 --platform hilos-a100
 
-.PHONY: help setup demo validation golden test lint type bench lock
+.PHONY: help setup demo validation golden test lint type sizes bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -34,6 +34,9 @@ lint: setup ## check style
 
 type: setup ## check types, strictly
 	$(BIN)/mypy
+
+sizes: setup ## print lines, tokens per line and per statement, import cycles
+	$(BIN)/python tests/sizes.py
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench

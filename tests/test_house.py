@@ -1,4 +1,4 @@
-"""The house: imports run downwards, files and functions stay small, docstrings say what matters."""
+"""The house: imports run downwards, modules stay small, docstrings say what matters."""
 
 from __future__ import annotations
 
@@ -9,75 +9,289 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sizes
 from conftest import SYSTEMS
+from sizes import ROOT
 
 from nearkv.hardware.reading import sources
 
-ROOT = Path(__file__).parent.parent
-LAYERS = ["hardware", "costmodel", "solvers", "sweeps", "cli"]
-FILES = sorted(
-    [ROOT / "cli.py", *(file for layer in LAYERS[:-1] for file in (ROOT / layer).rglob("*.py"))]
+ROOMS = (
+    "hardware",
+    "costmodel",
+    "costmodel.mechanisms",
+    "costmodel.systems",
+    "solvers",
+    "sweeps",
+    "sweeps.runtime",
+    "sweeps.space",
+    "sweeps.evaluation",
+    "sweeps.explore",
+    "sweeps.jobs",
+    "sweeps.validation",
+    "sweeps.figures",
+    "sweeps.commands",
+    "cli",
 )
+"""Every room, in the order in which they may import: only those before, and themselves."""
+
+STILL_OVER = """
+hardware/catalog.py
+hardware/machine.py
+hardware/quantity.py
+hardware/reading.py
+hardware/schema.py
+sweeps/explore/crossover.py
+sweeps/explore/dynamic.py
+sweeps/explore/knobs.py
+sweeps/explore/mapping.py
+sweeps/explore/pareto.py
+sweeps/explore/placement.py
+sweeps/explore/sensitivity.py
+sweeps/explore/sizing.py
+sweeps/explore/subbatch.py
+tests/test_batching.py
+tests/test_catalog.py
+tests/test_mapping_commands.py
+
+costmodel/blend.py
+costmodel/capacity.py
+costmodel/compose.py
+costmodel/llm.py
+costmodel/metrics.py
+costmodel/registry.py
+costmodel/resources.py
+costmodel/span.py
+costmodel/workload.py
+sweeps/space/grid.py
+sweeps/space/sizes.py
+sweeps/space/study.py
+sweeps/space/study_files.py
+sweeps/space/traces.py
+tests/test_contracts.py
+tests/test_grid.py
+tests/test_llm.py
+
+costmodel/mechanisms/offload.py
+costmodel/mechanisms/placement.py
+costmodel/mechanisms/writeback.py
+costmodel/systems/accelerate.py
+costmodel/systems/deepspeed.py
+costmodel/systems/flexgen.py
+costmodel/systems/hilos.py
+costmodel/systems/inf2.py
+costmodel/systems/vllm.py
+solvers/placement/blocks.py
+solvers/placement/placement.py
+solvers/placement/walks.py
+tests/test_hilos.py
+tests/test_inf2.py
+tests/test_placement.py
+
+costmodel/mechanisms/__init__.py
+costmodel/mechanisms/accelerator.py
+costmodel/mechanisms/cpu_share.py
+costmodel/mechanisms/dimm.py
+costmodel/mechanisms/eviction.py
+costmodel/mechanisms/head_mapping.py
+costmodel/mechanisms/head_tables.py
+costmodel/mechanisms/paging.py
+costmodel/mechanisms/prompt_mapping.py
+costmodel/mechanisms/scoring.py
+costmodel/mechanisms/serving.py
+costmodel/systems/gpu.py
+costmodel/systems/h2m2.py
+costmodel/systems/hillinfer.py
+costmodel/systems/kv_eviction.py
+costmodel/systems/l3.py
+costmodel/systems/memory_tiers.py
+costmodel/systems/pim.py
+tests/test_h2m2.py
+tests/test_hillinfer.py
+tests/test_l3.py
+
+solvers/beta.py
+solvers/calibrate.py
+solvers/frontier.py
+solvers/knobs.py
+solvers/mapping/exact.py
+solvers/mapping/milp.py
+solvers/mapping/policies.py
+solvers/search.py
+solvers/shares/balance.py
+solvers/shares/lines.py
+solvers/subbatch/planes.py
+solvers/subbatch/problem.py
+solvers/subbatch/rules.py
+solvers/subbatch/schedule.py
+tests/test_balance.py
+tests/test_mapping.py
+
+src/nearkv/__main__.py
+sweeps/jobs/encode.py
+sweeps/jobs/execute.py
+sweeps/jobs/identity.py
+sweeps/jobs/manifest.py
+sweeps/jobs/plan.py
+sweeps/jobs/reduce.py
+sweeps/jobs/sinks.py
+sweeps/jobs/store.py
+sweeps/runtime/cluster.py
+sweeps/runtime/interrupts.py
+sweeps/runtime/memory.py
+sweeps/runtime/processes.py
+tests/conftest.py
+tests/golden/pins.py
+tests/test_sweep_files.py
+tests/test_sweep_stops.py
+tests/test_sweeps.py
+
+cli.py
+sweeps/commands/designs.py
+sweeps/commands/options.py
+sweeps/commands/reviewing.py
+sweeps/commands/sweeping.py
+sweeps/evaluation/catalogue.py
+sweeps/evaluation/evaluate.py
+sweeps/evaluation/probe.py
+sweeps/evaluation/provenance.py
+sweeps/evaluation/replica.py
+sweeps/evaluation/simulate.py
+sweeps/evaluation/simulated_columns.py
+sweeps/evaluation/table.py
+sweeps/evaluation/targets.py
+tests/test_cli.py
+
+sweeps/validation/calibration.py
+sweeps/validation/checks/__init__.py
+sweeps/validation/checks/h2m2.py
+sweeps/validation/checks/h2m2_parts.py
+sweeps/validation/checks/hillinfer.py
+sweeps/validation/checks/hilos.py
+sweeps/validation/checks/inf2.py
+sweeps/validation/checks/l3.py
+sweeps/validation/checks/l3_parts.py
+sweeps/validation/checks/offload.py
+sweeps/validation/checks/parts.py
+sweeps/validation/checks/shared.py
+sweeps/validation/claims.py
+sweeps/validation/evidence.py
+sweeps/validation/measurements.py
+sweeps/validation/validate.py
+tests/test_calibrate.py
+tests/test_claims.py
+tests/test_errata_h2m2.py
+tests/test_errata_hillinfer.py
+tests/test_errata_hilos.py
+tests/test_errata_inf2.py
+tests/test_errata_l3.py
+tests/test_peers.py
+"""
+"""Modules that do not meet the limits yet. This list only shrinks: remove a module that does."""
+
+FILES = sizes.source_files()
+TESTS = sizes.test_files()
+by_path = pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
+by_any_path = pytest.mark.parametrize("file", FILES + TESTS, ids=lambda f: str(f.relative_to(ROOT)))
 
 
-def imports(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+def room_of(module: str) -> str | None:
+    """The innermost room that a module lies in; none for the package's own front."""
+    inner = module.removeprefix("nearkv").removeprefix(".")
+    rooms = [room for room in ROOMS if f"{inner}.".startswith(f"{room}.")]
+    return max(rooms, key=len, default=None)
 
 
-def layer_of(file: Path) -> int:
-    return LAYERS.index(file.relative_to(ROOT).parts[0].removesuffix(".py"))
+def upward_imports(file: Path) -> Iterator[str]:
+    """Imports that run against the order of the rooms, or past the installed name."""
+    own = room_of(sizes.module_name(file))
+    for module in sizes.imports(file):
+        top = module.split(".")[0]
+        if top in (*sizes.PACKAGES, "cli"):
+            yield f"{module}: import it from nearkv"
+        if top != "nearkv" or own is None:
+            continue
+        room = room_of(module)
+        if room is None:
+            yield f"{module}: nothing inside imports the package's front"
+        elif ROOMS.index(room) > ROOMS.index(own):
+            yield f"{module}: lies above {own}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
-def test_imports_run_downwards_only(file: Path) -> None:
-    for module in imports(file):
-        top = module.removeprefix("nearkv.").split(".")[0]
-        if top in LAYERS:
-            assert LAYERS.index(top) <= layer_of(file), module
-        if file.parent.name == "systems":
-            assert not module.startswith("nearkv.costmodel.systems"), "no system imports another"
-        if LAYERS[layer_of(file)] == "costmodel":
-            assert top not in {"random", "scipy", "pulp", "pandas", "os", "pathlib"}, (
-                "formulas are pure"
-            )
+def misplaced_imports(file: Path) -> Iterator[str]:
+    """Imports that a room may not have, whatever their direction."""
+    path = file.relative_to(ROOT).as_posix()
+    room = room_of(sizes.module_name(file)) or ""
+    impure = {"random", "scipy", "pulp", "pandas", "os", "pathlib"}
+    for module in sizes.imports(file):
+        top = module.split(".")[0]
+        if room == "costmodel.systems" and module.startswith("nearkv.costmodel.systems."):
+            yield f"{module}: no system imports another"
+        if room.startswith("costmodel") and top in impure:
+            yield f"{module}: formulas are pure"
+        if top == "typer" and room not in ("cli", "sweeps.commands"):
+            yield f"{module}: {path} is no part of the command line"
 
 
-def functions(file: Path) -> Iterator[ast.FunctionDef]:
-    return (
-        node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)
-    )
+def excesses(file: Path) -> Iterator[str]:
+    """Limits that a module does not meet."""
+    measured, is_test = sizes.sizes_of(file), file in TESTS
+    most = 350 if is_test else 250
+    if measured.lines > most:
+        yield f"{measured.lines} lines, at most {most}"
+    for name, lines in measured.functions.items():
+        if lines > 40:
+            yield f"{name}: {lines} lines, at most 40"
+    if measured.density > 10 and not is_test:
+        yield f"{measured.density:.1f} tokens per line, at most 10"
+    for line in measured.nested:
+        yield f"line {line}: a conditional expression within another"
+    for line in measured.long:
+        yield f"line {line}: over 100 characters"
+    if not is_test:
+        yield from upward_imports(file)
+        yield from misplaced_imports(file)
 
 
-def lines_of(node: ast.FunctionDef) -> int:
-    docstring = ast.get_docstring(node, clean=False)
-    return (
-        (node.end_lineno or 0) - node.lineno + 1 - (docstring.count("\n") + 1 if docstring else 0)
-    )
+@by_any_path
+def test_a_module_meets_the_limits(file: Path) -> None:
+    path = file.relative_to(ROOT).as_posix()
+    found = list(excesses(file))
+    if path in STILL_OVER.split():
+        assert found, f"{path} meets all limits: remove its line from STILL_OVER"
+    else:
+        assert not found, "\n".join([path, *found])
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
-def test_functions_fit_a_screen_and_files_hold_one_idea(file: Path) -> None:
-    for node in functions(file):
-        assert lines_of(node) <= 70, f"{node.name}: {lines_of(node)} lines"
-    text = file.read_text()
-    documented = (
-        n
-        for n in ast.walk(ast.parse(text))
-        if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Module)
-    )
-    docstrings = sum(
-        d.count("\n") + 1 for n in documented if (d := ast.get_docstring(n, clean=False))
-    )
-    assert text.count("\n") - docstrings <= 330
+def test_modules_still_over_the_limits_exist() -> None:
+    paths = {file.relative_to(ROOT).as_posix() for file in FILES + TESTS}
+    assert set(STILL_OVER.split()) <= paths
+
+
+@pytest.mark.skipif(bool(STILL_OVER.split()), reason="some modules do not meet the limits yet")
+def test_the_code_as_a_whole_meets_the_limits() -> None:
+    measured = [sizes.sizes_of(file) for file in FILES]
+    tokens = sum(module.tokens for module in measured)
+    statements = [count for module in measured for count in module.statements]
+    assert tokens / sum(module.code_lines for module in measured) <= 8.5
+    assert sizes.percentile(statements, 0.9) <= 25
+    assert not sizes.import_cycles()
 
 
 def test_functions_are_short_in_the_median() -> None:
-    sizes = sorted(lines_of(node) for file in FILES for node in functions(file))
-    assert sizes[len(sizes) // 2] <= 10
+    lines = [n for file in FILES for n in sizes.sizes_of(file).functions.values()]
+    assert sizes.percentile(lines, 0.5) <= 10
+
+
+def test_every_room_has_its_place() -> None:
+    """A package that no room names would be free to import anything."""
+    data_folders = {"costmodel.llms"}
+    packages = {sizes.module_name(file) for file in FILES if file.name == "__init__.py"}
+    inner = {name.removeprefix("nearkv").removeprefix(".") for name in packages} - {""}
+    assert {room_of(name) for name in inner} <= set(ROOMS)
+    assert {name for name in inner if name.count(".") == 1 and "solvers." not in name} <= {
+        *ROOMS,
+        *data_folders,
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,12 +299,13 @@ def test_functions_are_short_in_the_median() -> None:
 )
 def test_public_formulas_state_units(file: Path) -> None:
     """A public function of the formulas that returns numbers says in which unit, in brackets."""
-    for node in functions(file):
+    for node in ast.walk(sizes.tree_of(file)):
+        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+            continue
         returns = ast.unparse(node.returns) if node.returns else ""
-        if re.fullmatch(r"(tuple\[)?Real.*", returns) and not node.name.startswith("_"):
-            assert re.search(r"\[[^\]]+\]", ast.get_docstring(node) or ""), (
-                f"{node.name}: no unit in its docstring"
-            )
+        if re.fullmatch(r"(tuple\[)?Real.*", returns):
+            docstring = ast.get_docstring(node) or ""
+            assert re.search(r"\[[^\]]+\]", docstring), f"{node.name}: no unit in its docstring"
 
 
 def test_systems_cite_the_address_of_their_equations() -> None:
@@ -101,8 +316,9 @@ def test_systems_cite_the_address_of_their_equations() -> None:
         assert system.cite in sources()
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "costmodel" / "systems").glob("*.py")), ids=lambda f: f.name
+)
 def test_times_are_composed_with_the_algebra(file: Path) -> None:
     """No system adds or maximises seconds by hand."""
-    if file.parent.name == "systems":
-        assert ".seconds" not in file.read_text()
+    assert ".seconds" not in file.read_text()
