@@ -22,17 +22,24 @@ def blend(start: Span, end: Span, share: Real) -> Span:
     if type(start) is not type(end):
         raise ValueError(f"cannot blend {type(start).__name__} with {type(end).__name__}")
     if isinstance(start, Leaf) and isinstance(end, Leaf):
-        if start is end or start.amount is end.amount:
-            return start
-        if start.resource != end.resource or not np.array_equal(start.rate, end.rate):
-            raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-        amount = (1 - share) * start.amount + share * end.amount
-        return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)
+        return _blend_leaves(start, end, share)
     if isinstance(start, Repeat) and isinstance(end, Repeat):
         if not np.array_equal(start.times, end.times):
             raise ValueError("the number of repetitions changes with the knob")
         return Repeat(start.times, blend(start.span, end.span, share))
     if start.parts.keys() != end.parts.keys():
         raise ValueError(f"parts differ: {sorted(start.parts)} and {sorted(end.parts)}")
-    parts = {name: blend(part, end.parts[name], share) for name, part in start.parts.items()}
+    parts: dict[str, Span] = {}
+    for name, part in start.parts.items():
+        parts[name] = blend(part, end.parts[name], share)
     return type(start)(parts) if isinstance(start, Group) else start
+
+
+def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
+    if start is end or start.amount is end.amount:
+        return start
+    same_rate = np.array_equal(start.rate, end.rate)
+    if start.resource != end.resource or not same_rate:
+        raise ValueError(f"leaf {start.resource!r} changes more than its amount")
+    amount = (1 - share) * start.amount + share * end.amount
+    return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)

@@ -1,4 +1,4 @@
-"""What fits where: bytes needed and bytes there, tier by tier; infeasible is an answer."""
+"""What fits where: bytes needed and available, tier by tier; infeasible is an answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Fits:
     """Whether a design point fits its memories.
 
     Attributes:
-        tiers: name of a memory -> (bytes needed, bytes there) [B].
+        tiers: name of a memory -> (bytes needed, bytes available) [B].
     """
 
     tiers: Mapping[str, tuple[Real, Real]]
@@ -27,7 +27,8 @@ class Fits:
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
         """True where every memory holds what it must."""
-        return reduce(np.logical_and, (_holds(need, there) for need, there in self.tiers.values()))
+        held = (_holds(needed, available) for needed, available in self.tiers.values())
+        return reduce(np.logical_and, held)
 
     @property
     def short_bytes(self) -> Real:
@@ -48,44 +49,48 @@ class Fits:
 
     @cached_property
     def _missing(self) -> NDArray[np.float64]:
-        missing = np.broadcast_arrays(
-            *(_beyond(need, there) for need, there in self.tiers.values())
-        )
-        short: NDArray[np.float64] = np.maximum(np.stack(missing), 0.0)
-        return short
+        by_tier = [_missing_bytes(needed, available) for needed, available in self.tiers.values()]
+        stacked = np.stack(np.broadcast_arrays(*by_tier))
+        missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
+        return missing
 
 
-def _holds(need: Real, there: Real) -> NDArray[np.bool_]:
-    """Whether it fits; a share solved for the last byte may miss it by rounding, which counts as fitting."""
-    return np.less_equal(need, np.multiply(there, 1 + _ROUNDING))
+def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:
+    """Whether it fits, rounding aside: a share solved for the last byte may miss it by that."""
+    limit = np.multiply(available, 1 + _ROUNDING)
+    return np.less_equal(needed, limit)
 
 
-def _beyond(need: Real, there: Real) -> Real:
-    """Bytes too many [B]."""
-    return np.where(_holds(need, there), 0.0, np.subtract(need, there))
+def _missing_bytes(needed: Real, available: Real) -> Real:
+    """Bytes needed beyond those available; 0 where they fit [B]."""
+    excess = np.subtract(needed, available)
+    return np.where(_holds(needed, available), 0.0, excess)
 
 
 def fits(**tiers: tuple[Real, Real]) -> Fits:
-    """State what each memory must hold and what it can: `fits(gpu=(need, there), ...)` [B]."""
+    """State what each memory must hold and can hold: `fits(gpu=(needed, available), ...)` [B]."""
     return Fits(tiers)
 
 
-def reduced_batch(batch: Real, per_sequence: Real, there: Real) -> Real:
-    """Batch that runs at once: all of it where it fits, else equal rounds, none above the largest power of two.
+def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
+    """Batch that runs at once: all of it, or equal rounds of at most a power of two.
 
     HILOS sec. 6.3 reduces the batch to what fits; INF² and FlexGen take powers of two. 24 sequences
     of which 16 fit run as two rounds of 12.
 
     Args:
-        batch: sequences asked for [1].
+        batch: sequences requested [1].
         per_sequence: bytes one sequence needs [B].
-        there: bytes free for sequences [B]; may be negative.
+        available: bytes free for sequences [B]; may be negative.
 
     Returns:
-        Sequences served together, at least one; where not even one fits, `Fits` says what is short [1].
+        Sequences served together, at least one; where not even one fits, `Fits` says what is
+        short [1].
     """
-    room = np.floor(np.divide(there, per_sequence))
+    room = np.floor(np.divide(available, per_sequence))
     _, exponent = np.frexp(np.maximum(room, 1.0))
-    asked = np.maximum(batch, 1.0)
-    most = np.where(room >= asked, asked, np.minimum(np.exp2(exponent - 1.0), asked))
-    return (asked / np.ceil(asked / most))[()]
+    power_of_two = np.exp2(exponent - 1.0)
+    requested = np.maximum(batch, 1.0)
+    largest = np.where(room >= requested, requested, np.minimum(power_of_two, requested))
+    rounds = np.ceil(requested / largest)
+    return (requested / rounds)[()]

@@ -1,4 +1,4 @@
-"""The words that systems are written in: `serial`, `overlap`, `stream` and `pipeline` compose spans of spans."""
+"""Compose spans: `serial`, `overlap`, `stream` and `pipeline`, the words of every system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def serial(**parts: Span) -> Span:
 
 
 def overlap(**parts: Span) -> Span:
-    """At the same time: seconds = the longest part's, or the longest queue for a shared resource [s]."""
+    """At the same time: seconds = the longest part or queue for a shared resource [s]."""
     return Overlap(parts)
 
 
@@ -26,7 +26,8 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     Returns:
         seconds = those of the slowest port [s].
     """
-    return Stream({name: port(amount, eq) for name, port in ports.items()})
+    leaves = {name: port(amount, eq) for name, port in ports.items()}
+    return Stream(leaves)
 
 
 def pipeline(items: Real, **stages: Span) -> Span:
@@ -39,4 +40,6 @@ def pipeline(items: Real, **stages: Span) -> Span:
     Returns:
         seconds = sum of the stages + (items - 1) x overlap of the stages [s].
     """
-    return Serial({"first": Serial(stages), "steady": Repeat(items - 1, Overlap(stages))})
+    fill = Serial(stages)
+    steady = Repeat(items - 1, Overlap(stages))
+    return Serial({"first": fill, "steady": steady})

@@ -1,4 +1,4 @@
-"""The time algebra: what takes time is composed from leaves with `serial`, `overlap` and `pipeline`.
+"""The time algebra: spans of time are composed from leaves: `serial`, `overlap`, `pipeline`.
 
 A leaf is an amount (bytes, FLOPs, operations) on a resource that works at a rate. A tree of
 leaves knows its seconds; who is to blame for them (`breakdown`), how long each resource works
@@ -13,22 +13,25 @@ All numbers broadcast over design points (NumPy); scalars stay scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import combinations
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Real = float | NDArray[np.float64]
 """A number for every design point: a scalar or an array that broadcasts with the others."""
+Key = TypeVar("Key")
 
 
 def total(numbers: Iterable[Real]) -> Real:
-    """Sum of some numbers [theirs], 0 of none; a sum begun at 0 would take one array operation more."""
-    rest = iter(numbers)
-    return sum(rest, next(rest, 0.0))
+    """Sum of numbers [theirs], 0 of none; starting with the first saves an array operation."""
+    remaining = iter(numbers)
+    first = next(remaining, 0.0)
+    return sum(remaining, first)
 
 
 class Span(ABC):
@@ -57,7 +60,7 @@ class Span(ABC):
 
     @abstractmethod
     def active_of(self, role: str) -> Real:
-        """Seconds in which some resource of a role works, the parts of an overlap starting together [s]."""
+        """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
 
     @abstractmethod
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
@@ -86,29 +89,35 @@ class Span(ABC):
         In an overlap the longest branch is to blame (the first one on a tie); where branches
         queue for one resource, the leaves on that resource are, each for its own time.
         """
-        return _add_up((path, attributed) for path, _, attributed in self.attributed_leaves())
+        return _sum_by_key((path, seconds) for path, _, seconds in self.attributed_leaves())
 
     def attribution(self) -> dict[str, Real]:
         """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
-        return _add_up(
-            (leaf.resource, attributed) for _, leaf, attributed in self.attributed_leaves()
-        )
+        return _sum_by_key((leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves())
 
     def busy(self) -> dict[str, Real]:
         """Seconds each resource works [s]; never more than `seconds`."""
         return {name: self.busy_of(name) for name in sorted(self.resources)}
 
     def traffic(self, verb: str = "") -> dict[tuple[str, str], Real]:
-        """Amount each resource carries, by (resource, verb) [B, FLOP or operations]; of one verb where it is named."""
-        leaves = ((leaf, times) for _, leaf, times in self.leaves() if verb in ("", leaf.verb))
-        return _add_up(((leaf.resource, leaf.verb), times * leaf.amount) for leaf, times in leaves)
+        """Amount each resource carries, by (resource, verb) [B, FLOP or operations].
+
+        Args:
+            verb: count this verb alone; all where empty.
+        """
+        amounts: list[tuple[tuple[str, str], Real]] = []
+        for _, leaf, times in self.leaves():
+            if verb in ("", leaf.verb):
+                amounts.append(((leaf.resource, leaf.verb), times * leaf.amount))
+        return _sum_by_key(amounts)
 
 
-def _add_up(items: Iterator[tuple[Any, Real]]) -> dict[Any, Real]:
-    total: dict[Any, Real] = {}
+def _sum_by_key(items: Iterable[tuple[Key, Real]]) -> dict[Key, Real]:
+    """Sums of the values that share a key [theirs]."""
+    sums: dict[Key, Real] = {}
     for key, value in items:
-        total[key] = total[key] + value if key in total else value
-    return total
+        sums[key] = sums[key] + value if key in sums else value
+    return sums
 
 
 class Leaf(Span):
@@ -126,14 +135,12 @@ class Leaf(Span):
     def __init__(
         self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = ""
     ) -> None:
-        self.resource, self.verb, self.amount, self.rate, self.unit, self.eq = (
-            resource,
-            verb,
-            amount,
-            rate,
-            unit,
-            eq,
-        )
+        self.resource = resource
+        self.verb = verb
+        self.amount = amount
+        self.rate = rate
+        self.unit = unit
+        self.eq = eq
 
     @cached_property
     def seconds(self) -> Real:
@@ -168,7 +175,10 @@ class Port:
     """
 
     def __init__(self, resource: str, verb: str, rate: Real, unit: str = "B") -> None:
-        self.resource, self.verb, self.rate, self.unit = resource, verb, rate, unit
+        self.resource = resource
+        self.verb = verb
+        self.rate = rate
+        self.unit = unit
 
     def __call__(self, amount: Real, eq: str = "") -> Leaf:
         """Work on an amount [B, FLOP or op]."""
@@ -193,9 +203,8 @@ class Group(Span):
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
-        return total(
-            part.busy_of(resource) for part in self._parts.values() if resource in part.resources
-        )
+        users = (part for part in self._parts.values() if resource in part.resources)
+        return total(part.busy_of(resource) for part in users)
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self._parts.items():
@@ -225,10 +234,8 @@ class Overlap(Group):
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        pairs = combinations(self._parts.values(), 2)
-        return tuple(
-            sorted(frozenset().union(*(one.resources & other.resources for one, other in pairs)))
-        )
+        users = Counter(chain.from_iterable(part.resources for part in self._parts.values()))
+        return tuple(sorted(resource for resource, parts in users.items() if parts > 1))
 
     @cached_property
     def seconds(self) -> Real:
@@ -250,27 +257,32 @@ class Overlap(Group):
         return longest
 
     def _candidates(self) -> list[Real]:
-        return [p.seconds for p in self._parts.values()] + [
-            self.busy_of(name) for name in self.shared
-        ]
+        """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
+        parts = [part.seconds for part in self._parts.values()]
+        queues = [self.busy_of(resource) for resource in self.shared]
+        return parts + queues
 
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        candidates = self._candidates()
-        if not candidates:
-            return
-        # argmax on stacked copies would materialise every branch at full size; compare instead
-        taken: Any = False
-        shares: list[Real] = []
-        for candidate in candidates:
-            mine = np.logical_and(np.equal(candidate, self.seconds), np.logical_not(taken))
-            taken = np.logical_or(taken, mine)
-            shares.append(share * mine)
-        for (name, part), mine in zip(self._parts.items(), shares, strict=False):
-            yield from part._attribute(_join(path, name), mine)
-        for resource, mine in zip(self.shared, shares[len(self._parts) :], strict=True):
+        shares = iter(self._longest(share))
+        for name, part in self._parts.items():
+            yield from part._attribute(_join(path, name), next(shares))
+        for resource in self.shared:
+            queue_share = next(shares)
             for leaf_path, leaf, times in self._count(path, 1.0):
                 if leaf.resource == resource:
-                    yield leaf_path, leaf, mine * times * leaf.seconds
+                    yield leaf_path, leaf, queue_share * times * leaf.seconds
+
+    def _longest(self, share: Real) -> Iterator[Real]:
+        """Yield the share for the first longest candidate and 0 for every other one [1].
+
+        argmax on stacked copies would materialise every branch at full size; compare instead.
+        """
+        attributed: Any = False
+        for candidate in self._candidates():
+            longest = np.equal(candidate, self.seconds)
+            first = np.logical_and(longest, np.logical_not(attributed))
+            attributed = np.logical_or(attributed, first)
+            yield share * first
 
 
 class Stream(Overlap):
@@ -281,7 +293,8 @@ class Repeat(Span):
     """The same span several times in a row."""
 
     def __init__(self, times: Real, span: Span) -> None:
-        self.times, self.span = times, span
+        self.times = times
+        self.span = span
 
     @cached_property
     def seconds(self) -> Real:

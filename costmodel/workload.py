@@ -1,4 +1,4 @@
-"""What is asked of a system: so many sequences, a prompt each, so many tokens out."""
+"""The workload of a system: sequences, their prompts and the tokens they generate."""
 
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ class Workload:
         """
         if self.fixed_context is not None:
             return self.fixed_context
-        return self.prompt * self.spread.product + self.output * self.spread.output_square / 2
+        prompt = self.prompt * self.spread.product
+        return prompt + self.output * self.spread.output_square / 2
 
     @property
     def final(self) -> Real:
-        """Tokens held when a sequence ends, s + n [1]."""
+        """Tokens of a sequence when it ends, s + n [1]."""
         return self.prompt + self.output
 
     @property
     def final_seen(self) -> Real:
-        """Tokens that a sequence met in a decode step will hold when it ends, E[(s + n) n] / E[n] [1]."""
+        """Tokens at the end of a sequence that a decode step sees, E[(s + n) n] / E[n] [1]."""
         return self.prompt * self.spread.product + self.output * self.spread.output_square
 
     @property
