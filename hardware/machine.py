@@ -1,4 +1,4 @@
-"""A platform as cost models read it: SI values by role and key, arrays where an axis sweeps them."""
+"""A platform as cost models read it: SI values by role and key, arrays where an axis is swept."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ class Machine:
         try:
             return self.roles[role]
         except KeyError:
-            have = ", ".join(sorted(self.roles))
+            roles = ", ".join(sorted(self.roles))
             raise InputError(
-                f"platform {self.platform!r} has no {role!r}, which this system needs; it has {have}"
+                f"platform {self.platform!r} has no {role!r}, which this system needs; "
+                f"its roles are {roles}"
             ) from None
 
     def with_values(self, changes: Mapping[str, Value]) -> Machine:

@@ -12,7 +12,7 @@ Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""No number of a part, in whatever unit, is outside; it keeps every product of a few of them finite."""
+"""Bounds of every number of a part in its unit; products of a few of them stay finite."""
 
 # Base symbol -> (dimension, size in the base unit of that dimension).
 _BASES = {
@@ -35,11 +35,39 @@ _BASES = {
     "%": ("1", 0.01),
 }
 _PREFIXES = {
-    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
-}  # fmt: skip
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
 # mm2 is a square millimetre, not a milli-square-metre.
 _WHOLE = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
+_UNIT_EXAMPLES = ("B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%")
+_NUMBER = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SAMPLES = {
+    "B": "512GiB",
+    "B/s": "3.2GB/s",
+    "FLOP/s": "312TFLOP/s",
+    "s": "50us",
+    "W": "300W",
+    "USD": "2400USD",
+    "1": "0.7",
+}
+"""Dimension -> a well-formed number of it."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +133,7 @@ def _atom(symbol: str, text: str) -> tuple[str, float]:
         if symbol.endswith(base) and prefix in _PREFIXES and (not prefix or base not in "1%"):
             dimension, size = _BASES[base]
             return dimension, size * _PREFIXES[prefix]
-    raise unknown(
-        "unit", text, ["B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%"]
-    )
+    raise unknown("unit", text, _UNIT_EXAMPLES)
 
 
 def parse(text: str, unit: str, where: str) -> float:
@@ -124,45 +150,38 @@ def parse(text: str, unit: str, where: str) -> float:
     Raises:
         InputError: not a number, not finite, negative, or of another dimension.
     """
-    match = re.fullmatch(
-        r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
-        text,
-        re.I | re.A,
-    )
-    wanted, _ = unit_of(unit)
+    match = _NUMBER.fullmatch(text)
     if match is None:
         raise InputError(f"{where}: {text!r} is not a number; write it like {example(unit)}")
-    number, written = float(match[1]), (match[2] or "").strip()
+    number = float(match[1])
     if not math.isfinite(number) or number < 0:
         raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
     if number and not SMALLEST <= number <= LARGEST:
         raise InputError(
-            f"{where}: {text!r} is beyond any machine; use a number from {SMALLEST:g} to {LARGEST:g}"
+            f"{where}: {text!r} is beyond any machine; "
+            f"use a number from {SMALLEST:g} to {LARGEST:g}"
         )
+    return number * _size_of((match[2] or "").strip(), unit, where, text)
+
+
+def _size_of(written: str, unit: str, where: str, text: str) -> float:
+    """Size in SI of the unit a user wrote, which must have the dimension of `unit`."""
+    required, _ = unit_of(unit)
+    if not written and required == "1":
+        return 1.0
     if not written:
-        if wanted != "1":
-            raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
-        return number
+        raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
     try:
         dimension, size = unit_of(written)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
-    if dimension != wanted:
+    if dimension != required:
         raise InputError(
             f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
         )
-    return number * size
+    return size
 
 
 def example(unit: str) -> str:
-    """Give a user one well-formed number of a unit's dimension."""
-    samples = {
-        "B": "512GiB",
-        "B/s": "3.2GB/s",
-        "FLOP/s": "312TFLOP/s",
-        "s": "50us",
-        "W": "300W",
-        "USD": "2400USD",
-        "1": "0.7",
-    }
-    return samples.get(unit_of(unit)[0], f"2{unit}")
+    """A well-formed number of a unit's dimension, for error messages."""
+    return _SAMPLES.get(unit_of(unit)[0], f"2{unit}")

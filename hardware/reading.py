@@ -1,4 +1,4 @@
-"""Read the numbers of a specification: from TOML, checked against the schema, every one with its source."""
+"""Read the numbers of a specification from TOML and check them against the schema."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from nearkv.hardware.schema import KINDS, Key
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range"}
+_UNCERTAIN = ("assumed", "fitted")
+"""Kinds of number that need a note and a range."""
+_UNREADABLE = (ValueError, RecursionError)
+"""What reading raises of a file that is no TOML or no UTF-8, or holds a number of 5,000 digits."""
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
@@ -28,10 +32,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         if path.stat().st_size > 1 << 20:
             raise InputError(f"{path}: larger than 1 MiB, which no {what} file is; check the path")
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as problem:  # also what is no TOML, no UTF-8, or a number of 5,000 digits
+    except _UNREADABLE as problem:
         raise InputError(f"{path}: not a valid TOML file ({problem}); correct it there") from None
     except OSError as problem:
         raise InputError(
@@ -57,44 +58,66 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         InputError: a field is missing or unknown, the number is not finite or negative, the unit
             does not fit, the source is not in sources.toml, an assumption lacks note or range.
     """
+    fields = _fields(entry, where)
+    _check_origin(fields, where)
+    value, unit = fields["value"], str(fields["unit"])
+    _check_value(value, unit, key, where)
+    low, high = _range(fields, where) if fields["kind"] in _UNCERTAIN else (None, None)
+    return Quantity(
+        value=float(value),
+        unit=unit,
+        kind=fields["kind"],
+        source=str(fields["source"]),
+        at=fields["at"],
+        note=str(fields.get("note", "")),
+        low=low,
+        high=high,
+    )
+
+
+def _fields(entry: object, where: str) -> dict[str, Any]:
+    """The fields of a number, none missing and none unknown."""
     if not isinstance(entry, dict):
         raise InputError(f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}")
     missing = sorted(_REQUIRED - entry.keys())
     if missing:
-        raise InputError(
-            f"{where}: has no {', '.join(missing)}; every number needs {', '.join(sorted(_REQUIRED))}"
-        )
+        required = ", ".join(sorted(_REQUIRED))
+        raise InputError(f"{where}: has no {', '.join(missing)}; every number needs {required}")
     for extra in entry.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
-    value, unit, kind, source = entry["value"], entry["unit"], entry["kind"], entry["source"]
-    if not _plain(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
+    return entry
+
+
+def _check_origin(fields: Mapping[str, Any], where: str) -> None:
+    kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
+    if kind not in ORIGINS:
+        raise unknown("kind", kind, ORIGINS, where)
+    if source not in sources():
+        raise unknown("source", source, sources(), f"{where}: (sources.toml)")
+    if not isinstance(at, str) or not at:
+        raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
+
+
+def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
+    if not _is_number(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
         raise InputError(
             f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}"
         )
-    if kind not in ORIGINS:
-        raise unknown("kind", str(kind), ORIGINS, where)
-    if str(source) not in sources():
-        raise unknown("source", str(source), sources(), f"{where}: (sources.toml)")
-    if not isinstance(entry["at"], str) or not entry["at"]:
-        raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
     dimension, size = _unit(unit, where)
     if dimension != unit_of(key.unit)[0]:
         raise InputError(f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}")
     if fault := key.fault(value * size):
         raise InputError(f"{where}: value {value!r} {fault}")
-    low, high = _range(entry, where) if kind in ("assumed", "fitted") else (None, None)
-    note = str(entry.get("note", ""))
-    return Quantity(float(value), str(unit), kind, str(source), str(entry["at"]), note, low, high)
 
 
-def _plain(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Whether TOML read a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _unit(unit: object, where: str) -> tuple[str, float]:
+def _unit(unit: str, where: str) -> tuple[str, float]:
     try:
-        return unit_of(str(unit))
+        return unit_of(unit)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
 
@@ -105,16 +128,17 @@ def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
             f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
         )
     bounds = entry["range"]
-    numeric = (
-        isinstance(bounds, list)
-        and len(bounds) == 2
-        and all(_plain(b) and math.isfinite(b) for b in bounds)
-    )
-    if not numeric or not bounds[0] <= entry["value"] <= bounds[1]:
+    if not _is_range(bounds) or not bounds[0] <= entry["value"] <= bounds[1]:
         raise InputError(
             f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
         )
     return float(bounds[0]), float(bounds[1])
+
+
+def _is_range(bounds: object) -> bool:
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        return False
+    return all(_is_number(bound) and math.isfinite(bound) for bound in bounds)
 
 
 def numbers_of(
@@ -139,8 +163,8 @@ def check_complete(numbers: Iterable[str], kind: str, where: str) -> None:
     Raises:
         InputError: naming every number that is missing.
     """
-    lacking = [
-        name for name, key in KINDS[kind].items() if not key.optional and name not in set(numbers)
-    ]
-    if lacking:
-        raise InputError(f"{where}: a {kind} needs {', '.join(lacking)}")
+    required = (name for name, key in KINDS[kind].items() if not key.optional)
+    stated = set(numbers)
+    missing = [name for name in required if name not in stated]
+    if missing:
+        raise InputError(f"{where}: a {kind} needs {', '.join(missing)}")
