@@ -36,10 +36,6 @@ ROOMS = (
 
 STILL_OVER = """
 hardware/catalog.py
-hardware/machine.py
-hardware/quantity.py
-hardware/reading.py
-hardware/schema.py
 sweeps/explore/crossover.py
 sweeps/explore/dynamic.py
 sweeps/explore/knobs.py
@@ -54,14 +50,11 @@ tests/test_catalog.py
 tests/test_mapping_commands.py
 
 costmodel/blend.py
-costmodel/capacity.py
-costmodel/compose.py
 costmodel/llm.py
 costmodel/metrics.py
 costmodel/registry.py
 costmodel/resources.py
 costmodel/span.py
-costmodel/workload.py
 sweeps/space/grid.py
 sweeps/space/sizes.py
 sweeps/space/study.py
