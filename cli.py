@@ -50,7 +50,7 @@ BETA = [
         "output_tok",
         "sigma",
         "hop",
-        "limited_by",
+        "short_of",
         "step_ms",
     ),
     *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
@@ -69,7 +69,7 @@ def show_answer(found: Columns, form: str, knob: str) -> None:
         "batch",
         "context_tok",
         "output_tok",
-        "limited_by",
+        "short_of",
         knob,
         "step_ms",
     )
@@ -96,9 +96,12 @@ def estimate(
     from nearkv.sweeps.explore.knobs import explain as explain_point
 
     found, tree = explain_point(replace(study, systems=(system,)))
-    if explain and not found["ok"][0]:
-        short = f"{found['limited_by'][0]} is short of {found['short_gb'][0]:.4g} GB"
-        typer.echo(f"{system} does not fit: {short}, so there is no time to explain")
+    if explain and found["status"][0] != "ok":
+        reason, short = found["reason"][0], found["short_gb"][0]
+        amount = f" by {short:.4g} GB" if found["status"][0] == "infeasible" else ""
+        typer.echo(f"{system} has no time to explain: {reason}{amount}", err=form != "table")
+        if form != "table":
+            show(records(found), form)
     elif explain:
         show(
             indented(tree, "span") if form == "table" else tree,

@@ -1,9 +1,9 @@
-"""What fits where: bytes needed and available, tier by tier; infeasible is an answer."""
+"""Which design points have an answer: what fits each memory, and what a system models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -13,22 +13,59 @@ from nearkv.costmodel.span import Real
 
 _ROUNDING = 1e-12
 
+STATUSES = ("ok", "infeasible", "not-modelled")
+"""What can be said of a design point."""
+
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether a design point fits its memories.
+    """Whether a design point has an answer, and why not.
 
     Attributes:
         tiers: name of a memory -> (bytes needed, bytes available) [B].
+        not_modelled: sentence saying what the system does not model -> where that is needed.
     """
 
     tiers: Mapping[str, tuple[Real, Real]]
+    not_modelled: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def without(self, not_modelled: Mapping[str, NDArray[np.bool_]]) -> Fits:
+        """The same memories, with no answer where the system does not model what is needed."""
+        return replace(self, not_modelled={**self.not_modelled, **not_modelled})
 
     @cached_property
     def ok(self) -> NDArray[np.bool_]:
+        """True where the system models the point and every memory holds what it must."""
+        return self.fit & ~self.unmodelled if self.not_modelled else self.fit
+
+    @cached_property
+    def fit(self) -> NDArray[np.bool_]:
         """True where every memory holds what it must."""
         held = (_holds(needed, available) for needed, available in self.tiers.values())
         return reduce(np.logical_and, held)
+
+    @property
+    def unmodelled(self) -> NDArray[np.bool_]:
+        """True where the system does not model what is needed."""
+        return reduce(np.logical_or, self.not_modelled.values(), np.zeros((), bool))
+
+    @property
+    def status(self) -> NDArray[np.intp]:
+        """Place in `STATUSES`."""
+        return np.where(self.unmodelled, 2, np.where(self.fit, 0, 1))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that `reason` points into; the first is empty."""
+        return ("", *(f"{tier} memory is short" for tier in self.tiers), *self.not_modelled)
+
+    @property
+    def reason(self) -> NDArray[np.intp]:
+        """Place in `reasons` of the first that holds; 0 where the point has an answer."""
+        place = self.limiting
+        for i, where in reversed(list(enumerate(self.not_modelled.values()))):
+            place = np.where(where, 1 + len(self.tiers) + i, place)
+        return place
 
     @property
     def short_bytes(self) -> Real:
@@ -42,7 +79,7 @@ class Fits:
         return np.where(self.short_bytes > 0, np.argmax(self._missing, axis=0) + 1, 0)
 
     @property
-    def limited_by(self) -> NDArray[np.str_]:
+    def short_of(self) -> NDArray[np.str_]:
         """Name of the memory that misses most bytes; empty where all fit."""
         chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
         return chosen
@@ -52,7 +89,7 @@ class Fits:
         by_tier = [_missing_bytes(needed, available) for needed, available in self.tiers.values()]
         stacked = np.stack(np.broadcast_arrays(*by_tier))
         missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
-        return missing
+        return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
 
 
 def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:

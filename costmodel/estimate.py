@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.compose import serial
 from nearkv.costmodel.queue import Serving
@@ -30,6 +33,7 @@ class Estimate:
         step_carries: prompt tokens that ride in an iteration of the step; with any, the step is
             no decode step [1].
         serving: how the system serves a queue, where it does, for a simulation event by event.
+        notes: sentence saying what differs from the workload as asked -> where it does.
     """
 
     prefill: Span
@@ -41,6 +45,7 @@ class Estimate:
     also: Mapping[str, Real] = field(default_factory=dict)
     step_carries: Real = 0.0
     serving: Serving | None = None
+    notes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Span:

@@ -1,4 +1,4 @@
-"""The one exception a user sees: a sentence saying where, what, and what to do."""
+"""What nearkv raises and warns of: one sentence saying where, what, and what to do."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -9,8 +9,23 @@ LONGEST_ECHO = 80
 """Characters of a user's own text that an error repeats."""
 
 
-class InputError(Exception):
-    """Malformed input: a name, a number, a unit or a file that cannot be used."""
+class NearkvError(Exception):
+    """Base of everything nearkv raises on purpose; its text is one sentence for the user."""
+
+
+class InputError(NearkvError):
+    """Malformed input: a name, a number, a unit or a file that cannot be used; correct it."""
+
+
+class NearkvWarning(UserWarning):
+    """Something is answered, but not exactly what was asked; its text is one sentence."""
+
+
+def warn(sentence: str) -> None:
+    """Warn the caller; the command line prints the sentence to standard error."""
+    import warnings
+
+    warnings.warn(sentence, NearkvWarning, stacklevel=2)
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:

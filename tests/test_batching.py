@@ -319,12 +319,11 @@ def test_compare_prints_twelve_cells_for_each_system() -> None:
         cells[row["model"], row["trace"]][row["system"]] = row["throughput_tok_s"] or 0
     assert all(max(cell, key=cell.__getitem__) == "l3" for cell in cells.values())
     blank = {
-        (row["system"], row["model"], row["trace"]) for row in rows if row["limited_by"] == "gpu"
+        (row["system"], row["model"], row["trace"]) for row in rows if row["short_of"] == "gpu"
     }
     # prompts ride in the steps of l3, which then tell nothing of decoding
     assert all(
-        (row["step_ms"] is None) == (row["system"] == "l3" or row["limited_by"] != "")
-        for row in rows
+        (row["step_ms"] is None) == (row["system"] == "l3" or row["short_of"] != "") for row in rows
     )
     assert all(row["total_speedup"] is not None for row in rows if row["model"] != "opt-66b")
     assert {s for s, *_ in blank} == {"gpu-only", "hbm-pim"}

@@ -71,7 +71,7 @@ def test_hardware_batch_crossover_pareto_and_sensitivity_answer() -> None:
     (row,) = answer("solve", "hardware", "--system", "hilos", *point, *target)
     assert row["limit"] == "at least"
     (row,) = answer("solve", "batch", "--system", "hilos", *point)
-    assert row["limited_by"] == "csd"
+    assert row["short_of"] == "csd"
     assert answer("solve", "crossover", *point, "--along", "csd.count=1:64")[0]["to"] == "hilos"
     rows = answer(
         "pareto",

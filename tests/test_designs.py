@@ -145,7 +145,9 @@ def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
     study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
     for row in best_batches(study):
         every = run.table(replace(study, systems=(row["system"],), batch="1:700:+1"))
-        at_once = every["ok"].astype(bool) & (every["batch_run"].astype(float) >= np.arange(1, 701))
+        at_once = (every["status"] == "ok") & (
+            every["batch_run"].astype(float) >= np.arange(1, 701)
+        )
         assert row["largest_batch"] == at_once.sum()
         best = np.nanmax(every["throughput_tok_s"].astype(float)[at_once])
         assert best / 1.001 <= row["throughput_tok_s"] <= best * (1 + 1e-12)
@@ -171,7 +173,7 @@ def test_a_batch_that_never_fits() -> None:
     (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
     assert row["largest_batch"] == 0
     assert row["best_batch"] is None
-    assert row["limited_by"] == "host"
+    assert row["short_of"] == "host"
 
 
 def test_a_crossover_is_where_a_sweep_changes_leader() -> None:

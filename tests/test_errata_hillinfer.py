@@ -65,7 +65,7 @@ def test_the_solved_bound_is_where_eq3_binds() -> None:
 def test_llama_13b_does_not_fit_the_gpu() -> None:
     # sec. 5.2 runs it on 24 GB at FP16
     found = table(Study(("full-cache",), ("llama-13b",), "1", "2k", "1"))
-    assert found["limited_by"][0] == "gpu"
+    assert found["short_of"][0] == "gpu"
 
 
 def test_batch_25_needs_no_cold_tier() -> None:

@@ -107,8 +107,8 @@ def test_the_first_system_must_be_one_case() -> None:
 
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
     found = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
-    assert not found["ok"][0]
-    assert found["limited_by"][0] == "host"
+    assert found["status"][0] == "infeasible"
+    assert found["short_of"][0] == "host"
     assert found["short_gb"][0] == pytest.approx(69.0, abs=0.1)
     assert np.isnan(found["step_ms"][0])
     assert np.isnan(found["energy_j_tok"][0])

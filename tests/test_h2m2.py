@@ -529,4 +529,4 @@ def test_a_footprint_over_both_memories_is_an_answer() -> None:
         estimate = run(name, GPT3, 1024.0, 2048.0).estimate
         assert not estimate.fits.ok
         assert np.isfinite(estimate.step.seconds)
-    assert run("oracle", GPT3, 1024.0, 2048.0).estimate.fits.limited_by in ("lpddr", "both")
+    assert run("oracle", GPT3, 1024.0, 2048.0).estimate.fits.short_of in ("lpddr", "both")

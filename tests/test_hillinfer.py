@@ -260,10 +260,10 @@ def test_long_contexts_need_the_score_source_to_shrink() -> None:
 
 def test_weights_that_do_not_fit_are_an_answer() -> None:
     found = table(replace(STUDY, systems=("full-cache", "hillinfer"), models=("llama-13b",)))
-    assert list(found["limited_by"]) == ["gpu", "gpu"]
+    assert list(found["short_of"]) == ["gpu", "gpu"]
     assert np.all(np.isnan(found["step_ms"]))
     assert why_beta(beta_table(replace(STUDY, models=("llama-13b",)))) == [
-        "llama-13b: does not fit; gpu is short of memory."
+        "llama-13b: infeasible; gpu memory is short."
     ]
 
 

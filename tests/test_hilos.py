@@ -75,7 +75,7 @@ def test_flexgen_dram_cannot_hold_175b_at_128k() -> None:
     # sec. 6.3: memory exhaustion even at batch size 1
     estimate = SYSTEMS["flexgen-dram"](BED, model("opt-175b"), Workload(1.0, 131072.0, 64.0), {})
     assert not estimate.fits.ok
-    assert estimate.fits.limited_by == "host"
+    assert estimate.fits.short_of == "host"
     assert estimate.fits.short_bytes == pytest.approx(618.77e9 - 512 * 2**30, rel=1e-3)
 
 

@@ -138,7 +138,7 @@ def test_l3_comes_first_in_every_cell(name: str) -> None:
             else set()
         )
         assert out_of_memory == expected, trace  # fig. 8a, 8c
-        assert all(str(found[system].fits.limited_by) == "gpu" for system in out_of_memory)
+        assert all(str(found[system].fits.short_of) == "gpu" for system in out_of_memory)
 
 
 def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:

@@ -86,8 +86,8 @@ def test_csv_is_what_the_terminal_prints_as_csv() -> None:
 def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> None:
     rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
     assert {row["uplink.bandwidth_gb_s"] for row in rows} == {"10", "20"}
-    assert {row["ok"] for row in rows} == {"True", "False"}
-    assert {row["step_ms"] for row in rows if row["ok"] == "False"} == {""}
+    assert {row["status"] for row in rows} == {"ok", "infeasible"}
+    assert {row["step_ms"] for row in rows if row["status"] != "ok"} == {""}
     assert {row["alpha"] for row in rows if row["system"] == "flexgen-dram"} == {""}
     assert {row["context_tok"] for row in rows} == {"8192", "16384", "32768", "65536", "131072"}
 
@@ -200,7 +200,10 @@ def test_two_studies_are_told_apart_by_their_options() -> None:
     ):
         there = identity(plan(replace(MIXED, **change)), (), "csv")
         assert here.differs(there).endswith(option), here.differs(there)
-    assert here.differs(identity(plan(MIXED, ("ok",)), ("ok",), "csv")) == "with another --columns"
+    assert (
+        here.differs(identity(plan(MIXED, ("status",)), ("status",), "csv"))
+        == "with another --columns"
+    )
     assert here.differs({**here.identity, "study": "0"}) == "for another study"
     assert here.differs({**here.identity, "numpy": "0"}).startswith("with numpy ")
 
@@ -235,7 +238,7 @@ REDUCERS = [
     Frontier(("throughput_tok_s", "cost_usd")),
     Frontier(("cost_usd", "throughput_tok_s", "energy_j_tok")),
     BestPer(("throughput_tok_s",), ("model", "context_tok")),
-    BestPer(("cost_usd",), ("limited_by", "system", "batch")),
+    BestPer(("cost_usd",), ("short_of", "system", "batch")),
     BestPer(("energy_j_tok",), ("step_ms",)),
 ]
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -46,11 +47,14 @@ class Commands(TyperGroup):
             sys.exit(2)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; bad input exits with 2, Ctrl-C with 130."""
-        from nearkv.hardware.errors import InputError
+        """Run a command; bad input exits with 2, Ctrl-C with 130; warnings go to standard error."""
+        from nearkv.hardware.errors import NearkvError, NearkvWarning
 
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", NearkvWarning)
+                warnings.showwarning = _print_warning
+                return super().invoke(ctx)
         except USAGE as problem:
             if (
                 type(problem).__name__ == "NoArgsIsHelpError"
@@ -59,7 +63,7 @@ class Commands(TyperGroup):
             requested, place = _said(problem), problem.ctx.command_path if problem.ctx else "nearkv"
             _complain(f"{requested}; see `{place} --help`")
             raise typer.Exit(2) from None
-        except InputError as problem:
+        except NearkvError as problem:
             _complain(str(problem))
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stopped:
@@ -93,6 +97,11 @@ def _said(problem: Any) -> str:
     if not kind or not problem.param:
         return requested
     return f"{problem.param.opts[0]} takes a {'whole number' if kind[1] == 'integer' else 'number'}"
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one sentence on standard error."""
+    _complain(f"warning: {message}")
 
 
 def _complain(sentence: str) -> None:
@@ -141,7 +150,9 @@ BRIEF = [
         "n_attention",
         "n_qkv",
         "n_fc",
-        "limited_by",
+        "status",
+        "reason",
+        "short_of",
         "short_gb",
         "batch_run",
         "prefill_s",

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.capacity import STATUSES, Fits
+from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.metrics import COLUMNS, Answer
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -54,7 +56,7 @@ Cell = Real | NDArray[np.bool_] | Names
 def columns(block: Block, box: Box, wanted: Collection[str] = ()) -> Columns:
     """Evaluate one box of a block into columns, in row-major order of its grid.
 
-    Numbers of design points that do not fit are NaN; `limited_by` and `short_gb` say why.
+    Numbers of design points that do not fit are NaN; `reason`, `short_of` and `short_gb` say why.
 
     Args:
         block, box: the design points.
@@ -99,11 +101,8 @@ def _offered(
         "platform": partial(_name, block.platform.name),
         **_asked(block, told, work),
         **dict(_knob(block, told, solved, name) for name in block.system.knobs),
-        "ok": lambda: ok,
-        "limited_by": lambda: (
-            _name("") if every else Names(estimate.fits.limiting, ("", *estimate.fits.tiers))
-        ),
-        "short_gb": lambda: 0.0 if every else estimate.fits.short_bytes / 1e9,
+        **(_FITTING if every else _shortage(estimate.fits)),
+        "note": partial(_note, estimate),
     }
     for name, column in COLUMNS.items():
         offered[name] = partial(_where, True if every else ok, column.compute, answer)
@@ -114,6 +113,25 @@ def _offered(
             name: partial(np.asarray, value) for name, value in simulated(block, box).items()
         }
     return offered
+
+
+def _shortage(fits: Fits) -> dict[str, Callable[[], Cell]]:
+    """Whether there is an answer, and why not."""
+    return {
+        "status": lambda: Names(fits.status, STATUSES),
+        "reason": lambda: Names(fits.reason, fits.reasons),
+        "short_of": lambda: Names(fits.limiting, ("", *fits.tiers)),
+        "short_gb": lambda: fits.short_bytes / 1e9,
+    }
+
+
+def _note(estimate: Estimate) -> Names:
+    """Sentences that hold at each design point, semicolons between them."""
+    place, sentences = np.zeros((), int), [""]
+    for sentence, where in estimate.notes.items():
+        sentences += [f"{before}; {sentence}" if before else sentence for before in sentences]
+        place = place + np.where(where, len(sentences) // 2, 0)
+    return Names(place, tuple(sentences))
 
 
 def _asked(block: Block, told: Told, work: Workload) -> dict[str, Callable[[], Cell]]:
@@ -136,6 +154,15 @@ def _where(ok: NDArray[np.bool_] | Literal[True], compute: Callable[[Any], Real]
 
 def _name(name: str) -> Names:
     return Names(np.zeros((), int), (name,))
+
+
+_FITTING: dict[str, Callable[[], Cell]] = {
+    "status": partial(_name, "ok"),
+    "reason": partial(_name, ""),
+    "short_of": partial(_name, ""),
+    "short_gb": lambda: 0.0,
+}
+"""The columns of `_shortage` where every design point has an answer."""
 
 
 def _knob(block: Block, told: Told, solved: Resolved, name: str) -> tuple[str, Callable[[], Cell]]:

@@ -101,6 +101,6 @@ def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]
     attribution = getattr(answer.estimate, of).attribution()
     seconds = np.stack([np.broadcast_to(value, (size,)) for value in attribution.values()])
     worst = np.array(list(attribution))[np.argmax(seconds, axis=0)]
-    short = np.broadcast_to(answer.estimate.fits.limited_by, (size,))
+    short = np.broadcast_to(answer.estimate.fits.short_of, (size,))
     named: NDArray[np.str_] = np.where(short == "", worst, np.char.add(short, " memory"))
     return named

@@ -63,7 +63,9 @@ def best_knob(study: Study, knob: str) -> Columns:
         *(f"{rule.replace('-', '_')}_{knob}" for rule in rules),
     ):
         if name in found:
-            found[name] = np.where(found["ok"], found[name], "" if name == "bound_by" else np.nan)
+            found[name] = np.where(
+                found["status"] == "ok", found[name], "" if name == "bound_by" else np.nan
+            )
     return found
 
 
@@ -87,12 +89,12 @@ def _certified(block: Block, knob: str) -> Columns:
 def why_alpha(found: Columns) -> list[str]:
     """Say in words why each optimum of alpha is where it is, one sentence a row."""
     sentences = []
-    names = ("system", "model", "ok", "limited_by", "alpha", "x_over_kv", "bound_by")
-    for system, model, ok, limited_by, alpha, ratio, bound_by in zip(
+    names = ("system", "model", "status", "reason", "alpha", "x_over_kv", "bound_by")
+    for system, model, status, shortage, alpha, ratio, bound_by in zip(
         *(found[n] for n in names), strict=True
     ):
-        if not ok:
-            sentences.append(f"{system}, {model}: does not fit; {limited_by} is short of memory.")
+        if status != "ok":
+            sentences.append(f"{system}, {model}: {status}; {shortage}.")
             continue
         if alpha == 0 and ratio >= 1:
             reason = f"X has {ratio:g} times the bytes of K and V (KV/X = 2/g), so keeping X only adds to what is read"
@@ -158,7 +160,7 @@ def _beta_columns(block: Block) -> Columns:
     shape = block.grid.shape
     blank = {"bound_by": ""}
     for name, column in added.items():
-        shown = np.where(found["ok"].reshape(shape), column, blank.get(name, np.nan))
+        shown = np.where((found["status"] == "ok").reshape(shape), column, blank.get(name, np.nan))
         found[name] = np.broadcast_to(shown, shape).ravel()
     return found
 
@@ -166,12 +168,12 @@ def _beta_columns(block: Block) -> Columns:
 def why_beta(found: Columns) -> list[str]:
     """Say in words what ends each beta and which path is left waiting, one sentence a row."""
     sentences = []
-    names = ("model", "ok", "beta", "t_cpu_ms", "t_csd_ms", "bound_ms", "bound_by", "limited_by")
-    for model, ok, beta, cpu, csd, both, bound_by, limited_by in zip(
+    names = ("model", "status", "beta", "t_cpu_ms", "t_csd_ms", "bound_ms", "bound_by", "reason")
+    for model, status, beta, cpu, csd, both, bound_by, reason in zip(
         *(found[n] for n in names), strict=True
     ):
-        if not ok:
-            sentences.append(f"{model}: does not fit; {limited_by} is short of memory.")
+        if status != "ok":
+            sentences.append(f"{model}: {status}; {reason}.")
             continue
         if bound_by == NOTHING:
             sentences.append(

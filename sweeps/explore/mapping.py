@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.capacity import STATUSES
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes
 from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
 from nearkv.hardware.errors import InputError, unknown
@@ -32,13 +33,13 @@ BRIEF = (
         "batch",
         "context_tok",
         "method",
-        "ok",
+        "status",
         "n_attention",
         "n_qkv",
         "n_fc",
         "step_ms",
     ),
-    *("greedy_step_ms", "gap", "a_major_gap", "q_major_gap", "f_major_gap"),
+    *("greedy_step_ms", "greedy_loss", "a_major_loss", "q_major_loss", "f_major_loss"),
 )
 """Columns a terminal shows."""
 COMPARED = ("greedy", "a-major", "q-major", "f-major")
@@ -54,7 +55,7 @@ def best_mapping(study: Study, method: str) -> Columns:
 
     Returns:
         The mapping by `method`, `step_ms`, bytes on both sides, and for each policy of the paper its
-        `step_ms` and its gap (how much longer its step takes than the optimum's). NaN where nothing fits.
+        `step_ms` and its loss (how much longer its step takes than the optimum's). NaN where nothing fits.
 
     Raises:
         InputError: unknown method, or no design point fits both memories.
@@ -69,7 +70,7 @@ def best_mapping(study: Study, method: str) -> Columns:
             for box in b.grid.boxes(1 if method in ONE_AT_A_TIME else 1 << 16)
         ]
     )
-    if not found["ok"].any():
+    if not (found["status"] == "ok").any():
         raise InputError(_too_large(laid[0], found))
     return found
 
@@ -86,7 +87,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         "platform": np.array(block.platform.name),
         **{name: mesh[name] for name in ("batch", "context_tok", *block.sets)},
         "method": np.array(method),
-        "ok": np.asarray(best.ok),
+        "status": np.where(best.ok, *STATUSES[:2]),
         **{f"n_{name}": _where(best, n) for name, n in zip(SUBLAYERS, best.units, strict=True)},
         "step_ms": _where(best, 1e3 * best.seconds),
         "hbm_used_bytes": _where(best, hbm),
@@ -97,9 +98,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         policy = POLICIES[f"mapping-{name}"][1](tables)
         key = name.replace("-", "_")
         columns[f"{key}_step_ms"] = _where(policy, 1e3 * policy.seconds)
-        columns["gap" if name == "greedy" else f"{key}_gap"] = _where(
-            policy, policy.seconds / optimum.seconds - 1
-        )
+        columns[f"{key}_loss"] = _where(policy, policy.seconds / optimum.seconds - 1)
     return {name: np.broadcast_to(value, shape).ravel() for name, value in columns.items()}
 
 

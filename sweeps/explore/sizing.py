@@ -64,7 +64,7 @@ def _batches(probe: Probe) -> Rows:
     beyond = probe.answer(every, {"batch": most + 1})
     found = {
         "largest_batch": most,
-        "limited_by": np.broadcast_to(beyond.estimate.fits.limited_by, most.shape),
+        "short_of": np.broadcast_to(beyond.estimate.fits.short_of, most.shape),
         "best_batch": best.value,
         "throughput_tok_s": best.rate,
         "step_ms": np.where(most >= 1, column(at_best, "step_ms", probe.size), np.nan),
@@ -76,7 +76,7 @@ def _batches(probe: Probe) -> Rows:
     for i in every:
         row = probe.names(int(i), ("batch",))
         rows.append(row | {name: plain(values_[i]) for name, values_ in found.items()})
-        rows[-1]["limited_by"] = rows[-1]["limited_by"] or "memory; more than that run in rounds"
+        rows[-1]["short_of"] = rows[-1]["short_of"] or "memory; more than that run in rounds"
     return rows
 
 
@@ -250,7 +250,7 @@ def _at(
         else PRICE
         if worst.quantity == "cost_usd"
         else "",
-        short=(str(np.ravel(fits.limited_by)[0]), float(np.ravel(fits.short_bytes)[0])),
+        short=(str(np.ravel(fits.short_of)[0]), float(np.ravel(fits.short_bytes)[0])),
     )
 
 

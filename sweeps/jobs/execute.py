@@ -208,7 +208,7 @@ def best(study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()
                 advance(piece.rows)
         if kept is None or not len(kept.rows):
             raise InputError(
-                f"no design point fits and has {' and '.join(reducer.by)}; `limited_by` says what is short"
+                f"no design point fits and has {' and '.join(reducer.by)}; `reason` says why not"
             )
         found = whole_rows(rows, kept.rows, run.workers)
     return {name: found[name] for name in shown}

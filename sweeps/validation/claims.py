@@ -152,7 +152,7 @@ def _laid(words: tuple[str, ...]) -> tuple[Block, ...]:
 def _column(claim: Claim, over: bool = False) -> NDArray[np.float64]:
     study = _table(_words(claim, over))
     found = study[claim.metric]
-    return np.where(study["ok"], found.astype(float), np.nan)
+    return np.where(study["status"] == "ok", found.astype(float), np.nan)
 
 
 @cache

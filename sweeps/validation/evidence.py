@@ -169,7 +169,7 @@ def _check_fits(probe: Probe, axes: Mapping[str, Numbers], runs: Sequence[Measur
         fits = probe.answer(np.zeros(len(runs), np.intp), axes).estimate.fits
     except InputError as problem:
         raise InputError(f"{runs[0].where}: {problem}") from None
-    ok, short = np.broadcast_arrays(fits.ok, fits.limited_by, np.empty(len(runs)))[:2]
+    ok, short = np.broadcast_arrays(fits.ok, fits.short_of, np.empty(len(runs)))[:2]
     for run, fine, memory in zip(runs, ok, short, strict=True):
         if not fine:
             raise InputError(

@@ -239,7 +239,8 @@ def batches_that_run(model: str, least: str, most: str) -> Values:
     """Of some batches those that HillInfer serves together, 1,920 + 128 tokens (fig. 15) [1]."""
     found = table(Study(("hillinfer",), (model,), f"{least}:{most}:+1", "1920", "128"))
     batch = found["batch"].astype(float)
-    return batch[found["ok"].astype(bool) & (found["batch_run"].astype(float) >= batch)]
+    at_once: Values = batch[(found["status"] == "ok") & (found["batch_run"].astype(float) >= batch)]
+    return at_once
 
 
 @check

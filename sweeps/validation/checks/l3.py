@@ -55,7 +55,7 @@ def worst_rank(first: str, *others: str) -> float:
 def trace_runs_out(system: str, model: str, *traces: str) -> list[float]:
     """1 where a system cannot hold the requests of a trace, else 0 (fig. 8)."""
     found = table(Study((system,), (model,), traces=traces))
-    return [float(not ok) for ok in found["ok"]]
+    return [float(status != "ok") for status in found["status"]]
 
 
 @check

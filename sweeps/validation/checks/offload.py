@@ -118,9 +118,7 @@ def short_of_memory(
     platform: str, system: str, model: str, batch: str, context: str, tier: str
 ) -> float:
     """1 where this memory is too small for a workload (HILOS sec. 6.3, INF² sec. 7.6)."""
-    return float(
-        estimate_of(platform, system, model, asked(context, batch)).fits.limited_by == tier
-    )
+    return float(estimate_of(platform, system, model, asked(context, batch)).fits.short_of == tier)
 
 
 @check

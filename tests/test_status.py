@@ -1,0 +1,62 @@
+"""Every design point has a status and, where there is no answer, the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nearkv.costmodel.capacity import STATUSES, Fits
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.registry import System, find_system
+from nearkv.hardware.errors import InputError, NearkvError, NearkvWarning, warn
+from nearkv.sweeps.evaluation import evaluate
+from nearkv.sweeps.space.study import Study, blocks
+
+
+def test_memory_that_misses_most_is_the_reason() -> None:
+    need = np.array([1.0, 5.0, 5.0])
+    fits = Fits({"gpu": (need, 2.0), "host": (np.array([1.0, 1.0, 9.0]), 3.0)})
+    assert [STATUSES[place] for place in fits.status] == ["ok", "infeasible", "infeasible"]
+    reasons = [fits.reasons[place] for place in fits.reason]
+    assert reasons == ["", "gpu memory is short", "host memory is short"]  # 3 B and 6 B are missing
+
+
+def test_what_is_not_modelled_has_no_answer_even_where_it_would_fit() -> None:
+    fits = Fits({"gpu": (np.array([1.0, 9.0]), 2.0)}).without(
+        {"no experts": np.array([True, True])}
+    )
+    assert not fits.ok.any()
+    assert [STATUSES[place] for place in fits.status] == ["not-modelled", "not-modelled"]
+    assert [fits.reasons[place] for place in fits.reason] == ["no experts", "no experts"]
+    assert np.all(fits.short_bytes == 0)
+
+
+def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
+    """A system without long contexts, which rounds batches: at two contexts and two batches."""
+    study = Study(("hilos",), ("opt-66b",), batch="1,2", context="1k,2k")
+    (block,) = blocks(study)
+
+    def limited(*inputs: Any, **knobs: Any) -> Estimate:
+        estimate = block.system.model(*inputs, **knobs)
+        long, even = np.greater(estimate.work.prompt, 1500), np.greater(estimate.work.batch, 1)
+        fits = estimate.fits.without({"long context": long})
+        return replace(estimate, fits=fits, notes={"rounded": even, "cut": long})
+
+    system = replace(block.system, model=limited)
+    assert isinstance(system, System)
+    found = evaluate.columns(replace(block, system=system), block.grid.whole)
+    assert found["status"].tolist() == ["ok", "not-modelled", "ok", "not-modelled"]
+    assert found["reason"].tolist() == ["", "long context", "", "long context"]
+    assert found["note"].tolist() == ["", "cut", "rounded", "rounded; cut"]
+    assert np.isnan(found["step_ms"].astype(float)).tolist() == [False, True, False, True]
+
+
+def test_bad_input_is_one_of_our_errors_and_a_warning_reaches_the_caller() -> None:
+    with pytest.raises(NearkvError) as problem:
+        find_system("hylos")
+    assert isinstance(problem.value, InputError)
+    with pytest.warns(NearkvWarning, match="12 of 16"):
+        warn("12 of 16 sequences run at once")
