@@ -1,0 +1,68 @@
+"""Axis labels: a column's name as a reader of a paper expects it, with its unit in brackets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+UNITS: Mapping[str, str] = {
+    "tok_s_per_kusd": "tok/s per 1,000 USD",
+    "tok_s": "tok/s",
+    "j_tok": "J/tok",
+    "gb_s": "GB/s",
+    "ms": "ms",
+    "us": "us",
+    "gb": "GB",
+    "usd": "USD",
+    "tok": "tokens",
+    "s": "s",
+    "w": "W",
+}
+"""Unit by the ending of a column's name, the longest endings first."""
+
+NAMES: Mapping[str, str] = {
+    "speedup": "Speed-up of decoding",
+    "total_speedup": "Speed-up of whole requests",
+    "context_tok": "Context (tokens)",
+    "output_tok": "Output (tokens)",
+    "batch": "Batch (sequences)",
+    "batch_run": "Sequences served together",
+    "alpha": "X-cache share",
+    "beta": "Share of KV off the GPU in the SmartSSD",
+}
+"""Columns whose names say too little."""
+
+
+def label_of(column: str) -> str:
+    """Return the label of an axis that shows a column, its unit in brackets.
+
+    >>> label_of("step_ms")
+    'Step (ms)'
+    >>> label_of("throughput_tok_s")
+    'Throughput (tok/s)'
+    """
+    if column in NAMES:
+        return NAMES[column]
+    for ending, unit in UNITS.items():
+        stem = column.removesuffix(f"_{ending}")
+        if stem != column:
+            return f"{_words(stem)} ({unit})"
+    return _words(column)
+
+
+def _words(name: str) -> str:
+    words = name.replace("_", " ").replace(".", " ")
+    return words[:1].upper() + words[1:]
+
+
+def short_number(value: float) -> str:
+    """Return a number as an axis shows it: sizes of contexts in binary thousands.
+
+    >>> short_number(65536.0)
+    '64k'
+    >>> short_number(1.5)
+    '1.5'
+    """
+    for factor, suffix in ((1 << 20, "M"), (1 << 10, "k")):
+        if value >= factor and value % factor == 0:
+            return f"{value / factor:g}{suffix}"
+    return f"{value:g}"

@@ -1,0 +1,170 @@
+"""Which system (or knob, or placement) is best over two axes, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.labels import label_of, short_number
+from nearkv.sweeps.figures.series import check_columns, levels
+from nearkv.sweeps.figures.style import colour, new_axes, styled
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+FAINT, FULL = 0.25, 0.9
+"""Shade of a place where two are equal, and where the best is twice the second or more."""
+
+DOUBLE = 2.0
+"""Margin from which on the shade is full."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best of every place of a map; arrays of shape (values of y, values of x).
+
+    Attributes:
+        winner: index of the best, -1 where none fits.
+        margin: its value over the second best's, at least 1; infinite where only one fits [1].
+    """
+
+    winner: NDArray[np.intp]
+    margin: NDArray[np.float64]
+
+
+@styled
+def policy_map(
+    table: pd.DataFrame,
+    value: str = "throughput_tok_s",
+    *,
+    x: str = "context_tok",
+    y: str = "batch",
+    by: str = "system",
+    higher_is_better: bool = True,
+    boundaries: pd.DataFrame | None = None,
+    width: str = "page",
+    axes: Axes | None = None,
+) -> Axes:
+    """Colour every place of two axes by the best value of `by`, darker where its margin is larger.
+
+    Places where nothing fits stay white. Several rows of one `by` at one place count by their best.
+
+    Args:
+        table: a row for every place and every value of `by`.
+        value: the column that is compared.
+        x, y: the columns of numbers along the axes.
+        by: the column whose values compete.
+        higher_is_better: whether the largest value wins.
+        boundaries: rows of `solve crossover` along x, with a column y: where exactly the best
+            changes; drawn as lines.
+        width: of a new figure, `column` or `page`.
+        axes: where to draw; default: a new figure.
+
+    Returns:
+        The axes, to restyle.
+
+    Raises:
+        InputError: a column does not exist or holds no numbers.
+
+    Example:
+        >>> import nearkv
+        >>> systems = ["flexgen-dram", "hilos"]
+        >>> table = nearkv.compare(systems, model="opt-30b", batch="1:16:x4", context="1k:16k:x2")
+        >>> axes = nearkv.plot.policy_map(table)
+    """
+    check_columns(table, value, x, y, by)
+    names = levels(table, by)
+    places_x, places_y = _numbers(table, x), _numbers(table, y)
+    best = best_of(table, value, (x, y), by, higher_is_better)
+    target = new_axes(axes, width)
+    for index, name in enumerate(names):
+        _shade(target, best, index)
+        target.fill_between([], [], color=colour(index), label=str(name))
+    if boundaries is not None:
+        _draw_boundaries(target, boundaries, places_x, places_y, y)
+    target.set_xticks(range(len(places_x)), [short_number(place) for place in places_x])
+    target.set_yticks(range(len(places_y)), [short_number(place) for place in places_y])
+    target.set_xlabel(label_of(x))
+    target.set_ylabel(label_of(y))
+    target.legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    return target
+
+
+def best_of(
+    table: pd.DataFrame, value: str, axes: tuple[str, str], by: str, higher_is_better: bool
+) -> Best:
+    """Return the best value of `by` at every place, and its margin over the second best."""
+    x, y = axes
+    columns, rows = _numbers(table, x), _numbers(table, y)
+    sign = 1.0 if higher_is_better else -1.0
+    layers = []
+    for name in levels(table, by):
+        own = table[table[by] == name]
+        scored = own.assign(score=sign * own[value])
+        grid = scored.pivot_table("score", y, x, "max", dropna=False)
+        full = grid.reindex(index=rows, columns=columns)
+        layers.append(np.nan_to_num(full.to_numpy(dtype=float), nan=-np.inf))
+    scores = np.stack(layers)
+    order = np.sort(scores, axis=0)
+    fits = np.isfinite(order[-1])
+    winner = np.where(fits, np.argmax(scores, axis=0), -1)
+    return Best(winner, _margin(order, fits))
+
+
+def _margin(order: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return how many times better the best is than the second, whichever way is better."""
+    best = order[-1]
+    ratio = np.full_like(best, np.inf)
+    if len(order) > 1:
+        contested = fits & np.isfinite(order[-2])
+        np.divide(best, order[-2], out=ratio, where=contested)
+    inverse = np.divide(1.0, ratio, out=np.ones_like(ratio), where=ratio > 0)
+    margin: NDArray[np.float64] = np.maximum(ratio, inverse)
+    return margin
+
+
+def _numbers(table: pd.DataFrame, column: str) -> list[float]:
+    try:
+        return sorted(float(level) for level in levels(table, column))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{column} holds names, not numbers; a map needs two axes of numbers"
+        ) from None
+
+
+def _shade(axes: Axes, best: Best, index: int) -> None:
+    """Colour the places one value of `by` wins; a margin of 2 and more is full colour."""
+    from matplotlib import colors
+
+    won = best.winner == index
+    strength = np.clip(np.log(best.margin) / np.log(DOUBLE), 0.0, 1.0)
+    image = np.zeros((*best.winner.shape, 4))
+    image[..., :3] = colors.to_rgb(colour(index))
+    image[..., 3] = np.where(won, FAINT + (FULL - FAINT) * strength, 0.0)
+    axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
+
+
+def _draw_boundaries(
+    axes: Axes,
+    boundaries: pd.DataFrame,
+    places_x: Sequence[float],
+    places_y: Sequence[float],
+    y: str,
+) -> None:
+    """Draw, in every row of the map, where the best changes; between two ticks by its logarithm."""
+    check_columns(boundaries, y, "below", "above")
+    ticks = np.arange(len(places_x), dtype=float)
+    heights = {place: index for index, place in enumerate(places_y)}
+    for row in boundaries.dropna(subset=["below"]).to_dict("records"):
+        crossing = float(np.sqrt(float(row["below"]) * float(row["above"])))
+        height = heights.get(float(row[y]))
+        if height is None or not places_x[0] <= crossing <= places_x[-1]:
+            continue
+        place = float(np.interp(np.log(crossing), np.log(places_x), ticks))
+        axes.vlines(place, height - 0.5, height + 0.5, color="black", linewidth=1.2)

@@ -1,0 +1,123 @@
+"""What of a table a figure shows: which column is drawn over which, a row for every mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearkv.hardware.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nearkv.costmodel.span import Real
+
+MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
+"""What stands in place of a value, by the status of its row."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One mark of a figure.
+
+    Attributes:
+        value: what is drawn, NaN where there is none.
+        mark: what stands in its place, blank where there is a value.
+        low, high: the ends of its band, NaN where the table has none.
+    """
+
+    value: float
+    mark: str
+    low: float
+    high: float
+
+
+def check_columns(table: pd.DataFrame, *names: str) -> None:
+    """Refuse a table that is empty or lacks a column.
+
+    Raises:
+        InputError: naming the column and the nearest one the table has.
+    """
+    for name in names:
+        if name not in table.columns:
+            raise unknown("column", name, [str(column) for column in table.columns], "the table")
+    if table.empty:
+        raise InputError("the table has no rows; there is nothing to draw")
+
+
+def levels(table: pd.DataFrame, column: str) -> list[Any]:
+    """Return the values of a column in the order of the table, each once."""
+    return list(table[column].drop_duplicates())
+
+
+def varying(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return the columns, of those named, that hold more than one value."""
+    return [name for name in names if name in table.columns and table[name].nunique() > 1]
+
+
+AXES = (
+    "context_tok",
+    "batch",
+    "model",
+    "platform",
+    "output_tok",
+    "trace",
+    "devices",
+)
+"""Columns that a figure may run over, in the order in which one is picked where none is named."""
+
+
+def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
+    """Return the column to draw over: the one named, else the one that varies.
+
+    Raises:
+        InputError: several columns vary and none is named, or the named one does not exist.
+    """
+    if over:
+        check_columns(table, over)
+        return over
+    candidates = [name for name in varying(table, AXES) if name != by]
+    if len(candidates) > 1:
+        raise InputError(
+            f"the table varies over {' and '.join(candidates)}; name one with over (--over), "
+            "and keep one value of the others"
+        )
+    return candidates[0] if candidates else "model"
+
+
+def cells(table: pd.DataFrame, value: str, over: str, by: str) -> dict[tuple[Any, Any], Cell]:
+    """Return the mark at every (value of over, value of by) of a table.
+
+    Raises:
+        InputError: a column is missing, or several rows share one place in the figure.
+    """
+    check_columns(table, value, over, by)
+    repeated = table[table.duplicated([over, by])]
+    if not repeated.empty:
+        others = [name for name in varying(table, list(map(str, table.columns))) if name in AXES]
+        rest = [name for name in others if name not in (over, by)]
+        hint = f"keep one value of {', '.join(rest)}" if rest else "leave out the repeated rows"
+        raise InputError(f"several rows have the same {over} and {by}; {hint}")
+    return {(row[over], row[by]): _cell(row, value) for row in table.to_dict("records")}
+
+
+def _cell(row: dict[Any, Any], value: str) -> Cell:
+    status = str(row.get("status", "ok"))
+    low = _number(row.get(f"{value}_p05"))
+    high = _number(row.get(f"{value}_p95"))
+    return Cell(_number(row[value]), MARKS.get(status, ""), low, high)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def finite(values: Real) -> bool:
+    """Return whether any value can be drawn."""
+    return bool(np.any(np.isfinite(values)))

@@ -1,0 +1,134 @@
+"""Where the time goes and what it hinges on: stacked breakdowns and tornado charts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.labels import label_of, short_number
+from nearkv.sweeps.figures.series import AXES, check_columns, varying
+from nearkv.sweeps.figures.style import bar_style, new_axes, styled
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+PREFIX = "time_s:"
+"""What names of columns with seconds by resource begin with."""
+
+MOST_NUMBERS = 12
+"""A tornado chart shows at most this many numbers, the widest."""
+
+
+@styled
+def breakdown(
+    table: pd.DataFrame,
+    *,
+    by: str = "system",
+    relative: bool = False,
+    width: str = "page",
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw one stacked bar a row: wall-clock seconds by the resource they are attributed to.
+
+    Args:
+        table: rows with columns of seconds by resource, as `compare(..., breakdown=True)` returns.
+        by: the column that names a bar, beside whatever else varies.
+        relative: draw shares of the whole instead of seconds.
+        width: of a new figure, `column` or `page`.
+        axes: where to draw; default: a new figure.
+
+    Returns:
+        The axes, to restyle.
+
+    Raises:
+        InputError: the table has no column of seconds by resource.
+
+    Example:
+        >>> import nearkv
+        >>> table = nearkv.compare(["flexgen-ssd", "hilos"], model="opt-66b", breakdown=True)
+        >>> axes = nearkv.plot.breakdown(table)
+    """
+    check_columns(table, by)
+    resources = [str(name) for name in table.columns if str(name).startswith(PREFIX)]
+    if not resources:
+        raise InputError("the table has no seconds by resource; make it with --breakdown")
+    seconds = table[resources].astype(float).fillna(0.0).to_numpy().T
+    if relative:
+        seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
+    target = new_axes(axes, width)
+    bottom = np.zeros(len(table))
+    drawn = [(name, row) for name, row in zip(resources, seconds, strict=True) if row.any()]
+    for index, (name, row) in enumerate(drawn):
+        style = bar_style(index)
+        label = name.removeprefix(PREFIX)
+        target.bar(np.arange(len(table)), row, 0.7, bottom=bottom, label=label, **style)
+        bottom += row
+    target.set_xticks(range(len(table)), _names_of_bars(table, by))
+    target.set_ylabel("Share of the time" if relative else "Time (s)")
+    target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    return target
+
+
+def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
+    """Return the name under each bar: the value of `by` and whatever else varies."""
+    others = [name for name in varying(table, AXES) if name != by]
+    names = []
+    for row in table.to_dict("records"):
+        texts = [str(row[by])]
+        for name in others:
+            value = row[name]
+            number = isinstance(value, int | float | np.number)
+            texts.append(short_number(float(value)) if number else str(value))
+        names.append("\n".join(texts))
+    return names
+
+
+@styled
+def tornado(
+    table: pd.DataFrame,
+    *,
+    width: str = "column",
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw how far each uncertain number moves a prediction, the widest on top.
+
+    Args:
+        table: rows of `sensitivity`: `number` and the column at both ends of its range.
+        width: of a new figure, `column` or `page`.
+        axes: where to draw; default: a new figure.
+
+    Returns:
+        The axes, to restyle.
+
+    Raises:
+        InputError: the table is not one of `sensitivity`, or no number has a range.
+
+    Example:
+        >>> import nearkv
+        >>> axes = nearkv.plot.tornado(nearkv.sensitivity("hilos", model="opt-66b"))
+    """
+    check_columns(table, "number")
+    ends = [str(name) for name in table.columns if str(name).endswith("_at_low")]
+    if not ends:
+        raise InputError("the table has no column that ends in _at_low; make it with sensitivity")
+    column = ends[0].removesuffix("_at_low")
+    low, high = f"{column}_at_low", f"{column}_at_high"
+    rows = table.dropna(subset=[low, high])
+    if rows.empty:
+        raise InputError("no number of the table has a range; there is nothing to draw")
+    span = (rows[high] - rows[low]).abs()
+    widest = rows.loc[span.sort_values(ascending=False).index[:MOST_NUMBERS]][::-1]
+    target = new_axes(axes, width)
+    places = np.arange(len(widest))
+    for index, (end, name) in enumerate(((low, "low end"), (high, "high end"))):
+        other = high if end == low else low
+        middle = (widest[end] + widest[other]) / 2
+        style = bar_style(index)
+        target.barh(places, widest[end] - middle, 0.7, left=middle, label=name, **style)
+    target.set_yticks(places, list(widest["number"]))
+    target.set_xlabel(label_of(column))
+    target.legend(frameon=False)
+    return target

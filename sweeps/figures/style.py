@@ -1,0 +1,150 @@
+"""What every figure shares: a paper's widths, colours, hatches, embedded text, saving to a file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from nearkv.hardware.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+WIDTHS: Mapping[str, float] = {"column": 3.33, "page": 7.0}
+"""Figure widths of a two-column paper [inch]."""
+
+HEIGHT = 2.4
+"""Height of every figure [inch]."""
+
+FORMATS = ("pdf", "svg", "png")
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+"""Eight colours that readers with any colour vision tell apart (Okabe and Ito, 2008)."""
+
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
+"""Patterns that tell bars apart in a black-and-white print."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+SETTINGS: dict[Any, Any] = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "legend.fontsize": 7.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "none",
+}
+"""Matplotlib settings: small type, no box, text kept as text (TrueType in PDF, <text> in SVG)."""
+
+
+def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
+    """Make a function draw with the settings every figure shares.
+
+    Raises:
+        InputError: when called where the drawing library is not installed.
+    """
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Axes:
+        with load_pyplot().rc_context(SETTINGS):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def new_axes(axes: Axes | None, width: str = "page") -> Axes:
+    """Return the given axes, or those of a new figure.
+
+    Args:
+        axes: where to draw; None makes a figure.
+        width: `column` or `page`, the width of the new figure.
+
+    Raises:
+        InputError: the width has another name.
+    """
+    if axes is not None:
+        return axes
+    if width not in WIDTHS:
+        raise unknown("width", width, WIDTHS)
+    size = (WIDTHS[width], HEIGHT)
+    _, created = load_pyplot().subplots(figsize=size, layout="constrained")
+    return created  # type: ignore[no-any-return]
+
+
+def load_pyplot() -> Any:
+    """Return `matplotlib.pyplot`, imported only when something is drawn.
+
+    Raises:
+        InputError: it is not installed; the sentence names the extra that brings it.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise InputError(
+            "figures need matplotlib, which is not installed; run `pip install 'nearkv[plot]'`"
+        ) from None
+    return pyplot
+
+
+def colour(index: int) -> str:
+    """Return the colour of the index-th series; they repeat after eight."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def bar_style(index: int) -> dict[str, Any]:
+    """Return how the index-th series of bars looks: a colour and a pattern of its own."""
+    pattern = HATCHES[index % len(HATCHES)]
+    return {"color": colour(index), "hatch": pattern, "edgecolor": "white", "linewidth": 0.4}
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Return how the index-th line looks: a colour and a marker of its own."""
+    return {"color": colour(index), "marker": MARKERS[index % len(MARKERS)]}
+
+
+def check_format(path: str | Path) -> None:
+    """Refuse a file name whose ending is no format of a figure.
+
+    Raises:
+        InputError: naming the endings that are.
+    """
+    ending = Path(path).suffix.removeprefix(".").lower()
+    if ending not in FORMATS:
+        endings = ", ".join(f".{name}" for name in FORMATS)
+        raise InputError(f"{path}: the name of a figure's file ends in one of {endings}")
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure under its name only when it is whole.
+
+    Raises:
+        InputError: an unknown format, or a place that cannot be written.
+    """
+    import matplotlib as mpl
+
+    check_format(path)
+    target = Path(path)
+    unfinished = target.with_name(f".{target.name}.partial")
+    try:
+        with mpl.rc_context(SETTINGS):
+            figure.savefig(unfinished, format=target.suffix.removeprefix(".").lower(), dpi=300)
+        unfinished.replace(target)
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); choose another place"
+        ) from None
+    finally:
+        unfinished.unlink(missing_ok=True)

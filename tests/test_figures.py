@@ -1,0 +1,215 @@
+"""Figures show what the table says: heights, labels with units, marks where nothing fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+mpl.use("agg")
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures import plot, style
+
+TABLE = pd.DataFrame(
+    {
+        "system": ["slow", "fast", "slow", "fast"],
+        "context_tok": [1024, 1024, 65536, 65536],
+        "status": ["ok", "ok", "ok", "infeasible"],
+        "decode_tok_s": [2.0, 6.0, 1.0, float("nan")],
+    }
+)
+
+
+def heights(axes: Axes) -> list[list[float]]:
+    """Heights of the bars of every series."""
+    series = [group for group in axes.containers if isinstance(group, BarContainer)]
+    return [[bar.get_height() for bar in group if isinstance(bar, Rectangle)] for group in series]
+
+
+def tops(axes: Axes) -> list[float]:
+    """Upper ends of all bars."""
+    bars = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    return [bar.get_y() + bar.get_height() for bar in bars]
+
+
+def vertical_segments(axes: Axes) -> list[NDArray[np.float64]]:
+    """Ends of every vertical line that is drawn, a row an end."""
+    paths = [path for group in axes.collections for path in group.get_paths()]
+    ends = [np.asarray(path.vertices, dtype=float) for path in paths]
+    return [end for end in ends if len(end) == 2]
+
+
+def test_bars_are_as_high_as_the_table_says() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s")
+    slow, fast = heights(axes)
+    assert slow == [2.0, 1.0]
+    assert fast[0] == 6.0
+    assert axes.get_ylabel() == "Decode (tok/s)"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1k", "64k"]
+
+
+def test_bars_relative_to_a_baseline_divide_group_by_group() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s", baseline="slow")
+    slow, fast = heights(axes)
+    assert slow == [1.0, 1.0]
+    assert fast[0] == 3.0
+    assert "relative to slow" in axes.get_ylabel()
+
+
+def test_a_bar_that_does_not_fit_is_marked() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s")
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+
+
+def test_a_band_is_drawn_where_the_table_has_one() -> None:
+    banded = TABLE.assign(decode_tok_s_p05=[1.0] * 4, decode_tok_s_p95=[8.0] * 4)
+    assert not plot.bars(TABLE, "decode_tok_s").collections
+    segments = vertical_segments(plot.bars(banded, "decode_tok_s"))
+    assert [segment[:, 1].tolist() for segment in segments] == [[1.0, 8.0]] * 3
+
+
+def test_lines_pass_through_the_points_and_break_where_nothing_fits() -> None:
+    axes = plot.lines(TABLE, "decode_tok_s")
+    drawn = {line.get_label(): np.asarray(line.get_ydata()) for line in axes.lines}
+    assert drawn["slow"].tolist() == [2.0, 1.0]
+    assert np.isnan(drawn["fast"]).tolist() == [False, True]
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "Context (tokens)"
+
+
+def test_repeated_rows_name_the_column_that_is_left_over() -> None:
+    twice = pd.concat([TABLE.assign(batch=1), TABLE.assign(batch=2)])
+    with pytest.raises(InputError, match="keep one value of batch"):
+        plot.bars(twice, "decode_tok_s", over="context_tok")
+
+
+def test_an_unknown_column_gets_the_nearest_name() -> None:
+    with pytest.raises(InputError, match="decode_tok_s"):
+        plot.bars(TABLE, "decode_toks")
+
+
+def test_an_empty_table_is_refused() -> None:
+    with pytest.raises(InputError, match="no rows"):
+        plot.bars(TABLE.iloc[:0], "decode_tok_s", over="context_tok")
+
+
+MAP = pd.DataFrame(
+    {
+        "system": ["a", "a", "b", "b"],
+        "context_tok": [1024, 2048, 1024, 2048],
+        "batch": [1, 1, 1, 1],
+        "throughput_tok_s": [4.0, 1.0, 2.0, float("nan")],
+    }
+)
+
+
+def test_a_policy_map_knows_the_best_and_its_margin() -> None:
+    from nearkv.sweeps.figures.policy_map import best_of
+
+    best = best_of(MAP, "throughput_tok_s", ("context_tok", "batch"), "system", True)
+    assert best.winner.tolist() == [[0, 0]]
+    assert best.margin.tolist() == [[2.0, float("inf")]]
+    worst = best_of(MAP, "throughput_tok_s", ("context_tok", "batch"), "system", False)
+    assert worst.winner.tolist() == [[1, 0]]
+    assert worst.margin.tolist() == [[2.0, float("inf")]]
+
+
+def test_a_boundary_stands_where_the_crossing_is() -> None:
+    """A crossing at the geometric mean of two ticks is half-way between them."""
+    crossing = 1024 * 2**0.5
+    edges = pd.DataFrame({"batch": [1], "below": [crossing], "above": [crossing]})
+    axes = plot.policy_map(MAP, boundaries=edges)
+    (segment,) = vertical_segments(axes)
+    assert segment[:, 0].tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_a_tornado_has_the_widest_number_on_top() -> None:
+    table = pd.DataFrame(
+        {
+            "number": ["narrow", "wide", "fixed"],
+            "step_ms_at_low": [9.0, 5.0, None],
+            "step_ms_at_high": [11.0, 15.0, None],
+        }
+    )
+    axes = plot.tornado(table)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["narrow", "wide"]
+    widths = [[bar.get_width() for bar in group if isinstance(bar, Rectangle)]
+              for group in axes.containers]  # fmt: skip
+    assert widths == [[-1.0, -5.0], [1.0, 5.0]]
+    assert axes.get_xlabel() == "Step (ms)"
+
+
+def test_parity_leaves_out_what_is_no_positive_number() -> None:
+    table = pd.DataFrame(
+        {"paper": ["x", "x", "y"], "stated": [1.0, 0.0, 4.0], "predicted": [1.1, 1.0, 3.0]}
+    )
+    axes = plot.parity(table)
+    points = [len(np.asarray(line.get_xdata())) for line in axes.lines[1:]]
+    assert points == [1, 1]
+
+
+def test_a_stack_is_as_high_as_its_row_is_long() -> None:
+    table = pd.DataFrame(
+        {"system": ["a", "b"], "time_s:gpu.hbm": [1.0, 2.0], "time_s:pcie": [3.0, 0.0]}
+    )
+    assert max(tops(plot.breakdown(table))) == 4.0
+    assert max(tops(plot.breakdown(table, relative=True))) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_a_figure_has_the_width_of_a_paper(width: str) -> None:
+    figure = plot.bars(TABLE, "decode_tok_s", width=width).figure
+    assert figure.get_figwidth() == {"column": 3.33, "page": 7.0}[width]  # type: ignore[union-attr]
+
+
+def test_a_pdf_embeds_its_fonts_as_text(tmp_path: Path) -> None:
+    """Type 42 (TrueType), no Type 3; a figure of 60 bars is smaller than 100 kB."""
+    wide = pd.DataFrame(
+        {
+            "system": [f"s{i % 6}" for i in range(60)],
+            "context_tok": [1024 * (1 + i // 6) for i in range(60)],
+            "decode_tok_s": [1.0 + i for i in range(60)],
+        }
+    )
+    file = tmp_path / "bars.pdf"
+    plot.save(plot.bars(wide, "decode_tok_s").figure, file)  # type: ignore[arg-type]
+    content = file.read_bytes()
+    assert re.search(rb"/FontFile2\b", content)
+    assert b"/Subtype /Type3" not in content
+    assert len(content) < 100_000
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_an_svg_keeps_its_text(tmp_path: Path) -> None:
+    file = tmp_path / "bars.svg"
+    plot.save(plot.bars(TABLE, "decode_tok_s").figure, file)  # type: ignore[arg-type]
+    assert "Decode (tok/s)" in file.read_text()
+
+
+def test_another_ending_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.pdf, \.svg, \.png"):
+        plot.save(plot.bars(TABLE, "decode_tok_s").figure, tmp_path / "a.gif")  # type: ignore[arg-type]
+
+
+def test_without_the_library_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name: str, *rest: object, **kwargs: object) -> object:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"nearkv\[plot\]"):
+        style.load_pyplot()
