@@ -79,11 +79,11 @@ def policy_map(
         >>> axes = nearkv.plot.policy_map(table)
     """
     check_columns(table, value, x, y, by)
-    names = levels(table, by)
-    places_x, places_y = _numbers(table, x), _numbers(table, y)
+    places_x = _numbers(table, x)
+    places_y = _numbers(table, y)
     best = best_of(table, value, (x, y), by, higher_is_better)
     target = new_axes(axes, width)
-    for index, name in enumerate(names):
+    for index, name in enumerate(levels(table, by)):
         _shade(target, best, index)
         target.fill_between([], [], color=colour(index), label=str(name))
     if boundaries is not None:
@@ -101,7 +101,8 @@ def best_of(
 ) -> Best:
     """Return the best value of `by` at every place, and its margin over the second best."""
     x, y = axes
-    columns, rows = _numbers(table, x), _numbers(table, y)
+    columns = _numbers(table, x)
+    rows = _numbers(table, y)
     sign = 1.0 if higher_is_better else -1.0
     layers = []
     for name in levels(table, by):
@@ -109,7 +110,8 @@ def best_of(
         scored = own.assign(score=sign * own[value])
         grid = scored.pivot_table("score", y, x, "max", dropna=False)
         full = grid.reindex(index=rows, columns=columns)
-        layers.append(np.nan_to_num(full.to_numpy(dtype=float), nan=-np.inf))
+        layer = full.to_numpy(dtype=float)
+        layers.append(np.nan_to_num(layer, nan=-np.inf))
     scores = np.stack(layers)
     order = np.sort(scores, axis=0)
     fits = np.isfinite(order[-1])
@@ -162,7 +164,8 @@ def _draw_boundaries(
     ticks = np.arange(len(places_x), dtype=float)
     heights = {place: index for index, place in enumerate(places_y)}
     for row in boundaries.dropna(subset=["below"]).to_dict("records"):
-        crossing = float(np.sqrt(float(row["below"]) * float(row["above"])))
+        below, above = float(row["below"]), float(row["above"])
+        crossing = float(np.sqrt(below * above))
         height = heights.get(float(row[y]))
         if height is None or not places_x[0] <= crossing <= places_x[-1]:
             continue
