@@ -1,0 +1,79 @@
+"""A platform: roles filled by parts, numbers named `role.key`, and replacing one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.part import Part
+from nearkv.hardware.quantity import Quantity, unit_of
+from nearkv.hardware.schema import DERATE, KINDS, Key
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A test bed: its roles, each filled by a part.
+
+    Attributes:
+        name: kebab-case, or the path of a user's file.
+        title: for readers.
+        cite: key into sources.toml.
+        roles: role -> part in its place; `derate` holds the correction factors.
+    """
+
+    name: str
+    title: str
+    cite: str
+    roles: Mapping[str, Part]
+
+    def machine(self) -> Machine:
+        """The same numbers in SI, as cost models read them."""
+        values = {
+            role: {key: number.si for key, number in part.numbers.items()}
+            for role, part in self.roles.items()
+        }
+        return Machine(self.name, values)
+
+    def key(self, address: str) -> Key:
+        """The schema of a number named as `role.key`.
+
+        Raises:
+            InputError: no such role, or no such number in it.
+        """
+        where = f"platform {self.name!r}"
+        role, dot, name = address.partition(".")
+        if not dot:
+            roles = ", ".join(sorted(self.roles))
+            raise InputError(f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}")
+        if role not in self.roles:
+            raise unknown("part", role, self.roles, where)
+        keys = self._keys(role)
+        if name not in keys:
+            raise unknown("number", address, [f"{role}.{key}" for key in keys], where)
+        return keys[name]
+
+    def _keys(self, role: str) -> Mapping[str, Key]:
+        part = self.roles[role]
+        if part.kind == "derate":
+            return dict.fromkeys(part.numbers, DERATE)
+        return KINDS[part.kind]
+
+    def override(self, address: str, value: float, requested: str = "set by the user") -> Platform:
+        """A copy with one number replaced.
+
+        Args:
+            address: `role.key`.
+            value: the new value in SI units.
+            requested: what the user wrote, kept as the number's address in its source.
+
+        Raises:
+            InputError: no such role, or no such number in it.
+        """
+        unit = self.key(address).unit
+        role, _, name = address.partition(".")
+        part = self.roles[role]
+        number = Quantity(value / unit_of(unit)[1], unit, "assumed", "user", requested)
+        changed = replace(part, numbers={**part.numbers, name: number})
+        return replace(self, roles={**self.roles, role: changed})
