@@ -49,10 +49,10 @@ def load_part(name: str, what: str = "part") -> Part:
 
 
 def _kind(table: Mapping[str, Any], where: str) -> str:
-    kind = table.get("kind")
+    kind = str(table.get("kind"))
     if kind not in KINDS:
-        raise unknown("kind of part", str(kind), KINDS, where)
-    return str(kind)
+        raise unknown("kind of part", kind, KINDS, where)
+    return kind
 
 
 def load_llm(name: str) -> Part:
@@ -88,31 +88,49 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     for key in fields:
         if key not in _PLATFORM_KEYS:
             raise unknown("key", key, _PLATFORM_KEYS, where)
-    own = {role: _role(role, entry, where) for role, entry in tables.items()}
-    if name in heirs:
-        raise InputError(
-            f"{path}: is its own base, by way of {' and '.join(heirs)}; name another platform"
-        )
-    inherited: Mapping[str, Part] = {}
-    if "base" in fields:
-        inherited = load_platform(str(fields["base"]), (*heirs, name)).roles
-    kept = {**inherited, **own}
-    for role in _left_out(fields, inherited, where):
-        del kept[role]
+    roles = _inherited(name, fields, heirs, where)
+    without = _left_out(fields, roles, where)
+    for role, entry in tables.items():
+        roles[role] = _role(role, entry, where)
+    return Platform(
+        name,
+        title=str(fields.get("title", name)),
+        cite=_cite(fields, where),
+        roles={role: part for role, part in roles.items() if role not in without},
+    )
+
+
+def _cite(fields: Mapping[str, Any], where: str) -> str:
     cite = str(fields.get("cite", ""))
-    if cite and cite not in sources():
-        raise unknown("source", cite, sources(), f"{path}: cite: (sources.toml)")
-    return Platform(name, str(fields.get("title", name)), cite, kept)
+    if "cite" in fields and cite not in sources():
+        raise unknown("source", cite, sources(), f"{where}: cite: (sources.toml)")
+    return cite
 
 
-def _left_out(fields: Mapping[str, Any], inherited: Mapping[str, Part], where: str) -> list[str]:
+def _inherited(
+    name: str,
+    fields: Mapping[str, Any],
+    heirs: tuple[str, ...],
+    where: str,
+) -> dict[str, Part]:
+    """Roles of the base, or none where the platform has no base."""
+    if name in heirs:
+        through = " and ".join(heirs)
+        raise InputError(f"{where}: is its own base, by way of {through}; name another platform")
+    if "base" not in fields:
+        return {}
+    base = load_platform(str(fields["base"]), (*heirs, name))
+    return dict(base.roles)
+
+
+def _left_out(fields: Mapping[str, Any], inherited: Mapping[str, Part], where: str) -> set[str]:
     """Roles of the base that a platform does without."""
     without = fields.get("without", [])
     is_list = isinstance(without, list) and all(isinstance(role, str) for role in without)
     if not is_list or not set(without) <= inherited.keys():
         roles = ", ".join(sorted(inherited))
         raise InputError(f"{where}: without = {without!r} must list roles of the base: {roles}")
-    return without
+    return {str(role) for role in without}
 
 
 def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
