@@ -63,15 +63,7 @@ tests/test_contracts.py
 tests/test_grid.py
 tests/test_llm.py
 
-costmodel/mechanisms/offload.py
 costmodel/mechanisms/placement.py
-costmodel/mechanisms/writeback.py
-costmodel/systems/accelerate.py
-costmodel/systems/deepspeed.py
-costmodel/systems/flexgen.py
-costmodel/systems/hilos.py
-costmodel/systems/inf2.py
-costmodel/systems/vllm.py
 solvers/placement/blocks.py
 solvers/placement/placement.py
 solvers/placement/walks.py

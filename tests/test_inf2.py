@@ -10,11 +10,12 @@ from conftest import SYSTEMS, model
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.offload import exchange
-from nearkv.costmodel.mechanisms.writeback import spill, write_naively
+from nearkv.costmodel.mechanisms.tiled_attention import attend_in_tiles
+from nearkv.costmodel.mechanisms.writeback import Writeback
 from nearkv.costmodel.metrics import Answer, cost
 from nearkv.costmodel.resources import csd, host, link
 from nearkv.costmodel.span import Port, Real
-from nearkv.costmodel.systems.inf2 import kernel, near_storage
+from nearkv.costmodel.systems.inf2 import near_storage
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
@@ -113,9 +114,8 @@ def test_kernel_rate_follows_from_its_text() -> None:
     dram, units = 19.2e9 * 0.0602, 128 * 250e6
     per_byte = 1 / dram + 1.5 / 2 / units + max(8 * 2 / 512 / dram, 3 / 512 / units)
     memory = Port("csd.dram", "read", dram)
-    assert kernel(hw, llm, 1.0, 4096.0, memory).seconds / llm.kv_bytes(1, 4096) == pytest.approx(
-        per_byte
-    )
+    attend = attend_in_tiles(hw, llm, 1.0, 4096.0, memory)
+    assert attend.seconds / llm.kv_bytes(1, 4096) == pytest.approx(per_byte)
     single, double = (
         llm.kv_bytes(1, 4096) / near_storage(hw, llm, 1.0, 4096.0, x, csd(hw, 1.0)).seconds
         for x in (0.0, 1.0)
@@ -129,8 +129,10 @@ def test_pages_smaller_than_a_row_are_counted() -> None:
     # a row of 128 x 2 B fills two pages of 128 B; commits double, bytes do not change against pages of 256 B
     llm, rows = model("opt-30b"), 64.0
     small, whole = (csd(machine("inf2-a100", csd__page=size), llm.group) for size in (128.0, 256.0))
-    naive = [write_naively(llm, rows, 0.0, dev) for dev in (small, whole)]
-    delayed = [spill(llm, rows, 4.0, 1.0, 64.0, dev) for dev in (small, whole)]
+    naive = [Writeback(llm, devices, rows, 0.0, 4.0).in_step() for devices in (small, whole)]
+    delayed = [
+        Writeback(llm, devices, rows, 1.0, 4.0).in_background(64.0) for devices in (small, whole)
+    ]
     for two, one in (naive, delayed):
         assert two.traffic()["csd.flash", "wait"] == 2 * one.traffic()["csd.flash", "wait"]
         assert two.traffic()["csd.flash", "write"] == one.traffic()["csd.flash", "write"] > 0

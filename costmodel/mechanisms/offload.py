@@ -1,75 +1,149 @@
-"""What every system that offloads to host memory and storage does alike: stream weights, prefill, round up.
+"""What systems that offload to host memory and storage share: weights streamed layer by layer.
 
 Symbols: b batch, s prompt, L layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.resources import Gpu, Host, Link
+from nearkv.costmodel.resources import Gpu, Host, Link, drives
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
+Path = Mapping[str, Port]
+"""The ports bytes pass one after the other, by name."""
+
+
+# --- where weights live -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Shares of the weights by the memory they live in; they add up to one.
+
+    Attributes:
+        gpu, host, storage: share in GPU memory, in host DRAM, on the drives [1].
+    """
+
+    gpu: Real
+    host: Real
+    storage: Real
+
+
+def beside_gpu(on_gpu: Real, on_storage: Real) -> Residency:
+    """Return shares of weights: some on the GPU, of the others a share on storage.
+
+    Args:
+        on_gpu: share of all weights on the GPU [1].
+        on_storage: share of the others on storage, the rest in host DRAM [1].
+    """
+    streamed = 1 - on_gpu
+    return Residency(on_gpu, streamed * (1 - on_storage), streamed * on_storage)
+
 
 def weights_on_storage(hw: Machine, llm: LLM) -> Real:
-    """1 where weights live on storage, 0 where in host DRAM (HILOS sec. 6.1: above 100B parameters) [1]."""
-    return np.where(np.asarray(llm.parameters) > hw.policy.weights_in_dram_up_to, 1.0, 0.0)[()]
+    """1 where weights live on storage, 0 in DRAM (HILOS sec. 6.1: above 100B parameters) [1]."""
+    limit = hw.policy.weights_in_dram_up_to
+    exceeds = np.asarray(llm.parameters) > limit
+    return np.where(exceeds, 1.0, 0.0)[()]
 
 
 def weights_on_gpu(llm: LLM, prompt: Real, gpu: Gpu) -> Real:
     """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
-    return np.where(llm.weight_bytes + llm.activation_bytes(prompt) <= gpu.memory, 1.0, 0.0)[()]
+    resident = llm.weight_bytes + llm.activation_bytes(prompt)
+    return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
 
 
-def load_weights(
-    amount: Real, on_storage: Real, storage: dict[str, Port], host: Host, gpu_link: Link
-) -> Span:
-    """Bring weights to the GPU from host DRAM, or from storage by its own way.
+# --- weights on their way ---------------------------------------------------------------------
 
-    Args:
-        amount: weights [B].
-        on_storage: share of them on storage, the rest in DRAM [1].
-        storage: the ports on the way from storage to the host's link.
+
+@dataclass(frozen=True)
+class WeightStream:
+    """The layers of a model on one GPU, each layer's weights coming from where they live.
+
+    Attributes:
+        llm: what runs.
+        gpu, host, link: the GPU, its host and the link between them.
+        home: where the weights live.
+        storage: the ports from storage to the host.
     """
-    return overlap(
-        storage=stream(on_storage * amount, "weights on storage", **storage),
-        dram=host.read((1 - on_storage) * amount, "weights in DRAM"),
-        link=gpu_link.inward(amount, "weights"),
-    )
 
+    llm: LLM
+    gpu: Gpu
+    host: Host
+    link: Link
+    home: Residency
+    storage: Path
 
-def linear_step(llm: LLM, tokens: Real, gpu: Gpu, weights: Span) -> Span:
-    """All matrix products of one decode layer beside the loading of their weights."""
-    return overlap(
-        weights=weights,
-        hbm=gpu.read(llm.layer_weight_bytes(tokens), "weights once a step"),
-        compute=gpu.run(llm.linear_flops(tokens), "2 FLOPs a weight and token"),
-    )
+    def load(self, amount: Real) -> Span:
+        """Bring weights to the GPU from host DRAM, or from storage by its own path.
+
+        Args:
+            amount: weights, wherever they live [B].
+        """
+        stored = self.home.storage * amount
+        in_dram = self.home.host * amount
+        streamed = (1 - self.home.gpu) * amount
+        return overlap(
+            storage=stream(stored, "weights on storage", **self.storage),
+            dram=self.host.read(in_dram, "weights in DRAM"),
+            link=self.link.inward(streamed, "weights"),
+        )
+
+    def products(self, tokens: Real) -> Span:
+        """All matrix products of one decode layer beside the loading of their weights."""
+        weights = self.llm.layer_weight_bytes(tokens)
+        flops = self.llm.linear_flops(tokens)
+        return overlap(
+            weights=self.load(weights),
+            hbm=self.gpu.read(weights, "weights once a step"),
+            compute=self.gpu.run(flops, "2 FLOPs a weight and token"),
+        )
+
+    def all_layers(self, layer: Span, b: Real) -> Span:
+        """All layers, then the output head for one token of each of b sequences."""
+        return with_head(self.llm, layer, b, self.gpu, self.load)
+
+    def prefill(self, work: Workload, b: Real, **caches: Span) -> Span:
+        """All layers over the prompts of b sequences, weights and compute beside the caches."""
+        weights = self.llm.layer_weight_bytes(b * work.prompt)
+        layer = overlap(
+            weights=self.load(weights),
+            compute=prefill_compute(self.llm, work, b, self.gpu),
+            **caches,
+        )
+        return self.all_layers(layer, b)
 
 
 def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Callable[[Real], Span]) -> Span:
-    """All layers, then the output head for one token a sequence, its weights loaded like a layer's."""
-    return serial(
-        layers=llm.layers * layer, head=output_head(llm, b, gpu, weights=load(head_weights(llm, b)))
-    )
+    """All layers, then the output head for one token of each of b sequences.
+
+    Args:
+        load: how so many bytes of weights come to the GPU.
+    """
+    arriving = load(head_weights(llm, b))
+    head = output_head(llm, b, gpu, weights=arriving)
+    return serial(layers=llm.layers * layer, head=head)
 
 
 def output_head(llm: LLM, b: Real, gpu: Gpu, **arriving: Span) -> Span:
     """Logits of one token a sequence.
 
     Args:
-        arriving: how its weights come to the GPU, nothing where they are there.
+        arriving: how its weights come to the GPU, nothing where they live on it.
     """
+    flops = 2 * b * llm.head_parameters
     return overlap(
         **arriving,
         hbm=gpu.read(head_weights(llm, b), "output head"),
-        compute=gpu.run(2 * b * llm.head_parameters, "output head"),
+        compute=gpu.run(flops, "output head"),
     )
 
 
@@ -81,18 +155,54 @@ def head_weights(llm: LLM, b: Real) -> Real:
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
     """One layer over all prompts: 2 P b s + 2 b s^2 H d FLOPs."""
     linear = llm.linear_flops(batch * work.prompt)
-    return gpu.run(linear + llm.prefill_attention_flops(batch, work.prompt), "2 P b s + 2 b h s^2")
+    attention = llm.prefill_attention_flops(batch, work.prompt)
+    return gpu.run(linear + attention, "2 P b s + 2 b h s^2")
 
 
 def gpu_working_set(llm: LLM, prompt: Real, on_gpu: Real = 0.0) -> Real:
-    """GPU memory of layer-wise inference, prompts prefilled one at a time: weights and activations [B].
+    """GPU memory of layer-wise inference, one prompt at a time: weights and activations [B].
 
     Args:
         prompt: tokens of one prompt [1].
         on_gpu: 1 where all weights stay, 0 where only those on their way do.
     """
-    weights = on_gpu * llm.weight_bytes + (1 - on_gpu) * llm.weight_buffer_bytes()
-    return weights + llm.activation_bytes(prompt)
+    resident = on_gpu * llm.weight_bytes
+    passing = (1 - on_gpu) * llm.weight_buffer_bytes()
+    return resident + passing + llm.activation_bytes(prompt)
+
+
+# --- plain drives -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileStorage:
+    """Striped drives behind the host's buffered file path.
+
+    Attributes:
+        role: of the drives, for the tables of what fits.
+        read: the ports from the flash to host memory.
+        write: the ports from the host to the flash.
+        capacity: all drives [B].
+    """
+
+    role: str
+    read: Path
+    write: Path
+    capacity: Real
+
+
+def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage:
+    """Return the drives of a role behind their link; reads pass the file path, writes do not."""
+    flash = drives(hw, role)
+    return FileStorage(
+        role=role,
+        read={"flash": flash.read, "link": lanes.inward, "file": host.file},
+        write={"link": lanes.outward, "flash": flash.write},
+        capacity=flash.capacity,
+    )
+
+
+# --- the new token, the caches ----------------------------------------------------------------
 
 
 def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Span:
@@ -100,8 +210,10 @@ def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Sp
 
     Source: HILOS eq. 3, INF² eq. 3. Of the batch's share `alpha` only X is stored.
     """
-    new = (1 - alpha) * (llm.query_bytes(b) + llm.kv_bytes(b, 1)) + alpha * llm.x_bytes(b, 1)
-    out = (1 - alpha) * llm.query_bytes(b)
+    query = llm.query_bytes(b)
+    qkv = query + llm.kv_bytes(b, 1)
+    new = (1 - alpha) * qkv + alpha * llm.x_bytes(b, 1)
+    out = (1 - alpha) * query
     return serial(
         qkv=stream(new, "6h, eq. 3", link=gpu_link.outward, uplink=uplink.outward),
         result=stream(out, "2h, eq. 3", uplink=uplink.inward, link=gpu_link.inward),
@@ -110,9 +222,11 @@ def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Sp
 
 def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
     """Q, K, V of the new token to the CPU, the attention output back (HILOS fig. 1b)."""
+    query = llm.query_bytes(b)
+    qkv = query + llm.kv_bytes(b, 1)
     return overlap(
-        qkv=gpu_link.outward(llm.query_bytes(b) + llm.kv_bytes(b, 1), "Q, K, V to the CPU"),
-        result=gpu_link.inward(llm.query_bytes(b), "attention output"),
+        qkv=gpu_link.outward(qkv, "Q, K, V to the CPU"),
+        result=gpu_link.inward(query, "attention output"),
     )
 
 
@@ -123,25 +237,25 @@ def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
         room: memory left for it [B].
     """
     kv = llm.layers * llm.kv_bytes(work.batch, work.final)
-    return np.clip(np.divide(room, np.maximum(kv, 1.0)), 0.0, 1.0)
+    share = np.divide(room, np.maximum(kv, 1.0))
+    return np.clip(share, 0.0, 1.0)
 
 
-def copied(llm: LLM, work: Workload) -> Real:
+def layer_copies(llm: LLM, work: Workload) -> Real:
     """Host memory for the layer that is read and the one attended to [B]."""
     return 2 * llm.kv_bytes(work.batch, work.final)
 
 
-def rebuild_from_x(llm: LLM, b: Real, s: Real, alpha: Real, gpu_: Gpu, **way: Port) -> Span:
-    """Load X to the GPU, project it to K and V again, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
+    """Load X to the GPU, project it to K and V, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
 
     Args:
-        b, s: sequences and their context [1].
-        alpha: share of the batch kept as X [1].
-        way: the ports from where X lives to the GPU.
+        b, s: sequences kept as X and their context [1].
+        path: the ports from where X lives to the GPU.
     """
+    rebuild = llm.kv_from_x_flops(b, s)
+    attend = llm.attention_flops(b, s)
     return overlap(
-        load=stream(alpha * llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **way),
-        compute=gpu_.run(
-            alpha * (llm.kv_from_x_flops(b, s) + llm.attention_flops(b, s)), "T_GPU, K and V"
-        ),
+        load=stream(llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **path),
+        compute=gpu.run(rebuild + attend, "T_GPU, K and V"),
     )

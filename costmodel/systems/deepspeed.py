@@ -5,8 +5,6 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from nearkv.costmodel.capacity import fits, reduced_batch
@@ -14,22 +12,22 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
-    linear_step,
-    load_weights,
-    prefill_compute,
+    FileStorage,
+    WeightStream,
+    beside_gpu,
+    file_storage,
     weights_on_storage,
-    with_head,
 )
 from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import drives, gpu, host, link
-from nearkv.costmodel.span import Port
+from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
 @system("deepspeed-uvm", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
 def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
-    """DeepSpeed whose KV cache and activations live in managed memory and move by page faults, DS+UVM(DRAM).
+    """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
 
     The paper gives the effect, over 4x slower than FLEX(DRAM), not the path. Here tensors that
     exceed GPU memory are managed: attention touches the whole KV cache once a step, and prefill,
@@ -44,40 +42,58 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.1, 6.3.
     """
-    s, layers = work.context, llm.layers
-    gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
-    faults = Port("gpu_link.in", "move", hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.uvm)
-    store, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
-    on_storage = weights_on_storage(hw, llm)
-    way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
-    in_dram = (1 - on_storage) * llm.weight_bytes
+    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    weights = stream_weights(hw, llm, drives)
+    in_dram = weights.home.host * llm.weight_bytes
     activations = llm.activation_bytes(work.prompt)
-    per_sequence = layers * llm.kv_bytes(1, work.final) + activations
-    b = reduced_batch(work.batch, per_sequence, host_.memory - in_dram)
-    spilled = b * np.maximum(llm.weight_buffer_bytes() + activations - gpu_.memory, 0.0)
-    load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
-    layer = serial(
-        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
-        attention=overlap(
-            faults=faults(llm.kv_bytes(b, s), "KV cache by page faults"),
-            compute=gpu_.run(llm.attention_flops(b, s), "4 b s H d"),
-        ),
-    )
-    prefill = overlap(
-        weights=load(llm.layer_weight_bytes(b * work.prompt)),
-        compute=prefill_compute(llm, work, b, gpu_),
-        faults=faults(2 * spilled, "activations that exceed the GPU, out and back"),
-        cache=gpu_link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
+    sequence = llm.layers * llm.kv_bytes(1, work.final) + activations
+    b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
+    excess = llm.weight_buffer_bytes() + activations - weights.gpu.memory
+    faults = page_faults(hw)
+    prefill = weights.prefill(
+        work,
+        b,
+        faults=faults(2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"),
+        cache=weights.link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * with_head(llm, prefill, b, gpu_, load),
-        step=rounds * with_head(llm, layer, b, gpu_, load),
+        prefill=rounds * prefill,
+        step=rounds * weights.all_layers(decode_layer(weights, b, work.context, faults), b),
         fits=fits(
-            gpu=(llm.weight_buffer_bytes(), gpu_.memory),
-            host=(in_dram + b * per_sequence, host_.memory),
-            ssd=(on_storage * llm.weight_bytes, store.capacity),
+            gpu=(llm.weight_buffer_bytes(), weights.gpu.memory),
+            host=(in_dram + b * sequence, weights.host.memory),
+            ssd=(weights.home.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,
     )
+
+
+def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
+    """One layer of a step: products beside their weights, then attention by page faults."""
+    llm = weights.llm
+    attention = overlap(
+        faults=faults(llm.kv_bytes(b, s), "KV cache by page faults"),
+        compute=weights.gpu.run(llm.attention_flops(b, s), "4 b s H d"),
+    )
+    return serial(linear=weights.products(b), attention=attention)
+
+
+def stream_weights(hw: Machine, llm: LLM, drives: FileStorage) -> WeightStream:
+    """Weights above 100B parameters come from the drives, others from DRAM (HILOS sec. 6.1)."""
+    home = beside_gpu(0.0, weights_on_storage(hw, llm))
+    return WeightStream(
+        llm=llm,
+        gpu=gpu(hw),
+        host=host(hw),
+        link=link(hw, "gpu_link", "pcie"),
+        home=home,
+        storage=drives.read,
+    )
+
+
+def page_faults(hw: Machine) -> Port:
+    """The GPU's link at the rate at which page faults move managed memory."""
+    rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.uvm
+    return Port("gpu_link.in", "move", rate)

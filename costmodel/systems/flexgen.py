@@ -1,12 +1,11 @@
-"""FlexGen: offloading to host DRAM or storage with attention on the CPU (HILOS sec. 2.2, 6.1, INF² sec. 2.2, 7.1).
+"""FlexGen: offloading to host DRAM or storage, attention on the CPU.
+
+HILOS sec. 2.2, 6.1; INF² sec. 2.2, 7.1.
 
 Symbols: b batch, s context, h hidden, L layers.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,107 +14,34 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
-    copied,
+    FileStorage,
+    Residency,
+    WeightStream,
+    beside_gpu,
     exchange_with_cpu,
+    file_storage,
     gpu_working_set,
     kv_share_in,
-    linear_step,
-    load_weights,
-    prefill_compute,
+    layer_copies,
     weights_on_gpu,
     weights_on_storage,
-    with_head,
 )
 from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import Drives, Link, drives, gpu, host, link
-from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
-
-@dataclass(frozen=True)
-class Residence:
-    """Where weights and KV cache live; the rest is on storage, or in host DRAM where weights stream.
-
-    Attributes:
-        gpu_weights: 1 where all weights stay on the GPU, else 0.
-        ssd_weights: share of the others on storage [1].
-        dram_kv: share of the KV cache in host DRAM [1].
-    """
-
-    gpu_weights: Real
-    ssd_weights: Real
-    dram_kv: Real
+SPLIT = Knob(
+    "KV cache whole in host DRAM or else on the drives (sec. 2.2), or filling host DRAM first",
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("whole", "filled"),
+)
 
 
-def kv_on_storage(
-    hw: Machine, llm: LLM, work: Workload, store: Drives, role: str, lanes: Link, where: Residence
-) -> Estimate:
-    """KV cache on striped drives, read through the buffered file path, then attended to by the CPU.
-
-    Reading a layer and attending to it are serial: the CPU attends to pages the file path has
-    copied, and both run on the host (HILOS fig. 1b, steps 3 and 4). The cache is never pinned
-    (`derate.unpinned`), so a prompt's keys and values leave the GPU slowly.
-    """
-    b, s = work.batch, work.context
-    gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
-    way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
-    streamed, stored = 1 - where.gpu_weights, 1 - where.dram_kv
-
-    def load(amount: Real) -> Span:
-        return load_weights(streamed * amount, where.ssd_weights, way, host_, gpu_link)
-
-    layer = serial(
-        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
-        exchange=exchange_with_cpu(llm, b, gpu_link),
-        attention=overlap(
-            read_and_attend=serial(
-                read=stream(stored * llm.kv_bytes(b, s), "4sh, eq. 3", **way),
-                attend=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
-            ),
-            write=stream(
-                stored * llm.kv_bytes(b, 1), "4h, eq. 3", link=lanes.outward, flash=store.write
-            ),
-        ),
-    )
-    prompt = llm.kv_bytes(b, work.prompt)
-    prefill = overlap(
-        weights=load(llm.layer_weight_bytes(b * work.prompt)),
-        compute=prefill_compute(llm, work, b, gpu_),
-        cache=overlap(
-            gpu=link(hw, "gpu_link", "unpinned").outward(prompt, "4bsh"),
-            drives=stream(stored * prompt, "4bsh", link=lanes.outward, flash=store.write),
-        ),
-    )
-    return Estimate(
-        prefill=with_head(llm, prefill, b, gpu_, load),
-        step=with_head(llm, layer, b, gpu_, load),
-        fits=capacity_check(
-            llm, work, where, gpu=gpu_.memory, host=host_.memory, **{role: store.capacity}
-        ),
-        work=work,
-        batch_run=b,
-    )
-
-
-def capacity_check(
-    llm: LLM, work: Workload, where: Residence, *, gpu: Real, host: Real, **drives: Real
-) -> Fits:
-    """Weights and KV cache in the three memories of these sizes [B]."""
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
-    streamed = (1 - where.gpu_weights) * llm.weight_bytes
-    in_dram = (1 - where.ssd_weights) * streamed + copied(llm, work) + where.dram_kv * kv
-    stored = where.ssd_weights * streamed + (1 - where.dram_kv) * kv
-    return fits(
-        gpu=(gpu_working_set(llm, work.prompt, where.gpu_weights), gpu),
-        host=(in_dram, host),
-        **{role: (stored, capacity) for role, capacity in drives.items()},
-    )
-
-
-def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
-    """Weights where the platform's policy puts them, the whole KV cache on storage (HILOS sec. 6.1)."""
-    return Residence(0.0, weights_on_storage(hw, llm), 0.0)
+# --- the systems ------------------------------------------------------------------------------
 
 
 @system(
@@ -125,13 +51,7 @@ def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
     owns=("gpu", "host", "ssd", "chassis"),
     knobs={
         "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
-        "split": Knob(
-            "KV cache whole in host DRAM or else on the drives (sec. 2.2), or filling host DRAM first",
-            high=1,
-            default=0,
-            kind="choice",
-            choices=("whole", "filled"),
-        ),
+        "split": SPLIT,
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
@@ -139,11 +59,12 @@ def all_kv_on_storage(hw: Machine, llm: LLM) -> Residence:
 def flexgen_raid(
     hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real
 ) -> Estimate:
-    """FlexGen on RAID-0 behind the shared uplink; the KV cache is in host DRAM, or on the drives if it exceeds it.
+    """FlexGen on RAID-0 behind the shared uplink, its KV cache in host DRAM or on the drives.
 
-    Section 2.2 moves the cache as a whole. Its own rates agree: four times the memory gives OPT-175B
-    0.034 instead of 0.032 tokens a second (sec. 7.5), as much as its weights gain by leaving the
-    drives; a cache that filled the memory first would give 14 % (`split` = filled).
+    Section 2.2 moves the cache to the drives as a whole if it exceeds DRAM. The paper's own rates
+    agree: four times the memory gives OPT-175B 0.034 instead of 0.032 tokens per second (sec. 7.5),
+    as much as its weights gain by leaving the drives; a cache that filled the memory first would
+    give 14 % (`split` = filled).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, uplink.
@@ -154,15 +75,12 @@ def flexgen_raid(
     Returns:
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
     """
-    on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
-    weights = (1 - on_gpu) * (1 - ssd_weights) * llm.weight_bytes
-    room = host(hw).memory - weights - copied(llm, work)
+    home = beside_gpu(weights_on_gpu(llm, work.prompt, gpu(hw)), ssd_weights)
+    room = host(hw).memory - home.host * llm.weight_bytes - layer_copies(llm, work)
     fitting = kv_share_in(room, llm, work)
-    kept = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
-    where = Residence(on_gpu, ssd_weights, kept)
-    return kv_on_storage(
-        hw, llm, work, drives(hw, "ssd"), "ssd", link(hw, "uplink", "uplink"), where
-    )
+    in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
+    drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
+    return kv_on_storage(hw, stream_weights(hw, llm, home, drives), work, drives, in_dram)
 
 
 @system("flexgen-ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
@@ -176,8 +94,9 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    lanes = link(hw, "ssd_link", "pcie")
-    return kv_on_storage(hw, llm, work, drives(hw, "ssd"), "ssd", lanes, all_kv_on_storage(hw, llm))
+    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
+    return kv_on_storage(hw, weights, work, drives, 0.0)
 
 
 @system(
@@ -193,15 +112,14 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
-    lanes = link(hw, "uplink", "uplink")
-    return kv_on_storage(
-        hw, llm, work, drives(hw, "raid"), "raid", lanes, all_kv_on_storage(hw, llm)
-    )
+    drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
+    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
+    return kv_on_storage(hw, weights, work, drives, 0.0)
 
 
 @system("flexgen-dram", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
 def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
-    """FlexGen with the KV cache in host DRAM and the batch cut to what fits, FLEX(DRAM) (HILOS sec. 6.1).
+    """FlexGen with the KV cache in host DRAM, the batch cut to what fits: FLEX(DRAM).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
@@ -211,36 +129,122 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
-    s, layers = work.context, llm.layers
-    gpu_, host_, gpu_link = gpu(hw), host(hw), link(hw, "gpu_link", "pcie")
-    store, lanes = drives(hw, "ssd"), link(hw, "ssd_link", "pcie")
-    on_storage = weights_on_storage(hw, llm)
-    way: dict[str, Port] = {"flash": store.read, "link": lanes.inward, "file": host_.file}
-    per_sequence, in_dram = (
-        layers * llm.kv_bytes(1, work.final),
-        (1 - on_storage) * llm.weight_bytes,
-    )
-    b = reduced_batch(work.batch, per_sequence, host_.memory - in_dram)
-    load = partial(load_weights, on_storage=on_storage, storage=way, host=host_, gpu_link=gpu_link)
+    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
+    in_dram = weights.home.host * llm.weight_bytes
+    sequence = llm.layers * llm.kv_bytes(1, work.final)
+    b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
     layer = serial(
-        linear=linear_step(llm, b, gpu_, load(llm.layer_weight_bytes(b))),
-        exchange=exchange_with_cpu(llm, b, gpu_link),
-        attention=host_.attend(llm.kv_bytes(b, s), "CPU attention"),
+        linear=weights.products(b),
+        exchange=exchange_with_cpu(llm, b, weights.link),
+        attention=weights.host.attend(llm.kv_bytes(b, work.context), "CPU attention"),
     )
-    prefill = overlap(
-        weights=load(llm.layer_weight_bytes(b * work.prompt)),
-        compute=prefill_compute(llm, work, b, gpu_),
-        cache=link(hw, "gpu_link", "unpinned").outward(llm.kv_bytes(b, work.prompt), "4bsh"),
-    )
+    cache = link(hw, "gpu_link", "unpinned").outward(llm.kv_bytes(b, work.prompt), "4bsh")
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * with_head(llm, prefill, b, gpu_, load),
-        step=rounds * with_head(llm, layer, b, gpu_, load),
+        prefill=rounds * weights.prefill(work, b, cache=cache),
+        step=rounds * weights.all_layers(layer, b),
         fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt), gpu_.memory),
-            host=(in_dram + b * per_sequence, host_.memory),
-            ssd=(on_storage * llm.weight_bytes, store.capacity),
+            gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
+            host=(in_dram + b * sequence, weights.host.memory),
+            ssd=(weights.home.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,
+    )
+
+
+# --- weights ----------------------------------------------------------------------------------
+
+
+def residency_by_size(hw: Machine, llm: LLM) -> Residency:
+    """Weights in host DRAM, or on storage above the policy's size (HILOS sec. 6.1)."""
+    return beside_gpu(0.0, weights_on_storage(hw, llm))
+
+
+def stream_weights(hw: Machine, llm: LLM, home: Residency, drives: FileStorage) -> WeightStream:
+    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
+    return WeightStream(
+        llm=llm,
+        gpu=gpu(hw),
+        host=host(hw),
+        link=link(hw, "gpu_link", "pcie"),
+        home=home,
+        storage=drives.read,
+    )
+
+
+# --- KV cache on drives -----------------------------------------------------------------------
+
+
+def kv_on_storage(
+    hw: Machine, weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
+) -> Estimate:
+    """KV cache on striped drives, read through the buffered file path, attended to by the CPU.
+
+    Args:
+        in_dram: share of the KV cache that stays in host DRAM [1].
+    """
+    llm, b = weights.llm, work.batch
+    layer = serial(
+        linear=weights.products(b),
+        exchange=exchange_with_cpu(llm, b, weights.link),
+        attention=attention_from_storage(weights, work, drives, 1 - in_dram),
+    )
+    cache = put_cache(hw, llm, work, drives, 1 - in_dram)
+    return Estimate(
+        prefill=weights.prefill(work, b, cache=cache),
+        step=weights.all_layers(layer, b),
+        fits=capacity_check(weights, work, drives, in_dram),
+        work=work,
+        batch_run=b,
+    )
+
+
+def attention_from_storage(
+    weights: WeightStream, work: Workload, drives: FileStorage, stored: Real
+) -> Span:
+    """One layer's KV cache is read and attended to, the new token's written (HILOS fig. 1b, eq. 3).
+
+    Reading and attending are serial: the CPU attends to pages the file path has copied, and both
+    run on the host (steps 3 and 4 of the figure).
+
+    Args:
+        stored: share of the KV cache on the drives [1].
+    """
+    llm, b = weights.llm, work.batch
+    kv, new = llm.kv_bytes(b, work.context), llm.kv_bytes(b, 1)
+    return overlap(
+        read_and_attend=serial(
+            read=stream(stored * kv, "4sh, eq. 3", **drives.read),
+            attend=weights.host.attend(kv, "CPU attention"),
+        ),
+        write=stream(stored * new, "4h, eq. 3", **drives.write),
+    )
+
+
+def put_cache(hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored: Real) -> Span:
+    """One layer's keys and values of all prompts leave the GPU, some of them for the drives.
+
+    The cache is never pinned (`derate.unpinned`), so it leaves the GPU slowly.
+    """
+    prompts = llm.kv_bytes(work.batch, work.prompt)
+    return overlap(
+        gpu=link(hw, "gpu_link", "unpinned").outward(prompts, "4bsh"),
+        drives=stream(stored * prompts, "4bsh", **drives.write),
+    )
+
+
+def capacity_check(
+    weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
+) -> Fits:
+    """Weights and KV cache in GPU memory, host DRAM and on the drives."""
+    llm, home = weights.llm, weights.home
+    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    host_need = home.host * llm.weight_bytes + layer_copies(llm, work) + in_dram * kv
+    drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
+        host=(host_need, weights.host.memory),
+        **{drives.role: (drive_need, drives.capacity)},
     )

@@ -1,9 +1,11 @@
-"""vLLM on two nodes of four GPUs: tensor parallel inside, pipeline parallel between (HILOS sec. 6.6).
+"""vLLM on two nodes of four GPUs: tensor parallel inside, pipeline between (HILOS sec. 6.6).
 
 Symbols: b batch, s context, L layers, tp and pp degrees.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import prefill_compute
 from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import gpu, link
+from nearkv.costmodel.resources import Gpu, gpu, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -27,51 +29,59 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     One micro-batch a pipeline stage keeps every stage busy; a step lets each visit all stages.
 
     Args:
-        hw: roles cluster_gpu (count: all GPUs), cluster_host (count: nodes), cluster_pcie, cluster_link.
+        hw: roles cluster_gpu (count: all GPUs), cluster_host (count: nodes), cluster_pcie,
+            cluster_link.
         llm, work: what runs.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.6 (the paper states the set-up, no equations).
     """
-    s, layers = work.context, llm.layers
-    tp, pp = parallel(hw)
-    all_gpus = gpu(hw, "cluster_gpu")
-    usable = hw.derate.paged_memory * all_gpus.memory
-    per_sequence = layers * llm.kv_bytes(1, work.final)
-    b = reduced_batch(work.batch, per_sequence, usable - llm.weight_bytes)
-
-    # A stage has 1/pp of the layers and of the GPUs. A step takes pp stage times, each over one of
-    # at most pp micro-batches; with fewer, stages idle. Over all GPUs that reads every weight pp
-    # times, and everything else once for every stage that has no micro-batch of its own.
-    micro = b / np.minimum(pp, b)
-    idle = pp * micro / b
-    step = overlap(
-        hbm=all_gpus.read(
-            pp * llm.layer_weight_bytes(micro) + idle * llm.kv_bytes(b, s),
-            "weights a micro-batch, KV",
-        ),
-        compute=all_gpus.run(
-            idle * (llm.linear_flops(b) + llm.attention_flops(b, s)), "2 FLOPs a weight and token"
-        ),
+    gpus = gpu(hw, "cluster_gpu")
+    usable = hw.derate.paged_memory * gpus.memory
+    sequence = llm.layers * llm.kv_bytes(1, work.final)
+    b = reduced_batch(work.batch, sequence, usable - llm.weight_bytes)
+    cluster = parallel(hw, b)
+    step = serial(
+        layers=llm.layers * decode_layer(llm, b, work.context, gpus, cluster),
+        **communicate(hw, llm, cluster.micro, cluster),
     )
-    prefill = overlap(
-        hbm=all_gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
-        compute=idle * prefill_compute(llm, work, b, all_gpus),
+    prefill = serial(
+        layers=llm.layers * prefill_layer(llm, work, b, gpus, cluster),
+        **communicate(hw, llm, cluster.micro * work.prompt, cluster),
     )
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds
-        * serial(layers=layers * prefill, **communicate(hw, llm, micro * work.prompt, tp, pp)),
-        step=rounds * serial(layers=layers * step, **communicate(hw, llm, micro, tp, pp)),
-        fits=fits(cluster_gpu=(llm.weight_bytes + b * per_sequence, usable)),
+        prefill=rounds * prefill,
+        step=rounds * step,
+        fits=fits(cluster_gpu=(llm.weight_bytes + b * sequence, usable)),
         work=work,
         batch_run=b,
     )
 
 
-def parallel(hw: Machine) -> tuple[Real, Real]:
-    """Tensor-parallel degree inside a node and pipeline-parallel degree between nodes [1].
+@dataclass(frozen=True)
+class Parallel:
+    """How the GPUs share a batch.
+
+    A stage has 1/pp of the layers and of the GPUs. A step takes pp stage times, each over one of
+    at most pp micro-batches; with fewer, stages idle. Over all GPUs that reads every weight pp
+    times, and everything else once for every stage that has no micro-batch of its own.
+
+    Attributes:
+        tp, pp: tensor-parallel degree inside a node, pipeline-parallel degree between nodes [1].
+        micro: sequences of a micro-batch [1].
+        idle: stage times of a step over those with work for each stage [1].
+    """
+
+    tp: Real
+    pp: Real
+    micro: Real
+    idle: Real
+
+
+def parallel(hw: Machine, b: Real) -> Parallel:
+    """Return how the GPUs share a batch of b sequences.
 
     Raises:
         InputError: the GPUs do not divide evenly among the nodes.
@@ -79,22 +89,44 @@ def parallel(hw: Machine) -> tuple[Real, Real]:
     gpus, nodes = hw.cluster_gpu.count, hw.cluster_host.count
     if np.any(np.mod(gpus, nodes)):
         raise InputError(
-            "cluster_gpu.count must be a multiple of cluster_host.count, so that every node has as many GPUs"
+            "cluster_gpu.count must be a multiple of cluster_host.count, "
+            "so that every node has as many GPUs"
         )
-    return gpus / nodes, nodes
+    micro = b / np.minimum(nodes, b)
+    return Parallel(gpus / nodes, nodes, micro, nodes * micro / b)
 
 
-def communicate(hw: Machine, llm: LLM, tokens: Real, tp: Real, pp: Real) -> dict[str, Span]:
+def decode_layer(llm: LLM, b: Real, s: Real, gpus: Gpu, cluster: Parallel) -> Span:
+    """One layer of a step: weights once a micro-batch, KV, 2 FLOPs a weight and token."""
+    weights = cluster.pp * llm.layer_weight_bytes(cluster.micro)
+    kv = cluster.idle * llm.kv_bytes(b, s)
+    flops = llm.linear_flops(b) + llm.attention_flops(b, s)
+    return overlap(
+        hbm=gpus.read(weights + kv, "weights a micro-batch, KV"),
+        compute=gpus.run(cluster.idle * flops, "2 FLOPs a weight and token"),
+    )
+
+
+def prefill_layer(llm: LLM, work: Workload, b: Real, gpus: Gpu, cluster: Parallel) -> Span:
+    """One layer over all prompts."""
+    return overlap(
+        hbm=gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
+        compute=cluster.idle * prefill_compute(llm, work, b, gpus),
+    )
+
+
+def communicate(hw: Machine, llm: LLM, tokens: Real, cluster: Parallel) -> dict[str, Span]:
     """Two ring all-reduces a layer inside a node, one hand-over between nodes a step.
 
     A ring of tp GPUs sends 2 (tp - 1) / tp of the tensor over each GPU's link. Stages communicate
     at once, so a step waits for L layers of one micro-batch's tokens.
     """
+    tp, pp = cluster.tp, cluster.pp
     pcie, fabric = link(hw, "cluster_pcie", "pcie"), link(hw, "cluster_link", "pcie")
     ring = 2 * (tp - 1) / tp * llm.hidden * tokens * llm.activation_width
+    handed = (pp - 1) * llm.hidden * tokens * llm.activation_width
+    reduce_all = pcie.outward(ring, "2 (tp-1)/tp of the activations")
     return {
-        "all_reduce": (2 * llm.layers) * pcie.outward(ring, "2 (tp-1)/tp of the activations"),
-        "hand_over": fabric.outward(
-            (pp - 1) * llm.hidden * tokens * llm.activation_width, "activations to the next stage"
-        ),
+        "all_reduce": (2 * llm.layers) * reduce_all,
+        "hand_over": fabric.outward(handed, "activations to the next stage"),
     }
