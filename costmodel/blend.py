@@ -20,26 +20,44 @@ def blend(start: Span, end: Span, share: Real) -> Span:
         ValueError: the trees differ in more than their amounts.
     """
     if type(start) is not type(end):
-        raise ValueError(f"cannot blend {type(start).__name__} with {type(end).__name__}")
+        raise ValueError(f"{start} and {end} differ in kind")
     if isinstance(start, Leaf) and isinstance(end, Leaf):
         return _blend_leaves(start, end, share)
     if isinstance(start, Repeat) and isinstance(end, Repeat):
-        if not np.array_equal(start.times, end.times):
-            raise ValueError("the number of repetitions changes with the knob")
-        return Repeat(start.times, blend(start.span, end.span, share))
+        return _blend_repeats(start, end, share)
+    if isinstance(start, Group) and isinstance(end, Group):
+        return _blend_groups(start, end, share)
+    return start
+
+
+def _blend_groups(start: Group, end: Group, share: Real) -> Group:
     if start.parts.keys() != end.parts.keys():
-        raise ValueError(f"parts differ: {sorted(start.parts)} and {sorted(end.parts)}")
+        before = sorted(start.parts)
+        after = sorted(end.parts)
+        raise ValueError(f"parts differ: {before} and {after}")
     parts: dict[str, Span] = {}
     for name, part in start.parts.items():
-        parts[name] = blend(part, end.parts[name], share)
-    return type(start)(parts) if isinstance(start, Group) else start
+        matching = end.parts[name]
+        parts[name] = blend(part, matching, share)
+    composition = type(start)
+    return composition(parts)
+
+
+def _blend_repeats(start: Repeat, end: Repeat, share: Real) -> Repeat:
+    if not np.array_equal(start.times, end.times):
+        raise ValueError("the number of repetitions changes with the knob")
+    span = blend(start.span, end.span, share)
+    return Repeat(start.times, span)
 
 
 def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
     if start is end or start.amount is end.amount:
         return start
+    same_resource = start.resource == end.resource
     same_rate = np.array_equal(start.rate, end.rate)
-    if start.resource != end.resource or not same_rate:
+    if not (same_resource and same_rate):
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-    amount = (1 - share) * start.amount + share * end.amount
+    at_start = (1 - share) * start.amount
+    at_end = share * end.amount
+    amount = at_start + at_end
     return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)

@@ -8,14 +8,16 @@ h hidden, H query heads, Hkv KV heads, d head size, g = H / Hkv, E experts, k ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.span import Real
 from nearkv.hardware.machine import Role
+from nearkv.hardware.part import Part
 
 
 @dataclass(frozen=True)
@@ -90,22 +92,23 @@ class LLM:
 
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
-        return self.attention_parameters + self.expert_parameters * (
-            1 - self.moe_share + self.moe_share * experts
-        )
+        mlps = 1 - self.moe_share + self.moe_share * experts
+        return self.attention_parameters + self.expert_parameters * mlps
 
     @cached_property
     def moe_share(self) -> Real:
         """Share of the layers that are MoE [1]."""
-        share: Real = np.where(np.greater(self.experts, 1), np.divide(1.0, self.moe_every), 0.0)[()]
-        return share
+        share = np.divide(1.0, self.moe_every)
+        moe_share: Real = np.where(np.greater(self.experts, 1), share, 0.0)[()]
+        return moe_share
 
     def distinct_experts(self, tokens: Real) -> Real:
-        """Expected experts of an MoE layer that some token uses, E (1 - (1 - k/E)^t) [1].
+        """Expected experts of an MoE layer that any token uses, E (1 - (1 - k/E)^t) [1].
 
         Routing is taken as uniform and independent (physics: Mixtral 7.92 of 8 at t = 16).
         """
-        return self.experts * (1 - (1 - self.active_experts / self.experts) ** tokens)
+        unused_by_one = 1 - self.active_experts / self.experts
+        return self.experts * (1 - unused_by_one**tokens)
 
     # --- bytes of one layer -------------------------------------------------------------------
 
@@ -116,11 +119,8 @@ class LLM:
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
         """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
-        return (
-            np.minimum(tokens, 1.0)
-            * self.layer_parameters(self.distinct_experts(tokens))
-            * self.weight_width
-        )
+        used = self.layer_parameters(self.distinct_experts(tokens))
+        return np.minimum(tokens, 1.0) * used * self.weight_width
 
     def weight_buffer_bytes(self) -> Real:
         """Weights of one layer on the GPU while it streams: attention and two experts [B]."""
@@ -155,7 +155,7 @@ class LLM:
         return 2 * tokens * self.hidden * (self.query_size + 2 * self.kv_size)
 
     def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
-        """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2, whose T_GPU prints half of it) [FLOP]."""
+        """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2; its T_GPU prints half) [FLOP]."""
         return 4 * batch * tokens * self.hidden * self.kv_size
 
     def attention_flops(self, batch: Real, tokens: Real) -> Real:
@@ -180,14 +180,45 @@ class LLM:
         return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
 
 
+_SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
+
+
+def llm_from_part(part: Part, widths: Role) -> LLM:
+    """Build a model from its specification and a platform's element widths.
+
+    Args:
+        part: a part of kind `llm`.
+        widths: the platform's `precision` role [B].
+    """
+    return llm_of(part.si, widths)
+
+
+def llms_from_parts(parts: Sequence[Part], index: NDArray[np.intp], widths: Role) -> LLM:
+    """Build one LLM of arrays from the specifications along a model axis.
+
+    Args:
+        parts: the models.
+        index: place in `parts` of every design point [1].
+        widths: the platform's `precision` role [B].
+    """
+    shape: dict[str, Real] = {}
+    for size in _SHAPE:
+        sizes = np.array([part.si[size] for part in parts])
+        shape[size] = sizes[index]
+    return llm_of(shape, widths)
+
+
 def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
-    """Build a model from the numbers of its specification and a platform's element widths.
+    """Build a model from sizes by schema key and a platform's element widths.
 
     Args:
         shape: SI values by schema key; arrays broadcast over design points [1].
         widths: the platform's `precision` role [B].
     """
-    sizes = {field.name: shape[field.name] for field in fields(LLM) if field.name in shape}
+    sizes = {size: shape[size] for size in _SHAPE}
     return LLM(
-        **sizes, weight_width=widths.weight, kv_width=widths.kv, activation_width=widths.activation
+        **sizes,
+        weight_width=widths.weight,
+        kv_width=widths.kv,
+        activation_width=widths.activation,
     )

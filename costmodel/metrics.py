@@ -32,20 +32,23 @@ class Answer:
         return {role: self.hw[role] for role in self.owns if role in self.hw.roles}
 
 
+Compute = Callable[[Answer], Real]
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: its name carries the unit."""
 
     name: str
     what: str
-    compute: Callable[[Answer], Real]
+    compute: Compute
 
 
 COLUMNS: dict[str, Column] = {}
 
 
-def _column(name: str, what: str) -> Callable[[Callable[[Answer], Real]], Callable[[Answer], Real]]:
-    def register(compute: Callable[[Answer], Real]) -> Callable[[Answer], Real]:
+def _column(name: str, what: str) -> Callable[[Compute], Compute]:
+    def register(compute: Compute) -> Compute:
         COLUMNS[name] = Column(name, what, compute)
         return compute
 
@@ -57,29 +60,28 @@ def _batch_run(answer: Answer) -> Real:
     return answer.estimate.batch_run
 
 
-def _apart(answer: Answer, span: Span) -> Real:
-    """Seconds of prefill or of a step; NaN where prompts ride in steps, so that neither is apart from the other [s]."""
+def _seconds_alone(answer: Answer, span: Span) -> Real:
+    """Seconds of prefill or of a step; NaN where prompts ride in steps, which mixes the two [s]."""
     carries = answer.estimate.step_carries
-    return (
-        np.where(np.equal(carries, 0), span.seconds, np.nan)[()]
-        if np.any(carries)
-        else span.seconds
-    )
+    if not np.any(carries):
+        return span.seconds
+    return np.where(np.equal(carries, 0), span.seconds, np.nan)[()]
 
 
 @_column(
     "prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]"
 )
 def _prefill(answer: Answer) -> Real:
-    return _apart(answer, answer.estimate.prefill)
+    return _seconds_alone(answer, answer.estimate.prefill)
 
 
 @_column(
     "step_ms",
-    "one more token for every sequence of the batch, at the mean context; blank if prompts ride [ms]",
+    "one more token for every sequence of the batch, at the mean context; "
+    "blank if prompts ride [ms]",
 )
 def _step(answer: Answer) -> Real:
-    return 1e3 * _apart(answer, answer.estimate.step)
+    return 1e3 * _seconds_alone(answer, answer.estimate.step)
 
 
 @_column("total_s", "prefill and n - 1 steps [s]")
@@ -87,20 +89,22 @@ def _total(answer: Answer) -> Real:
     return answer.estimate.total.seconds
 
 
-@_column("decode_tok_s", "tokens a second while decoding; blank if prompts ride [1/s]")
+@_column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
 def _decode_rate(answer: Answer) -> Real:
-    return answer.estimate.work.batch / _apart(answer, answer.estimate.step)
+    estimate = answer.estimate
+    return estimate.work.batch / _seconds_alone(answer, estimate.step)
 
 
-@_column("throughput_tok_s", "tokens generated a second from first prompt to last token [1/s]")
+@_column("throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]")
 def throughput(answer: Answer) -> Real:
     """All tokens of the batch over the total time [1/s]."""
-    return answer.estimate.work.batch * answer.estimate.work.output / answer.estimate.total.seconds
+    estimate = answer.estimate
+    return estimate.work.batch * estimate.work.output / estimate.total.seconds
 
 
-@_column("energy_j_tok", "energy of all owned devices a generated token [J]")
+@_column("energy_j_tok", "energy of all owned devices per generated token [J]")
 def energy(answer: Answer) -> Real:
-    """Idle power all the time, the rest while some resource of a role works [J/token].
+    """Idle power all the time, the rest while any resource of a role works [J/token].
 
     Energy is a sum over devices, whatever overlaps. A device that states no idle power draws its
     power all the time, one that states no power its idle power; NaN where it states neither.
@@ -110,25 +114,30 @@ def energy(answer: Answer) -> Real:
     working: Real = 0.0  # J
     for role, part in answer.devices.items():
         idle = part.maybe("idle_power", part.maybe("power", np.nan))
-        more = part.count * (part.maybe("power", idle) - idle)
+        rise = part.count * (part.maybe("power", idle) - idle)
         always = always + part.count * idle
-        working = working + (more * estimate.total.active_of(role) if np.any(more) else 0.0)
+        if np.any(rise):
+            working = working + rise * estimate.total.active_of(role)
     for name, watts in estimate.accelerator_power.items():
-        worked = estimate.total.busy_of(name) if "." in name else estimate.total.active_of(name)
-        working = working + watts * worked
-    return (always * estimate.total.seconds + working) / (
-        estimate.work.batch * estimate.work.output
-    )
+        working = working + watts * _working_seconds(estimate.total, name)
+    joules = always * estimate.total.seconds + working
+    return joules / (estimate.work.batch * estimate.work.output)
+
+
+def _working_seconds(span: Span, name: str) -> Real:
+    """Seconds a resource (`role.port`) or any resource of a role works [s]."""
+    return span.busy_of(name) if "." in name else span.active_of(name)
 
 
 @_column("cost_usd", "price of all owned devices [USD]")
 def cost(answer: Answer) -> Real:
     """Sum over the owned roles; NaN where a device states no price [USD]."""
-    return sum((part.count * part.maybe("price", np.nan) for part in answer.devices.values()), 0.0)
+    prices = (part.count * part.maybe("price", np.nan) for part in answer.devices.values())
+    return sum(prices, 0.0)
 
 
 @_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
-def _value_for_money(answer: Answer) -> Real:
+def _throughput_per_cost(answer: Answer) -> Real:
     return throughput(answer) / (cost(answer) / 1e3)
 
 
@@ -137,16 +146,16 @@ def _value_for_money(answer: Answer) -> Real:
     "requests until the flash that is written most wears out; inf where none is written",
 )
 def endurance(answer: Answer) -> Real:
-    """Writable bytes of a role over the bytes one request writes to it, the least over roles [1]."""
+    """Writable bytes of a role over those one request writes, the least over roles [1]."""
+    estimate = answer.estimate
     least: Real = np.inf
-    for (resource, _), carried in answer.estimate.total.traffic("write").items():
+    for (resource, _), written in estimate.total.traffic("write").items():
         role = resource.partition(".")[0]
-        if role in answer.devices:
-            part = answer.devices[role]
-            with np.errstate(divide="ignore"):
-                requests = np.divide(
-                    part.count * part.maybe("endurance", np.nan) * answer.estimate.work.batch,
-                    carried,
-                )
-            least = np.minimum(least, requests)
+        if role not in answer.devices:
+            continue
+        part = answer.devices[role]
+        writable = part.count * part.maybe("endurance", np.nan)
+        with np.errstate(divide="ignore"):
+            requests = np.divide(writable * estimate.work.batch, written)
+        least = np.minimum(least, requests)
     return least

@@ -1,4 +1,4 @@
-"""The catalogue of systems: each is a function registered with its knobs, its parts and its paper."""
+"""The catalogue of systems: functions registered with their knobs, parts and papers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Knob:
         choices: names of the values 0, 1, ... of a choice.
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
-        solver: name of the solver that settles this knob together with all others naming it
+        solver: name of the solver that chooses this knob together with all others naming it
             (`solvers.knobs.JOINT`), where it is `auto`.
     """
 
@@ -73,12 +73,19 @@ class System:
     @property
     def summary(self) -> str:
         """First line of the model's docstring."""
-        return (inspect.getdoc(self.model) or "").split("\n")[0]
+        docstring = inspect.getdoc(self.model) or ""
+        return docstring.partition("\n")[0]
+
+    @property
+    def defaults(self) -> dict[str, float | str]:
+        """Default values of the knobs that the model takes, by name."""
+        knobs = self.knobs.items()
+        return {name: knob.default for name, knob in knobs if not knob.sets}
 
     def __call__(
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
-        """Evaluate the model; knobs must be numbers, one for every knob that sets no hardware number."""
+        """Evaluate the model; every knob that sets no hardware number needs a number."""
         return self.model(hw, llm, work, **knobs)
 
     def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
@@ -106,15 +113,15 @@ def system(
     """
 
     def register(model: Model) -> Model:
-        wanted = {
-            p.name for p in inspect.signature(model).parameters.values() if p.kind is p.KEYWORD_ONLY
-        }
-        given = {knob for knob, spec in (knobs or {}).items() if not spec.sets}
-        if name in _SYSTEMS or wanted != given:
-            raise ValueError(
-                f"system {name!r}: registered twice, or its knobs {given} are not its arguments {wanted}"
-            )
-        _SYSTEMS[name] = System(name, platform, cite, owns, knobs or {}, model)
+        registered = System(name, platform, cite, owns, knobs or {}, model)
+        parameters = inspect.signature(model).parameters.values()
+        arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        if name in _SYSTEMS:
+            raise ValueError(f"system {name!r} is registered twice")
+        if arguments != registered.defaults.keys():
+            declared = sorted(registered.defaults)
+            raise ValueError(f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}")
+        _SYSTEMS[name] = registered
         return model
 
     return register
@@ -141,28 +148,29 @@ def find_system(name: str) -> System:
     return known[name]
 
 
-def find_knob(where: System, name: str) -> Knob:
+def find_knob(owner: System, name: str) -> Knob:
     """Look a knob of a system up.
 
     Raises:
         InputError: the system has no such knob.
     """
-    if name not in where.knobs:
-        if not where.knobs:
-            raise InputError(f"{where.name} has no knobs; leave out {name!r}")
-        raise unknown("knob", name, where.knobs, where.name)
-    return where.knobs[name]
+    if not owner.knobs:
+        raise InputError(f"{owner.name} has no knobs; leave out {name!r}")
+    if name not in owner.knobs:
+        raise unknown("knob", name, owner.knobs, owner.name)
+    return owner.knobs[name]
 
 
-def check_knobs(where: Sequence[System], names: Iterable[str]) -> None:
-    """Refuse knobs that none of some systems has.
+def check_knobs(candidates: Sequence[System], names: Iterable[str]) -> None:
+    """Refuse knobs that no system of a list has.
 
     Raises:
-        InputError: such a knob, with those there are.
+        InputError: such a knob, with those that exist.
     """
-    known = {knob for system in where for knob in system.knobs}
+    known = {knob for candidate in candidates for knob in candidate.knobs}
+    where = " and ".join(candidate.name for candidate in candidates)
     for name in names:
-        if len(where) == 1 or not known:
-            find_knob(where[0], name)
+        if len(candidates) == 1 or not known:
+            find_knob(candidates[0], name)
         elif name not in known:
-            raise unknown("knob", name, known, " and ".join(system.name for system in where))
+            raise unknown("knob", name, known, where)

@@ -58,7 +58,7 @@ class Host:
 
 
 def host(hw: Machine) -> Host:
-    """Build the hosts, working as one. CPU attention and streaming share the DRAM, so they are one resource."""
+    """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
     part = hw.host
     read = Port("host.dram", "read", part.count * part.bandwidth)
     attend = Port("host.dram", "read", part.count * part.bandwidth * hw.derate.cpu_attention)
@@ -76,8 +76,11 @@ class Link:
 
 def link(hw: Machine, role: str, derate: str) -> Link:
     """Build a link whose payload rate is its raw rate x a named derate."""
-    rate = hw[role].count * hw[role].bandwidth * getattr(hw.derate, derate)
-    return Link(Port(f"{role}.in", "move", rate), Port(f"{role}.out", "move", rate))
+    part = hw[role]
+    rate = part.count * part.bandwidth * getattr(hw.derate, derate)
+    inward = Port(f"{role}.in", "move", rate)
+    outward = Port(f"{role}.out", "move", rate)
+    return Link(inward, outward)
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,8 @@ def drives(hw: Machine, role: str) -> Drives:
     """Build drives striped over all their number. Reads and writes share the flash."""
     part = hw[role]
     read = Port(f"{role}.flash", "read", part.count * part.read)
-    return Drives(
-        read, Port(f"{role}.flash", "write", part.count * part.write), part.count * part.capacity
-    )
+    write = Port(f"{role}.flash", "write", part.count * part.write)
+    return Drives(read, write, part.count * part.capacity)
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def csd(hw: Machine, group: Real) -> Csd:
 
 
 def per(delay: Real, at_once: Real = 1.0) -> Real:
-    """Operations a second of a delay [s]; without limit where it is zero [1/s].
+    """Operations per second of a delay [s]; infinite where it is zero [1/s].
 
     Args:
         delay: of one operation [s].
@@ -160,13 +162,16 @@ def attention_kernel(hw: Machine, group: Real) -> tuple[Real, Real]:
         group: query heads a KV head, g [1].
 
     Returns:
-        KV bytes one device streams a second [B/s], power of its kernel [W].
+        KV bytes one device streams per second [B/s], power of its kernel [W].
     """
-    best, best_power = np.zeros(np.shape(group)), np.zeros(np.shape(group))
+    best_rate = np.zeros(np.shape(group))
+    best_power = np.zeros(np.shape(group))
     for built in KERNEL_GROUPS:
         flops = hw.csd.maybe(f"kernel_g{built}", 0.0)
-        rate = flops / built / np.ceil(np.divide(group, built))
-        better = rate > best
-        best_power = np.where(better, hw.csd.maybe(f"kernel_power_g{built}", np.nan), best_power)
-        best = np.where(better, rate, best)
-    return best[()], best_power[()]
+        power = hw.csd.maybe(f"kernel_power_g{built}", np.nan)
+        passes = np.ceil(np.divide(group, built))
+        rate = flops / built / passes
+        better = rate > best_rate
+        best_rate = np.where(better, rate, best_rate)
+        best_power = np.where(better, power, best_power)
+    return best_rate[()], best_power[()]

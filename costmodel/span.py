@@ -89,11 +89,14 @@ class Span(ABC):
         In an overlap the longest branch is to blame (the first one on a tie); where branches
         queue for one resource, the leaves on that resource are, each for its own time.
         """
-        return _sum_by_key((path, seconds) for path, _, seconds in self.attributed_leaves())
+        leaves = self.attributed_leaves()
+        return _sum_by_key((path, seconds) for path, _, seconds in leaves)
 
     def attribution(self) -> dict[str, Real]:
         """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
-        return _sum_by_key((leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves())
+        return _sum_by_key(
+            (leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves()
+        )
 
     def busy(self) -> dict[str, Real]:
         """Seconds each resource works [s]; never more than `seconds`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
@@ -22,6 +23,11 @@ class Part:
     kind: str
     title: str
     numbers: Mapping[str, Quantity]
+
+    @cached_property
+    def si(self) -> dict[str, float]:
+        """Every number in SI base units, by key."""
+        return {key: number.si for key, number in self.numbers.items()}
 
 
 def check_shape(shape: Mapping[str, float], where: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel import registry
-from nearkv.costmodel.llm import LLM, llm_of
+from nearkv.costmodel.llm import LLM, llm_from_part
 from nearkv.costmodel.registry import System
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -19,8 +19,8 @@ NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
 
 def model(name: str, machine: Machine | None = None) -> LLM:
     """A model of the catalogue, 16-bit unless a machine says otherwise."""
-    shape: dict[str, Real] = {key: number.si for key, number in load_llm(name).numbers.items()}
-    return llm_of(shape, machine["precision"] if machine else NATIVE)
+    widths = machine["precision"] if machine else NATIVE
+    return llm_from_part(load_llm(name), widths)
 
 
 def machine_of(system: System) -> Machine:
@@ -29,16 +29,17 @@ def machine_of(system: System) -> Machine:
 
 
 def middle(system: System) -> dict[str, Real]:
-    """Every knob somewhere inside its range; heads or layers that every model has, where the range is the model's."""
-    knobs = {name: knob for name, knob in system.knobs.items() if not knob.sets}
-    return {
-        n: 8.0
-        if k.solver
-        else k.low + 0.3 * (k.high - k.low)
-        if k.kind == "share"
-        else np.floor((k.low + k.high) / 2)
-        for n, k in knobs.items()
-    }
+    """Every knob inside its range; heads or layers of every model, where that is the range."""
+    values: dict[str, Real] = {}
+    for name in system.defaults:
+        knob = system.knobs[name]
+        if knob.solver:
+            values[name] = 8.0
+        elif knob.kind == "share":
+            values[name] = knob.low + 0.3 * (knob.high - knob.low)
+        else:
+            values[name] = np.floor((knob.low + knob.high) / 2)
+    return values
 
 
 @pytest.fixture(params=sorted(SYSTEMS))
