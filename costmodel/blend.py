@@ -20,7 +20,7 @@ def blend(start: Span, end: Span, share: Real) -> Span:
         ValueError: the trees differ in more than their amounts.
     """
     if type(start) is not type(end):
-        raise ValueError(f"{start} and {end} differ in kind")
+        raise ValueError("trees of different shapes")
     if isinstance(start, Leaf) and isinstance(end, Leaf):
         return _blend_leaves(start, end, share)
     if isinstance(start, Repeat) and isinstance(end, Repeat):
@@ -32,9 +32,8 @@ def blend(start: Span, end: Span, share: Real) -> Span:
 
 def _blend_groups(start: Group, end: Group, share: Real) -> Group:
     if start.parts.keys() != end.parts.keys():
-        before = sorted(start.parts)
-        after = sorted(end.parts)
-        raise ValueError(f"parts differ: {before} and {after}")
+        names = sorted(start.parts.keys() ^ end.parts.keys())
+        raise ValueError(f"parts differ: {names}")
     parts: dict[str, Span] = {}
     for name, part in start.parts.items():
         matching = end.parts[name]
@@ -51,7 +50,7 @@ def _blend_repeats(start: Repeat, end: Repeat, share: Real) -> Repeat:
 
 
 def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
-    if start is end or start.amount is end.amount:
+    if start.amount is end.amount:
         return start
     same_resource = start.resource == end.resource
     same_rate = np.array_equal(start.rate, end.rate)
@@ -59,5 +58,4 @@ def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
     at_start = (1 - share) * start.amount
     at_end = share * end.amount
-    amount = at_start + at_end
-    return Leaf(start.resource, start.verb, amount, start.rate, start.unit, start.eq)
+    return start.with_amount(at_start + at_end)

@@ -93,6 +93,8 @@ class System:
         return find_system, (self.name,)
 
 
+_PACKAGE = "nearkv.costmodel.systems"
+"""Its modules register systems when first imported, which is when a name is looked up."""
 _SYSTEMS: dict[str, System] = {}
 
 
@@ -129,8 +131,7 @@ def system(
 
 def systems() -> dict[str, System]:
     """Import every module of `costmodel.systems` and return all systems by name."""
-    import nearkv.costmodel.systems as package
-
+    package = importlib.import_module(_PACKAGE)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_SYSTEMS.items()))

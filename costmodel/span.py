@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,9 @@ class Span(ABC):
 
     __array_ufunc__ = None  # `array * span` must reach Span.__rmul__, not NumPy
 
+    parts: Mapping[str, Span] = MappingProxyType({})
+    """The named spans this one is composed of."""
+
     @cached_property
     @abstractmethod
     def seconds(self) -> Real:
@@ -48,11 +52,6 @@ class Span(ABC):
     @abstractmethod
     def resources(self) -> frozenset[str]:
         """Names of all resources that work in this span."""
-
-    @property
-    def parts(self) -> Mapping[str, Span]:
-        """The named spans this one is composed of."""
-        return {}
 
     @abstractmethod
     def busy_of(self, resource: str) -> Real:
@@ -145,6 +144,10 @@ class Leaf(Span):
         self.unit = unit
         self.eq = eq
 
+    def with_amount(self, amount: Real) -> Leaf:
+        """The same resource at the same rate, with another amount [B, FLOP or operations]."""
+        return Leaf(self.resource, self.verb, amount, self.rate, self.unit, self.eq)
+
     @cached_property
     def seconds(self) -> Real:
         """Amount over rate [s]."""
@@ -192,25 +195,20 @@ class Group(Span):
     """Several named spans."""
 
     def __init__(self, parts: Mapping[str, Span]) -> None:
-        self._parts = dict(parts)
-
-    @property
-    def parts(self) -> Mapping[str, Span]:
-        """The named spans this one is composed of."""
-        return self._parts
+        self.parts = dict(parts)
 
     @cached_property
     def resources(self) -> frozenset[str]:
         """Names of all resources of all parts."""
-        return frozenset().union(*(part.resources for part in self._parts.values()))
+        return frozenset().union(*(part.resources for part in self.parts.values()))
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
-        users = (part for part in self._parts.values() if resource in part.resources)
+        users = (part for part in self.parts.values() if resource in part.resources)
         return total(part.busy_of(resource) for part in users)
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        for name, part in self._parts.items():
+        for name, part in self.parts.items():
             yield from part._count(_join(path, name), times)
 
 
@@ -219,15 +217,15 @@ class Serial(Group):
 
     def active_of(self, role: str) -> Real:
         """Sum of the parts [s]."""
-        return total(part.active_of(role) for part in self._parts.values())
+        return total(part.active_of(role) for part in self.parts.values())
 
     @cached_property
     def seconds(self) -> Real:
         """Sum of the parts [s]."""
-        return total(part.seconds for part in self._parts.values())
+        return total(part.seconds for part in self.parts.values())
 
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        for name, part in self._parts.items():
+        for name, part in self.parts.items():
             yield from part._attribute(_join(path, name), share)
 
 
@@ -237,7 +235,7 @@ class Overlap(Group):
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        users = Counter(chain.from_iterable(part.resources for part in self._parts.values()))
+        users = Counter(chain.from_iterable(part.resources for part in self.parts.values()))
         return tuple(sorted(resource for resource, parts in users.items() if parts > 1))
 
     @cached_property
@@ -252,7 +250,7 @@ class Overlap(Group):
     def active_of(self, role: str) -> Real:
         """The longest part's, or the longest queue within the role [s]."""
         longest: Real = 0.0
-        for part in self._parts.values():
+        for part in self.parts.values():
             longest = np.maximum(longest, part.active_of(role))
         for resource in self.shared:
             if resource.startswith(f"{role}."):
@@ -261,13 +259,13 @@ class Overlap(Group):
 
     def _candidates(self) -> list[Real]:
         """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
-        parts = [part.seconds for part in self._parts.values()]
+        parts = [part.seconds for part in self.parts.values()]
         queues = [self.busy_of(resource) for resource in self.shared]
         return parts + queues
 
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         shares = iter(self._longest(share))
-        for name, part in self._parts.items():
+        for name, part in self.parts.items():
             yield from part._attribute(_join(path, name), next(shares))
         for resource in self.shared:
             queue_share = next(shares)
@@ -298,16 +296,12 @@ class Repeat(Span):
     def __init__(self, times: Real, span: Span) -> None:
         self.times = times
         self.span = span
+        self.parts = span.parts
 
     @cached_property
     def seconds(self) -> Real:
         """Times x seconds of the span [s]."""
         return self.times * self.span.seconds
-
-    @property
-    def parts(self) -> Mapping[str, Span]:
-        """The parts of the repeated span."""
-        return self.span.parts
 
     @cached_property
     def resources(self) -> frozenset[str]:

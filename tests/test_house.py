@@ -48,12 +48,6 @@ tests/test_batching.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
 
-costmodel/blend.py
-costmodel/llm.py
-costmodel/metrics.py
-costmodel/registry.py
-costmodel/resources.py
-costmodel/span.py
 sweeps/space/grid.py
 sweeps/space/sizes.py
 sweeps/space/study.py
@@ -123,7 +117,6 @@ sweeps/runtime/cluster.py
 sweeps/runtime/interrupts.py
 sweeps/runtime/memory.py
 sweeps/runtime/processes.py
-tests/conftest.py
 tests/golden/pins.py
 tests/test_sweep_files.py
 tests/test_sweep_stops.py
