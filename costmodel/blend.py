@@ -19,18 +19,19 @@ def blend(start: Span, end: Span, share: Real) -> Span:
     Raises:
         ValueError: the trees differ in more than their amounts.
     """
-    if type(start) is not type(end):
-        raise ValueError("trees of different shapes")
-    if isinstance(start, Leaf) and isinstance(end, Leaf):
-        return _blend_leaves(start, end, share)
-    if isinstance(start, Repeat) and isinstance(end, Repeat):
-        return _blend_repeats(start, end, share)
-    if isinstance(start, Group) and isinstance(end, Group):
-        return _blend_groups(start, end, share)
-    return start
+    match start, end:
+        case Leaf(), Leaf():
+            return _blend_leaves(start, end, share)
+        case Repeat(), Repeat():
+            return _blend_repeats(start, end, share)
+        case Group(), Group():
+            return _blend_groups(start, end, share)
+    raise ValueError("trees of different shapes")
 
 
 def _blend_groups(start: Group, end: Group, share: Real) -> Group:
+    if type(start) is not type(end):
+        raise ValueError("trees of different shapes")
     if start.parts.keys() != end.parts.keys():
         names = sorted(start.parts.keys() ^ end.parts.keys())
         raise ValueError(f"parts differ: {names}")

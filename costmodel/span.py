@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -241,11 +241,7 @@ class Overlap(Group):
     @cached_property
     def seconds(self) -> Real:
         """The longest part, or the longest queue for a shared resource [s]."""
-        candidates = self._candidates()
-        longest = candidates[0] if candidates else 0.0
-        for candidate in candidates[1:]:
-            longest = np.maximum(longest, candidate)
-        return longest
+        return reduce(np.maximum, self._candidates() or [0.0])
 
     def active_of(self, role: str) -> Real:
         """The longest part's, or the longest queue within the role [s]."""
