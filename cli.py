@@ -25,6 +25,7 @@ from nearkv.sweeps.commands.options import (
     show_columns,
     with_axes,
 )
+from nearkv.sweeps.commands.plotting import plot
 from nearkv.sweeps.commands.sweeping import check_output, save, sweep
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ app = group(
 )
 solve = group("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
 app.add_typer(solve, name="solve", no_args_is_help=True)
+app.add_typer(plot, name="plot", no_args_is_help=True)
 browse.add_to(app)
 commands.add_to(app, solve)
 app.command()(sweep)

@@ -85,7 +85,10 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
             f"the table varies over {' and '.join(candidates)}; name one with over (--over), "
             "and keep one value of the others"
         )
-    return candidates[0] if candidates else "model"
+    constant = [name for name in AXES if name in table.columns and name != by]
+    if not constant:
+        raise InputError("the table has no column to draw over; name one with over (--over)")
+    return [*candidates, *constant][0]
 
 
 def cells(table: pd.DataFrame, value: str, over: str, by: str) -> dict[tuple[Any, Any], Cell]:

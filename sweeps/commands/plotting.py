@@ -1,0 +1,181 @@
+"""The command `nearkv plot`: a figure of a table that another command wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearkv.sweeps.commands.options import group
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+Table = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="A .csv, .jsonl or .parquet file of nearkv; - reads CSV from a pipe."
+    ),
+]
+Figure = Annotated[
+    str,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE", help="The figure to write: .pdf, .svg or .png."
+    ),
+]
+Value = Annotated[str, typer.Option(metavar="COLUMN", help="The column that is drawn.")]
+Over = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column along the axis; default: what varies.")
+]
+By = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column whose values are told apart by colour.")
+]
+Width = Annotated[
+    str, typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper.")
+]
+
+plot = group("Draw a table that another command wrote: bars, lines, maps and more.")
+
+
+def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
+    """Read a table, draw it and write the figure; the file's name is checked first."""
+    from nearkv.sweeps.figures.reading import read_table
+    from nearkv.sweeps.figures.style import check_format, load_pyplot, save
+
+    check_format(file)
+    load_pyplot().switch_backend("agg")
+    axes = figure(read_table(table))
+    drawn: Any = axes.figure
+    save(drawn, file)
+    typer.echo(f"wrote {file}", err=True)
+
+
+@plot.command()
+def bars(
+    table: Table,
+    file: Figure,
+    value: Value = "throughput_tok_s",
+    over: Over = "",
+    by: By = "system",
+    baseline: Annotated[
+        str, typer.Option(metavar="NAME", help="Divide every group by this value of --by.")
+    ] = "",
+    width: Width = "page",
+) -> None:
+    """Draw grouped bars; cells that do not fit are marked OOM.
+
+    Example: nearkv plot bars out.csv --value decode_tok_s --baseline flexgen-ssd -o bars.pdf
+    """
+    from nearkv.sweeps.figures.bars import bars
+
+    options = {"over": over, "by": by, "baseline": baseline, "width": width}
+    draw(table, file, lambda rows: bars(rows, value, **options))  # type: ignore[arg-type]
+
+
+@plot.command()
+def lines(
+    table: Table,
+    file: Figure,
+    value: Value = "throughput_tok_s",
+    over: Over = "",
+    by: By = "system",
+    width: Width = "page",
+) -> None:
+    """Draw lines over the context, the batch or any other column of numbers.
+
+    Example: nearkv plot lines out.csv --value step_ms --over context_tok -o lines.pdf
+    """
+    from nearkv.sweeps.figures.lines import lines
+
+    draw(table, file, lambda rows: lines(rows, value, over=over, by=by, width=width))
+
+
+@plot.command()
+def breakdown(
+    table: Table,
+    file: Figure,
+    by: By = "system",
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Draw shares of the whole instead of seconds.")
+    ] = False,
+    width: Width = "page",
+) -> None:
+    """Draw stacked bars of the seconds attributed to each resource.
+
+    Example: nearkv plot breakdown out.csv --relative -o breakdown.pdf
+    """
+    from nearkv.sweeps.figures.stacked import breakdown
+
+    draw(table, file, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
+
+
+@plot.command("map")
+def policy_map(
+    table: Table,
+    file: Figure,
+    value: Value = "throughput_tok_s",
+    x: Annotated[str, typer.Option(metavar="COLUMN", help="The column across.")] = "context_tok",
+    y: Annotated[str, typer.Option(metavar="COLUMN", help="The column upwards.")] = "batch",
+    by: By = "system",
+    boundaries: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="A table of `solve crossover`: where exactly it flips."),
+    ] = "",
+    width: Width = "page",
+) -> None:
+    """Draw which system is best over two axes, and by how much.
+
+    Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
+    """
+    from nearkv.sweeps.evaluation.targets import higher_is_better
+    from nearkv.sweeps.figures.policy_map import policy_map
+    from nearkv.sweeps.figures.reading import read_table
+
+    edges = read_table(boundaries) if boundaries else None
+    options: dict[str, Any] = {"x": x, "y": y, "by": by, "boundaries": edges, "width": width}
+    options["higher_is_better"] = higher_is_better(value)
+    draw(table, file, lambda rows: policy_map(rows, value, **options))
+
+
+@plot.command()
+def pareto(
+    table: Table,
+    file: Figure,
+    x: Annotated[str, typer.Option(metavar="COLUMN", help="The column across.")] = "cost_usd",
+    y: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column upwards.")
+    ] = "throughput_tok_s",
+    by: By = "system",
+    width: Width = "page",
+) -> None:
+    """Draw the designs of a Pareto front.
+
+    Example: nearkv pareto ... --format csv | nearkv plot pareto - -o front.pdf
+    """
+    from nearkv.sweeps.figures.scatter import pareto
+
+    draw(table, file, lambda rows: pareto(rows, x, y, by=by, width=width))
+
+
+@plot.command()
+def tornado(table: Table, file: Figure, width: Width = "column") -> None:
+    """Draw how far each uncertain number moves a prediction.
+
+    Example: nearkv sensitivity ... --format csv | nearkv plot tornado - -o tornado.pdf
+    """
+    from nearkv.sweeps.figures.stacked import tornado
+
+    draw(table, file, lambda rows: tornado(rows, width=width))
+
+
+@plot.command()
+def parity(table: Table, file: Figure, by: By = "paper", width: Width = "column") -> None:
+    """Draw predictions over what the papers state.
+
+    Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf
+    """
+    from nearkv.sweeps.figures.scatter import parity
+
+    draw(table, file, lambda rows: parity(rows, by=by, width=width))
