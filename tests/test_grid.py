@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,30 +47,40 @@ def test_mesh_is_sparse() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("64k", [65536]), ("1M", [1048576]), ("4,8,16", [4, 8, 16]), ("8k:64k:x2", [8192, 16384, 32768, 65536]), ("1:7:+2", [1, 3, 5, 7]),
-     ("1:8:+2", [1, 3, 5, 7]), ("1:1:+1", [1]), ("2,8:16:x2", [2, 8, 16])],
-)  # fmt: skip
+    [
+        ("64k", [65536]),
+        ("1M", [1048576]),
+        ("4,8,16", [4, 8, 16]),
+        ("8k:64k:x2", [8192, 16384, 32768, 65536]),
+        ("1:7:+2", [1, 3, 5, 7]),
+        ("1:8:+2", [1, 3, 5, 7]),
+        ("1:1:+1", [1]),
+        ("2,8:16:x2", [2, 8, 16]),
+    ],
+)
 def test_sizes_and_ranges(text: str, expected: list[float]) -> None:
     assert values(text, size, "--context") == expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["-1", "0", "nan", "1e400", "1.5", "", "4,,8", "k", "64q", "8:64", "8:64:2", "8:64:x1", "8:64:+0", "64:8:x2", "1:1M:+1e-9", "1:8M:+1", "8:64:x-2",
-     "1:1e15:+1", "4,4", "4:8:+1,8", "1k,1024"],
-)  # fmt: skip
+BAD_SIZES = """
+-1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
+1:1e15:+1 4,4 4:8:+1,8 1k,1024
+"""
+
+
+@pytest.mark.parametrize("text", ["", *BAD_SIZES.split()])
 def test_bad_sizes_are_one_sentence(text: str) -> None:
     with pytest.raises(InputError, match="--batch") as caught:
         values(text, size, "--batch")
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_has_a_row_a_point_in_order() -> None:
-    found = table(STUDY)
-    assert len(found["system"]) == 2 * 2 * 3 + 2 * 2 * 3 * 2
-    assert found["system"].tolist() == ["flexgen-ssd"] * 12 + ["hilos"] * 24
-    assert found["devices"][12:16].tolist() == [4, 8, 4, 8]
-    assert np.isnan(found["devices"][:12]).all()
+def test_a_table_has_one_row_per_point_in_order() -> None:
+    rows = table(STUDY)
+    assert len(rows["system"]) == 2 * 2 * 3 + 2 * 2 * 3 * 2
+    assert rows["system"].tolist() == ["flexgen-ssd"] * 12 + ["hilos"] * 24
+    assert rows["devices"][12:16].tolist() == [4, 8, 4, 8]
+    assert np.isnan(rows["devices"][:12]).all()
 
 
 def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,22 +93,14 @@ def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
-    found = compare(STUDY)
-    rows = list(
-        zip(
-            found["system"],
-            found["model"],
-            found["batch"],
-            found["context_tok"],
-            found["decode_tok_s"],
-            found["speedup"],
-            strict=True,
-        )
-    )
-    base = {row[1:4]: row[4] for row in rows if row[0] == "flexgen-ssd"}
+    rows = compare(STUDY)
+    names = ("model", "batch", "context_tok")
+    points = list(zip(*[rows[name] for name in names], strict=True))
+    rates = rows["decode_tok_s"]
+    base = dict(zip(points[:12], rates[:12], strict=True))  # flexgen-ssd's 2 x 2 x 3 points
     assert len(base) == 12
-    for row in rows:
-        assert row[5] == pytest.approx(row[4] / base[row[1:4]])
+    for point, rate, speedup in zip(points, rates, rows["speedup"], strict=True):
+        assert speedup == pytest.approx(rate / base[point])
 
 
 def test_the_first_system_must_be_one_case() -> None:
@@ -106,26 +109,30 @@ def test_the_first_system_must_be_one_case() -> None:
 
 
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
-    found = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
-    assert found["status"][0] == "infeasible"
-    assert found["short_of"][0] == "host"
-    assert found["short_gb"][0] == pytest.approx(69.0, abs=0.1)
-    assert np.isnan(found["step_ms"][0])
-    assert np.isnan(found["energy_j_tok"][0])
+    rows = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
+    assert rows["status"][0] == "infeasible"
+    assert rows["short_of"][0] == "host"
+    assert rows["short_gb"][0] == pytest.approx(69.0, abs=0.1)
+    assert np.isnan(rows["step_ms"][0])
+    assert np.isnan(rows["energy_j_tok"][0])
 
 
 def test_knob_cases_stand_side_by_side() -> None:
-    found = table(
+    rows = table(
         Study(
             ("hilos",),
             ("opt-66b",),
             knobs={"alpha": "0,0.5,paper,auto", "writeback": "naive,delayed"},
         )
     )
-    assert len(found["alpha"]) == 8
-    assert set(found["writeback"]) == {"naive", "delayed"}
-    auto = found["step_ms"][found["writeback"] == "delayed"]
+    assert len(rows["alpha"]) == 8
+    assert set(rows["writeback"]) == {"naive", "delayed"}
+    auto = rows["step_ms"][rows["writeback"] == "delayed"]
     assert auto[-1] == auto.min()
+
+
+def hilos(**axes: Any) -> Study:
+    return Study(("hilos",), ("opt-66b",), **axes)
 
 
 @pytest.mark.parametrize(
@@ -133,27 +140,28 @@ def test_knob_cases_stand_side_by_side() -> None:
     [
         (Study(("hilo",), ("opt-66b",)), "did you mean 'hilos'"),
         (Study(("hilos",), ("opt-65b",)), "did you mean 'opt-6"),
-        (Study(("hilos",), ("opt-66b",), platforms=("hilos",)), "unknown platform"),
-        (Study(("hilos",), ("opt-66b",), knobs={"alfa": "1"}), "did you mean 'alpha'"),
+        (hilos(platforms=("hilos",)), "unknown platform"),
+        (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
         (Study(("flexgen-ssd",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
-        (Study(("hilos",), ("opt-66b",), knobs={"alpha": "1.5"}), "from 0 to 1"),
-        (Study(("hilos",), ("opt-66b",), knobs={"interval": "2.5"}), "whole number"),
-        (Study(("hilos",), ("opt-66b",), knobs={"interval": "0"}), "from 1 to 256"),
-        (Study(("hilos",), ("opt-66b",), knobs={"writeback": "eager"}), "unknown value of writeback"),
-        (Study(("hilos",), ("opt-66b",), knobs={"writeback": "7"}), "writeback"),
-        (Study(("hilos",), ("opt-66b",), sets={"csd.cuont": "4"}), "did you mean 'csd.count'"),
-        (Study(("hilos",), ("opt-66b",), sets={"cds.count": "4"}), "did you mean 'csd'"),
-        (Study(("hilos",), ("opt-66b",), sets={"count": "4"}), "PART.KEY"),
-        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "2.5"}), "whole number"),
-        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "0"}), "more than zero"),
-        (Study(("hilos",), ("opt-66b",), sets={"gpu.flops": "3 GB"}), "needs 'FLOP/s'"),
-        (Study(("hilos",), ("opt-66b",), sets={"csd.count": "4"}, knobs={"devices": "4"}), "say the same thing"),
+        (hilos(knobs={"alpha": "1.5"}), "from 0 to 1"),
+        (hilos(knobs={"interval": "2.5"}), "whole number"),
+        (hilos(knobs={"interval": "0"}), "from 1 to 256"),
+        (hilos(knobs={"writeback": "eager"}), "unknown value of writeback"),
+        (hilos(knobs={"writeback": "7"}), "writeback"),
+        (hilos(sets={"csd.cuont": "4"}), "did you mean 'csd.count'"),
+        (hilos(sets={"cds.count": "4"}), "did you mean 'csd'"),
+        (hilos(sets={"count": "4"}), "ROLE.KEY"),
+        (hilos(sets={"csd.count": "2.5"}), "whole number"),
+        (hilos(sets={"csd.count": "0"}), "more than zero"),
+        (hilos(sets={"gpu.flops": "3 GB"}), "needs 'FLOP/s'"),
+        (hilos(sets={"csd.count": "4"}, knobs={"devices": "4"}), "say the same thing"),
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
-        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "has no 'cluster_gpu'"),
-        (Study(("hilos",), ("opt-66b",), batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
+        (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
+        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "'cluster_gpu'"),
+        (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
-)  # fmt: skip
+)
 def test_a_study_that_cannot_be_evaluated_says_why(study: Study, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         table(study)
@@ -170,7 +178,8 @@ def test_options_are_name_and_value() -> None:
 def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
-        'title = "t"\nsystems = ["flexgen-ssd", "hilos"]\nmodel = ["opt-30b", "opt-66b"]\nbatch = [1, 8]\n'
+        'title = "t"\nsystems = ["flexgen-ssd", "hilos"]\n'
+        'model = ["opt-30b", "opt-66b"]\nbatch = [1, 8]\n'
         'context = "8k:32k:x2"\n[knob]\ndevices = [4, 8]\n'
     )
     assert load_study(str(file)) == STUDY

@@ -48,14 +48,7 @@ tests/test_batching.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
 
-sweeps/space/grid.py
-sweeps/space/sizes.py
-sweeps/space/study.py
-sweeps/space/study_files.py
-sweeps/space/traces.py
 tests/test_contracts.py
-tests/test_grid.py
-tests/test_llm.py
 
 costmodel/mechanisms/placement.py
 solvers/placement/blocks.py

@@ -6,7 +6,7 @@ from conftest import model
 
 from nearkv.hardware.catalog import load_llm, names
 
-# Relative positions add one hidden x hidden matrix a layer (5.37e9), which no key of the schema says.
+# Relative positions add one hidden x hidden matrix per layer (5.37e9), which no key describes.
 EXCEPTIONS = {"chinchilla-70b": 0.08}
 
 

@@ -1,4 +1,4 @@
-"""A sparse mesh of design points: axes are kept apart, so a term costs only the axes it depends on."""
+"""A sparse mesh of design points: a term costs only the axes it depends on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Box = tuple[slice, ...]
-"""A rectangular piece of a grid, one slice an axis."""
+"""A rectangular piece of a grid, one slice per axis."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """The product of some axes, in row-major order; never materialised as a whole."""
+    """The product of axes, in row-major order; never materialised as a whole."""
 
     axes: tuple[Axis, ...]
 
@@ -51,28 +51,38 @@ class Grid:
 
     def boxes(self, most: int) -> Iterator[Box]:
         """Cut the grid into boxes of at most so many points, consecutive in row-major order."""
-        inner, cut = 1, len(self.shape)
-        while cut > 0 and inner * self.shape[cut - 1] <= most:
-            cut -= 1
-            inner *= self.shape[cut]
-        tail = tuple(slice(0, n) for n in self.shape[cut:])
+        cut = self._first_whole_axis(most)
+        tail = self.whole[cut:]
         if cut == 0:
             yield tail
             return
-        pieces = math.ceil(self.shape[cut - 1] / max(most // inner, 1))
-        width = math.ceil(
-            self.shape[cut - 1] / pieces
-        )  # pieces of equal size, no small one at the end
+        inner = math.prod(self.shape[cut:])
         for outer in np.ndindex(*self.shape[: cut - 1]):
             head = tuple(slice(i, i + 1) for i in outer)
-            for start in range(0, self.shape[cut - 1], width):
-                yield (*head, slice(start, min(start + width, self.shape[cut - 1])), *tail)
+            for piece in _even_pieces(self.shape[cut - 1], max(most // inner, 1)):
+                yield (*head, piece, *tail)
+
+    def _first_whole_axis(self, most: int) -> int:
+        """The first of the innermost axes whose points all fit one box together."""
+        points, axis = 1, len(self.shape)
+        while axis > 0 and points * self.shape[axis - 1] <= most:
+            axis -= 1
+            points *= self.shape[axis]
+        return axis
 
     def mesh(self, box: Box) -> dict[str, NDArray[np.float64]]:
         """Values of every axis in a box, each shaped to broadcast along its own dimension."""
-        return {
-            axis.name: axis.values[piece].reshape(
-                [-1 if i == k else 1 for i in range(len(self.axes))]
-            )
-            for k, (axis, piece) in enumerate(zip(self.axes, box, strict=True))
-        }
+        mesh: dict[str, NDArray[np.float64]] = {}
+        for place, (axis, piece) in enumerate(zip(self.axes, box, strict=True)):
+            shape = [1] * len(self.axes)
+            shape[place] = -1
+            mesh[axis.name] = axis.values[piece].reshape(shape)
+        return mesh
+
+
+def _even_pieces(length: int, most: int) -> Iterator[slice]:
+    """Cut an axis into pieces of equal length, with no small one at the end."""
+    pieces = math.ceil(length / most)
+    width = math.ceil(length / pieces)
+    for start in range(0, length, width):
+        yield slice(start, min(start + width, length))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import parse
 from nearkv.hardware.schema import Key
 
+_SIZE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmM]?)\s*", re.A)
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 MOST_VALUES = 1 << 21
 """More values than this on one axis are a mistake."""
@@ -41,7 +42,7 @@ class Reader:
 
 
 def _size(text: str, where: str) -> float:
-    match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmM]?)\s*", text, re.A)
+    match = _SIZE.fullmatch(text)
     return float(match[1]) * _SUFFIX[match[2].lower()] if match else math.nan
 
 
@@ -59,42 +60,88 @@ def number(key: Key) -> Reader:
     return Reader(lambda text, where: parse(text, key.unit, where), key.fault)
 
 
+def comma_list(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list."""
+    names = (name.strip() for name in text.split(","))
+    return tuple(name for name in names if name)
+
+
+def pairs(items: Iterable[str], option: str) -> dict[str, str]:
+    """Read `NAME=VALUE` options.
+
+    Raises:
+        InputError: one has no name or no value, or a name comes twice.
+    """
+    values_by_name: dict[str, str] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not name or not value:
+            raise InputError(f"{option} {item!r}: write it as NAME=VALUE")
+        if name in values_by_name:
+            together = f"{name}={values_by_name[name]},{value}"
+            raise InputError(f"{option} {name}: given twice; give all values at once: {together}")
+        values_by_name[name] = value
+    return values_by_name
+
+
 def values(text: str, read: Reader, where: str) -> list[float]:
-    """Read a list: items apart by commas, each a value or a range `low:high:xFACTOR` or `low:high:+STEP`.
+    """Read a comma-separated list of values and ranges.
+
+    A range is `low:high:xFACTOR` or `low:high:+STEP`.
 
     Raises:
         InputError: an empty item, a value that `read` refuses, or a range that never ends.
     """
-    found: list[float] = []
+    numbers: list[float] = []
     for item in text.split(","):
         if not item.strip():
             raise InputError(f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2")
-        found += _range(item, read, where) if ":" in item else [read(item, where)]
-    if len(set(found)) < len(found):
+        numbers += _range(item, read, where) if ":" in item else [read(item, where)]
+    if len(set(numbers)) < len(numbers):
         raise InputError(f"{where}: {text!r} gives a value twice; give every value once")
-    return found
+    return numbers
 
 
 def _range(item: str, read: Reader, where: str) -> list[float]:
+    """The values of one range."""
     bounds = item.split(":")
     if len(bounds) != 3 or bounds[2][:1] not in ("x", "+"):
-        raise InputError(
-            f"{where}: range {item!r} must be low:high:xFACTOR or low:high:+STEP, as in 8k:128k:x2"
-        )
-    low, high, rule = read(bounds[0], where), read(bounds[1], where), bounds[2]
-    by = parse(rule[1:], "1", where) if rule[0] == "x" else read.read(rule[1:], where)
-    if high < low or not by > (1 if rule[0] == "x" else 0) or (rule[0] == "x" and low <= 0):
-        raise InputError(
-            f"{where}: range {item!r} never reaches its end; use a factor above 1 or a step above 0"
-        )
-    steps = math.log(high / low) / math.log(by) if rule[0] == "x" else (high - low) / by
-    if steps > MOST_VALUES:
-        raise InputError(
-            f"{where}: range {item!r} has about {steps:.3g} values; at most {MOST_VALUES:,} fit on an axis"
-        )
-    count = math.floor(steps * (1 + 1e-12) + 1e-9) + 1
-    found = [low * by**i if rule[0] == "x" else low + by * i for i in range(count)]
-    for value in found:
+        form = "low:high:xFACTOR or low:high:+STEP, as in 8k:128k:x2"
+        raise InputError(f"{where}: range {item!r} must be {form}")
+    low = read(bounds[0], where)
+    high = read(bounds[1], where)
+    rule = bounds[2]
+    where = f"{where}: range {item!r}"
+    if rule.startswith("x"):
+        factor = parse(rule[1:], "1", where)
+        numbers = _geometric(low, high, factor, where)
+    else:
+        step = read.read(rule[1:], where)
+        numbers = _arithmetic(low, high, step, where)
+    for value in numbers:
         if fault := read.fault(value):
-            raise InputError(f"{where}: range {item!r} gives {value:g}, which {fault}")
-    return found
+            raise InputError(f"{where} gives {value:g}, which {fault}")
+    return numbers
+
+
+def _geometric(low: float, high: float, factor: float, where: str) -> list[float]:
+    if high < low or not factor > 1 or low <= 0:
+        raise InputError(f"{where} never reaches its end; use a factor above 1")
+    steps = math.log(high / low) / math.log(factor)
+    return [low * factor**step for step in _steps(steps, where)]
+
+
+def _arithmetic(low: float, high: float, step: float, where: str) -> list[float]:
+    if high < low or not step > 0:
+        raise InputError(f"{where} never reaches its end; use a step above 0")
+    steps = (high - low) / step
+    return [low + step * i for i in _steps(steps, where)]
+
+
+def _steps(steps: float, where: str) -> range:
+    """Every step of a range, the last one included where rounding alone misses it."""
+    if steps > MOST_VALUES:
+        limit = f"at most {MOST_VALUES:,} fit on an axis"
+        raise InputError(f"{where} has about {steps:.3g} values; {limit}")
+    last = math.floor(steps * (1 + 1e-12) + 1e-9)
+    return range(last + 1)

@@ -7,11 +7,14 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.reading import read_toml
-from nearkv.sweeps.space.study import Study, comma_list
+from nearkv.sweeps.space.sizes import comma_list
+from nearkv.sweeps.space.study import Study
 
-_KEYS = {
-    "title", "cite", "systems", "model", "batch", "context", "output", "platform", "set", "knob", "trace", "method",
-}  # fmt: skip
+_LISTS = {"systems": "systems", "model": "models", "platform": "platforms", "trace": "traces"}
+"""Key of a file that lists names -> field of `Study`."""
+_TEXTS = ("batch", "context", "output", "method")
+_TABLES = {"set": "sets", "knob": "knobs"}
+_KEYS = {"title", "cite", *_LISTS, *_TEXTS, *_TABLES}
 
 
 def load_study(path: str) -> Study:
@@ -21,25 +24,19 @@ def load_study(path: str) -> Study:
         InputError: unreadable, an unknown key, or no systems or models.
     """
     table = read_toml(Path(path), "study")
-    for key, value in table.items():
+    for key in table:
         if key not in _KEYS:
             raise unknown("key", key, _KEYS, path)
-        if key in ("set", "knob") and not isinstance(value, dict):
-            raise InputError(f"{path}: {key} must be a table, as in [{key}] with one line a name")
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
-    return Study(
-        systems=comma_list(_text(table["systems"])),
-        models=comma_list(_text(table["model"])),
-        platforms=comma_list(_text(table.get("platform", ""))),
-        sets={key: _text(value) for key, value in table.get("set", {}).items()},
-        knobs={key: _text(value) for key, value in table.get("knob", {}).items()},
-        traces=comma_list(_text(table.get("trace", ""))),
-        method=str(table.get("method", "fluid")),
-        batch=_text(table.get("batch", Study.batch)),
-        context=_text(table.get("context", Study.context)),
-        output=_text(table.get("output", Study.output)),
-    )
+    entries: dict[str, Any] = {}
+    for key in _TEXTS:
+        entries[key] = _text(table.get(key, getattr(Study, key)))
+    for key, name in _LISTS.items():
+        entries[name] = comma_list(_text(table.get(key, "")))
+    for key, name in _TABLES.items():
+        entries[name] = _texts(table.get(key, {}), f"{path}: {key}")
+    return Study(**entries)
 
 
 def either(path: str, axes: Study) -> Study:
@@ -49,13 +46,23 @@ def either(path: str, axes: Study) -> Study:
         InputError: both are given, the file is no study, or a value has no option before it.
     """
     if "=" in path and not Path(path).exists():
-        raise InputError(
-            f"{path}: is no study file; repeat --set or --knob in front of each NAME=VALUE"
-        )
+        advice = "repeat --set or --knob in front of each NAME=VALUE"
+        raise InputError(f"{path}: is no study file; {advice}")
     if path and axes != Study((), ()):
-        raise InputError(f"{path} holds the axes; give them there or on the command line, not both")
+        advice = "give them there or on the command line, not both"
+        raise InputError(f"{path} holds the axes; {advice}")
     return load_study(path) if path else axes
 
 
-def _text(value: Any) -> str:
-    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
+def _texts(entry: object, where: str) -> dict[str, str]:
+    """A table of a study file as options: every value as text."""
+    if not isinstance(entry, dict):
+        raise InputError(f"{where} must be a table, with one line for each name")
+    return {key: _text(value) for key, value in entry.items()}
+
+
+def _text(value: object) -> str:
+    """A value of a study file as the text of an option."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown
 
-COLUMNS = ("input_tok", "output_tok")
+_COLUMNS = ("input_tok", "output_tok")
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
 METHODS = ("fluid", "simulate")
@@ -36,35 +36,38 @@ class Trace:
 
     @property
     def workload(self) -> Workload:
-        """Means of the requests and the moments that tell what a decode step sees."""
+        """Means of the requests and the moments that a decode step depends on."""
         s, n = self.prompt, self.output
-        met = np.mean(n)
-        context = (np.mean(s * n) + np.mean(n**2) / 2) / met
-        context_square = np.mean(s**2 * n + s * n**2 + n**3 / 3) / met
+        prompt, output = np.mean(s), np.mean(n)
+        context = (np.mean(s * n) + np.mean(n**2) / 2) / output
+        context_square = np.mean(s**2 * n + s * n**2 + n**3 / 3) / output
         spread = Spread(
-            prompt_square=float(np.mean(s**2) / np.mean(s) ** 2),
-            output_square=float(np.mean(n**2) / met**2),
-            product=float(np.mean(s * n) / (np.mean(s) * met)),
+            prompt_square=float(np.mean(s**2) / prompt**2),
+            output_square=float(np.mean(n**2) / output**2),
+            product=float(np.mean(s * n) / (prompt * output)),
             context_square=float(context_square / context**2),
             longest=float(np.max(s + n) / np.mean(s + n)),
         )
-        return Workload(float(len(s)), float(np.mean(s)), float(met), spread=spread)
+        return Workload(float(len(s)), float(prompt), float(output), spread=spread)
 
 
 def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
     """Workloads of several traces, arranged as an index of them."""
-    works = [trace.workload for trace in traces]
+    workloads = [trace.workload for trace in traces]
+    spreads = [workload.spread for workload in workloads]
 
-    def arranged(values: list[Real]) -> NDArray[np.float64]:
-        return np.array(values, float)[index]
+    def arranged(items: Sequence[object], name: str) -> NDArray[np.float64]:
+        numbers = np.array([getattr(item, name) for item in items], float)
+        arranged: NDArray[np.float64] = numbers[index]
+        return arranged
 
-    spread = {
-        f.name: arranged([getattr(work.spread, f.name) for work in works]) for f in fields(Spread)
-    }
-    batch, prompt, output = (
-        arranged([getattr(w, name) for w in works]) for name in ("batch", "prompt", "output")
+    moments = {moment.name: arranged(spreads, moment.name) for moment in fields(Spread)}
+    return Workload(
+        batch=arranged(workloads, "batch"),
+        prompt=arranged(workloads, "prompt"),
+        output=arranged(workloads, "output"),
+        spread=Spread(**moments),
     )
-    return Workload(batch, prompt, output, spread=Spread(**spread))
 
 
 def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> tuple[Trace, ...]:
@@ -74,7 +77,7 @@ def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> 
         names: of the catalogue, or CSV files; none where lengths are given.
         method: `fluid` or `simulate`.
         seed: of the random numbers.
-        lengths: whether a batch, a prompt or an output was given as well.
+        lengths: whether a batch, a prompt or an output is given as well.
 
     Raises:
         InputError: an unknown name or method, a bad CSV, or options that exclude each other.
@@ -82,7 +85,7 @@ def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> 
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
     if not names and method != "fluid":
-        raise InputError(f"--method {method} plays the requests of a trace; name one with --trace")
+        raise InputError(f"--method {method} serves the requests of a trace; name one with --trace")
     if names and lengths:
         raise InputError(
             "--trace brings its own requests; leave out --batch, --context and --output"
@@ -111,80 +114,82 @@ def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
 def draw(part: Part, requests: int, seed: int) -> Trace:
     """Draw requests whose lengths follow a Beta law between 1 token and the longest.
 
-    The paper prints mean and deviation only (Table 4). The Beta law is the plainest one on a bounded
-    range that meets both, in closed form; prompt and output are independent, and a request that
-    would exceed the longest is cut.
+    The paper prints mean and deviation only (Table 4). The Beta law is the plainest one on a
+    bounded range that meets both, in closed form; prompt and output are independent, and a request
+    that would exceed the longest is cut.
     """
-    si = {key: number.si for key, number in part.numbers.items()}
     random = np.random.default_rng(seed)
-    prompt = _beta(
-        random,
-        requests,
-        si["prompt_mean"],
-        si["prompt_std"],
-        si["prompt_longest"],
-        f"{part.name}: prompt",
-    )
-    output = _beta(
-        random,
-        requests,
-        si["output_mean"],
-        si["output_std"],
-        si["output_longest"],
-        f"{part.name}: output",
-    )
-    prompt = np.minimum(prompt, si["longest"] - 1)
-    return Trace(part.name, prompt, np.minimum(output, si["longest"] - prompt))
+    prompt = _lengths(random, requests, part, "prompt")
+    output = _lengths(random, requests, part, "output")
+    longest = part.si["longest"]
+    prompt = np.minimum(prompt, longest - 1)
+    return Trace(part.name, prompt, np.minimum(output, longest - prompt))
 
 
-def _beta(
-    random: np.random.Generator, requests: int, mean: float, std: float, longest: float, where: str
+def _lengths(
+    random: np.random.Generator, requests: int, part: Part, what: str
 ) -> NDArray[np.float64]:
+    """Draw the lengths of all prompts or outputs of a trace [tokens]."""
+    mean = part.si[f"{what}_mean"]
+    std = part.si[f"{what}_std"]
+    longest = part.si[f"{what}_longest"]
     if not 0 < mean < longest or std**2 >= mean * (longest - mean):
-        raise InputError(
-            f"{where}: no lengths up to {longest:g} have mean {mean:g} and deviation {std:g}"
-        )
-    at = mean / longest
+        law = f"lengths up to {longest:g} have mean {mean:g} and deviation {std:g}"
+        raise InputError(f"{part.name}: {what}: no {law}")
     if std == 0:
         return np.full(requests, float(round(mean)))
-    both = at * (1 - at) / (std / longest) ** 2 - 1
-    return np.maximum(np.rint(longest * random.beta(at * both, (1 - at) * both, requests)), 1.0)
+    mean_share = mean / longest
+    concentration = mean_share * (1 - mean_share) / (std / longest) ** 2 - 1
+    shape = mean_share * concentration
+    shares = random.beta(shape, (1 - mean_share) * concentration, requests)
+    return np.maximum(np.rint(longest * shares), 1.0)
 
 
 def _read(path: Path) -> Trace:
+    """Read a trace from a user's CSV."""
+    rows = _rows(path)
+    header = [name.strip() for name in rows[0]] if rows else []
+    if len(rows) < 2:
+        form = f"write one row for each request under {', '.join(_COLUMNS)}"
+        raise InputError(f"{path}: holds no requests; {form}")
+    _check_header(header, path)
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(header):
+            counts = f"{len(row)} values for {len(header)} columns"
+            raise InputError(f"{path}, row {number}: has {counts}; write one for each")
+    prompt, output = (_column(rows, header, name, path) for name in _COLUMNS)
+    return Trace(str(path), prompt, output)
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Rows of a CSV that hold anything, the header first."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path}: larger than 64 MiB; give a sample of the trace")
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [row for row in csv.reader(file) if row]
+            return [row for row in csv.reader(file) if row]
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(
-            f"{path}: not a CSV file ({problem}); it needs columns {', '.join(COLUMNS)}"
-        ) from None
+        needed = f"it needs columns {', '.join(_COLUMNS)}"
+        raise InputError(f"{path}: not a CSV file ({problem}); {needed}") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
-    header = [name.strip() for name in lines[0]] if lines else []
-    if len(lines) < 2:
-        raise InputError(
-            f"{path}: holds no requests; write one row a request under {', '.join(COLUMNS)}"
-        )
-    for column in COLUMNS:
-        if header.count(column) != 1:
-            fault = (
-                f"has column {column!r} twice" if column in header else f"has no column {column!r}"
-            )
-            raise InputError(f"{path}: {fault}; it has {', '.join(header)}")
-    for i, row in enumerate(lines[1:], 2):
-        if len(row) != len(header):
-            raise InputError(
-                f"{path}, row {i}: has {len(row)} values for {len(header)} columns; write one for each"
-            )
-    lengths = [
-        [_tokens(row[header.index(column)], f"{path}, row {i}, {column}") for column in COLUMNS]
-        for i, row in enumerate(lines[1:], 2)
-    ]
-    table = np.array(lengths)
-    return Trace(str(path), table[:, 0], table[:, 1])
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    for column in _COLUMNS:
+        if column not in header:
+            raise InputError(f"{path}: has no column {column!r}; it has {', '.join(header)}")
+        if header.count(column) > 1:
+            raise InputError(f"{path}: has column {column!r} twice; it has {', '.join(header)}")
+
+
+def _column(rows: list[list[str]], header: list[str], name: str, path: Path) -> NDArray[np.float64]:
+    """The lengths in one column, below the header [tokens]."""
+    place = header.index(name)
+    lengths: list[float] = []
+    for number, row in enumerate(rows[1:], 2):
+        lengths.append(_tokens(row[place], f"{path}, row {number}, {name}"))
+    return np.array(lengths)
 
 
 def _tokens(text: str, where: str) -> float:
