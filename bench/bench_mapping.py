@@ -12,7 +12,8 @@ from nearkv.costmodel.llm import llm_of
 from nearkv.costmodel.mechanisms.head_tables import head_tables
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
-from nearkv.solvers.mapping.exact import brute, exact, greedy
+from nearkv.solvers.mapping.brute import brute
+from nearkv.solvers.mapping.exact import exact, greedy
 from nearkv.solvers.mapping.milp import milp
 
 

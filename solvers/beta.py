@@ -27,8 +27,12 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.shares.balance import feasible_share, minimise
 
-NOTHING, LINK = "none: nothing is off the GPU", "GPU link"
-BINDS = ("balance", "host memory M0", "SmartSSD capacity", "skew: all tokens cold", LINK, NOTHING)
+BALANCE = "balance"
+HOST = "host memory M0"
+CAPACITY = "SmartSSD capacity"
+SKEW = "skew: all tokens cold"
+LINK = "GPU link"
+NOTHING = "none: nothing is off the GPU"
 
 _ROUNDING = 1e-9
 
@@ -51,8 +55,9 @@ class Split:
     @property
     def beta(self) -> Real:
         """M_c / M_s; infinite where the SmartSSD holds nothing [1]."""
+        cold_share = np.subtract(1, self.hot_share)
         with np.errstate(divide="ignore"):
-            return np.divide(self.hot_share, np.subtract(1, self.hot_share))
+            return np.divide(self.hot_share, cold_share)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class BestBeta:
     Attributes:
         best: the optimum under eq. 3 and the SmartSSD's capacity.
         bound: no split that fits takes less [s].
-        bound_by: what ends the search for a better one, one of `BINDS`.
+        bound_by: what ends the search for a better one, one of the names above.
         eq4, sec54: the paper's formulas.
     """
 
@@ -90,7 +95,8 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     Args:
         hw: roles gpu, gpu_link, host, csd, csd_link.
         llm, work: what runs; broadcast over design points.
-        knobs: retention, sigma, hop, score_precision, score_source and placement of `hillinfer` [1].
+        knobs: retention, sigma, hop, score_precision, score_source and placement of
+            `hillinfer` [1].
 
     Returns:
         The optimum with its certificate, and the loss of the paper's formulas.
@@ -101,39 +107,50 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     off_bytes = off_gpu * llm.layers * llm.kv_bytes(work.batch, work.context)
 
     def paths(share: Real) -> Span:
-        return balanced_paths(
-            hw,
-            llm,
-            Pools(share * off_bytes, (1 - share) * off_bytes, alpha, sigma, hop),
-            precision,
-            source,
-        )
+        hot = share * off_bytes
+        cold = (1 - share) * off_bytes
+        pools = Pools(hot, cold, alpha, sigma, hop)
+        return balanced_paths(hw, llm, pools, precision, source)
 
-    ends = [
-        find_system("hillinfer")(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits
-        for share in (0.0, 1.0)
-    ]
-    low, high = feasible_share(*ends)
-    r = rates(hw, llm, precision, source, hop)
-    balanced = beta_balanced(r, alpha, sigma, hop)
+    low, high = _feasible(hw, llm, work, knobs)
 
-    def at(beta: Real) -> Split:
-        return split(paths, np.clip(share_of(beta), low, high))
+    def split_at(beta: Real) -> Split:
+        share = np.clip(share_of(beta), low, high)
+        return split(paths, share)
 
-    eq4, sec54, best = beta_eq4(r, alpha), beta_sec54(r, alpha), at(balanced)
+    scoring = rates(hw, llm, precision, source, hop)
+    balanced = beta_balanced(scoring, alpha, sigma, hop)
+    eq4 = beta_eq4(scoring, alpha)
+    sec54 = beta_sec54(scoring, alpha)
+    best = split_at(balanced)
     return BestBeta(
         best=best,
         bound=minimise(paths(0.0), paths(1.0), low, high).bound,
         bound_by=what_binds(balanced, low, high, off_gpu, best),
-        eq4=Rule(eq4, at(eq4)),
-        sec54=Rule(sec54, at(sec54)),
+        eq4=Rule(eq4, split_at(eq4)),
+        sec54=Rule(sec54, split_at(sec54)),
     )
+
+
+def _feasible(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, Real]:
+    """Lowest and highest hot share that eq. 3 and the SmartSSD's capacity allow [1]."""
+    hillinfer = find_system("hillinfer")
+    ends = []
+    for share in (0.0, 1.0):
+        at_end = {**knobs, "hot_share": share, "chunks": 1.0}
+        estimate = hillinfer(hw, llm, work, at_end)
+        ends.append(estimate.fits)
+    return feasible_share(*ends)
 
 
 def split(paths: Callable[[Real], Span], share: Real) -> Split:
     """Evaluate one hot share [1]."""
     span = paths(share)
-    return Split(share, span.parts["cpu"].seconds, span.parts["csd"].seconds, span.seconds)
+    cpu = span.parts["cpu"].seconds
+    csd = span.parts["csd"].seconds
+    return Split(share, cpu, csd, span.seconds)
 
 
 def what_binds(
@@ -141,16 +158,19 @@ def what_binds(
 ) -> NDArray[np.str_]:
     """Why no other beta is better: the two paths balance, or a bound stops them before they do.
 
-    Both paths end in the GPU's link, which every retained token crosses at any beta; where they queue
-    there, no beta helps.
+    Both paths end in the GPU's link, which every retained token crosses at any beta; where they
+    queue there, no beta helps.
     """
     share = share_of(balanced)
-    queued = np.greater(best.seconds, np.maximum(best.cpu, best.csd) * (1 + _ROUNDING))
-    stops = [
-        np.less_equal(off_gpu, 0), queued, np.greater(share, high), np.less(share, low), np.less_equal(balanced, 0),
-    ]  # fmt: skip
-    balance, memory, capacity, skew, link, nothing = BINDS
-    return np.select(stops, [nothing, link, memory, capacity, skew], balance)
+    longest = np.maximum(best.cpu, best.csd)
+    reasons = {
+        NOTHING: np.less_equal(off_gpu, 0),
+        LINK: np.greater(best.seconds, longest * (1 + _ROUNDING)),
+        HOST: np.greater(share, high),
+        CAPACITY: np.less(share, low),
+        SKEW: np.less_equal(balanced, 0),
+    }
+    return np.select(list(reasons.values()), list(reasons), BALANCE)
 
 
 def share_of(beta: Real) -> Real:

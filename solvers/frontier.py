@@ -7,10 +7,15 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 
-_PIECE, _SAMPLE, _STRONG = 256, 512, 8
+Costs = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_PIECE = 256
+_SAMPLE = 512
+_STRONG = 8
 
 
-def frontier(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+def frontier(costs: Costs) -> Mask:
     """Mark the rows that no other row dominates.
 
     A row dominates another when it is no larger in any column and smaller in one. Equal rows stand
@@ -28,69 +33,99 @@ def frontier(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
     if costs.ndim != 2 or not 1 <= costs.shape[1] <= 3:
         raise InputError("a frontier has two or three columns to compare by")
     known = np.flatnonzero(~np.isnan(costs).any(axis=1))
-    known = known[_promising(costs[known])]
-    order = known[np.lexsort(costs[known].T[::-1])]
+    promising = known[_promising(costs[known])]
+    order = promising[np.lexsort(costs[promising].T[::-1])]
     rows = costs[order]
-    new = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))[: len(rows)]
-    kept = (_in_three if costs.shape[1] == 3 else _in_two)(rows[new])
+    distinct = _first_of_equals(rows)
+    kept = _undominated(rows[distinct])
+    which = np.cumsum(distinct) - 1
     marked = np.zeros(len(costs), bool)
-    marked[order] = kept[np.cumsum(new) - 1]
+    marked[order] = kept[which]
     return marked
 
 
-def _promising(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _first_of_equals(rows: Costs) -> Mask:
+    """Mark the first of equal rows in an ordered table."""
+    differs = np.any(rows[1:] != rows[:-1], axis=1)
+    return np.append(True, differs)[: len(rows)]
+
+
+def _promising(rows: Costs) -> Mask:
     """Drop what a few strong rows dominate: those that dominate most of a sample."""
-    left = np.ones(len(rows), bool)
-    sample = (
-        np.linspace(0, len(rows) - 1, _SAMPLE).astype(int) if len(rows) > _SAMPLE else np.arange(0)
-    )
-    drawn = rows[sample]
-    beaten = np.ones((len(sample), len(sample)), bool)
-    for column in drawn.T:
+    kept = np.ones(len(rows), bool)
+    if len(rows) <= _SAMPLE:
+        return kept
+    places = np.linspace(0, len(rows) - 1, _SAMPLE).astype(int)
+    sample = rows[places]
+    beaten = np.ones((_SAMPLE, _SAMPLE), bool)
+    for column in sample.T:
         beaten &= column[:, np.newaxis] < column
-    for strong in drawn[np.argsort(beaten.sum(axis=1))[-_STRONG:]]:
-        alive = np.flatnonzero(left)
-        left[alive] = np.any(rows[alive] <= strong, axis=1)
-    return left
+    strength = beaten.sum(axis=1)
+    strongest = np.argsort(strength)[-_STRONG:]
+    for strong in sample[strongest]:
+        alive = np.flatnonzero(kept)
+        kept[alive] = np.any(rows[alive] <= strong, axis=1)
+    return kept
 
 
-def _in_two(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Of distinct rows in lexicographic order, those smaller in the last column than all before."""
+def _undominated(rows: Costs) -> Mask:
+    """Of distinct rows in lexicographic order, those on the frontier."""
+    columns = rows.shape[1]
+    if columns == 3:
+        return _in_three(rows)
+    if columns == 2:
+        return _in_two(rows)
+    first: Mask = np.arange(len(rows)) == 0
+    return first
+
+
+def _in_two(rows: Costs) -> Mask:
+    """Those smaller in the last column than all rows before."""
     if not len(rows):
         return np.zeros(0, bool)
-    least = np.minimum.accumulate(rows[:, -1])
-    return (
-        np.append(True, rows[1:, -1] < least[:-1])
-        if rows.shape[1] == 2
-        else np.arange(len(rows)) == 0
-    )
+    last = rows[:, -1]
+    least = np.minimum.accumulate(last)
+    return np.append(True, last[1:] < least[:-1])
 
 
-def _in_three(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Of distinct rows in lexicographic order, those with no earlier row as small in the last two columns.
+def _in_three(rows: Costs) -> Mask:
+    """Those with no earlier row as small in the last two columns.
 
-    Earlier rows are no larger in the first column. Piece by piece, rows are compared with a staircase
-    of the best before (the second column rising, the third falling), then with one another.
+    Earlier rows are no larger in the first column. Piece by piece, rows are compared with a
+    staircase of the best before (the second column rising, the third falling), then with one
+    another.
     """
     marked = np.zeros(len(rows), bool)
-    y, z = np.array([-np.inf]), np.array([np.nan])  # a step below all that beats nothing
+    # a step below all that beats nothing
+    y, z = np.array([-np.inf]), np.array([np.nan])
     for start in range(0, len(rows), _PIECE):
-        piece = np.arange(start, min(start + _PIECE, len(rows)))
+        end = min(start + _PIECE, len(rows))
+        piece = np.arange(start, end)
         step = np.searchsorted(y, rows[piece, 1], side="right") - 1
-        piece = piece[~(z[step] <= rows[piece, 2])]
-        before = np.tri(len(piece), k=-1, dtype=bool)
-        for column in (1, 2):
-            before &= rows[piece, column] <= rows[piece, column][:, np.newaxis]
-        piece = piece[~before.any(axis=1)]
+        beaten = z[step] <= rows[piece, 2]
+        piece = piece[~beaten]
+        piece = piece[~_beaten_within(rows[piece])]
         marked[piece] = True
-        y, z = _staircase(np.append(y, rows[piece, 1]), np.append(z, rows[piece, 2]))
+        y = np.append(y, rows[piece, 1])
+        z = np.append(z, rows[piece, 2])
+        y, z = _staircase(y, z)
     return marked
 
 
-def _staircase(
-    y: NDArray[np.float64], z: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _beaten_within(rows: Costs) -> Mask:
+    """Mark the rows that an earlier row equals or beats in the last two columns."""
+    beats = np.tri(len(rows), k=-1, dtype=bool)
+    for column in (1, 2):
+        values = rows[:, column]
+        beats &= values <= values[:, np.newaxis]
+    beaten: Mask = np.any(beats, axis=1)
+    return beaten
+
+
+def _staircase(y: Costs, z: Costs) -> tuple[Costs, Costs]:
     order = np.lexsort((z, y))
-    y, z = y[order], np.fmin.accumulate(z[order])
-    step = np.append(True, ~(z[1:] >= z[:-1]))
+    y = y[order]
+    z = np.fmin.accumulate(z[order])
+    falls = ~(z[1:] >= z[:-1])
+    step = np.append(True, falls)
     return y[step], z[step]

@@ -1,9 +1,9 @@
-"""Turn what a user says of a system's knobs (a value, a paper's rule, `auto`) into numbers."""
+"""Turn what a user requests of a system's knobs (a value, a paper's rule, `auto`) into numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -23,15 +23,15 @@ Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
 
 Joint = Callable[[Machine, LLM, Workload, Mapping[str, Requested]], Mapping[str, Real]]
-"""Settles several knobs at once: hw, llm, work, what was said of each -> values."""
+"""Solves several knobs at once: hw, llm, work, what is requested of each -> values."""
 
 JOINT: dict[str, Joint] = {name: partial(solve_mapping, name) for name in POLICIES}
-"""Solvers by the name a `Knob.solver` gives; they see the knobs in the order the system declares them."""
+"""Solvers by the name a `Knob.solver` gives; they see the knobs in the system's order."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """An estimate with every knob settled.
+    """An estimate with a number for every knob.
 
     Attributes:
         estimate: the system's answer.
@@ -44,99 +44,127 @@ class Resolved:
     choice: Choice | None = None
 
 
+@dataclass(frozen=True)
+class _Question:
+    """What a system is evaluated on, and what is requested of its knobs."""
+
+    system: System
+    hw: Machine
+    llm: LLM
+    work: Workload
+    requested: Mapping[str, Requested]
+
+    def having(self, knobs: Mapping[str, Requested]) -> _Question:
+        """The same question with other knobs for those named."""
+        return replace(self, requested={**self.requested, **knobs})
+
+    @property
+    def stated(self) -> dict[str, Real]:
+        """The knobs that are numbers."""
+        knobs = self.requested.items()
+        return {name: value for name, value in knobs if not isinstance(value, str)}
+
+    @property
+    def unsolved(self) -> list[str]:
+        """The knobs that are not numbers yet."""
+        return [name for name, value in self.requested.items() if isinstance(value, str)]
+
+    def estimate(self, **shares: float) -> Estimate:
+        """Evaluate the system at the stated knobs and some more."""
+        return self.system(self.hw, self.llm, self.work, {**self.stated, **shares})
+
+
 def resolve_knobs(
     system: System, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Requested]
 ) -> Resolved:
-    """Evaluate a system with its knobs as said; solve those that are `auto` for the fastest step.
+    """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
-    Knobs that name a joint solver are settled together by it. Other whole-numbered knobs and choices
-    are searched exhaustively; a share is then minimised exactly for each of their values.
+    Knobs that name a joint solver are solved together by it. Other whole-numbered knobs and
+    choices are searched exhaustively; a share is then minimised exactly for each of their values.
 
     Args:
         system: a registered system.
         hw, llm, work: what it runs on and does; broadcast over design points.
-        said: value, rule name or `auto`, for every knob that sets no hardware number.
+        requested: value, rule name or `auto`, for every knob that sets no hardware number.
+
+    Raises:
+        InputError: two shares are both `auto`.
     """
-    ruled = _ruled(system, hw, llm, work, requested)
-    joint = _jointly(system, hw, llm, work, ruled)
-    ruled |= joint
-    searched = [
-        n for n, v in ruled.items() if isinstance(v, str) and system.knobs[n].kind != "share"
-    ]
+    question = _Question(system, hw, llm, work, requested)
+    ruled = _with_rules(question)
+    joint = _solve_jointly(ruled)
+    ruled = ruled.having(joint)
+    searched = [name for name in ruled.unsolved if system.knobs[name].kind != "share"]
     if not searched:
-        return _solve_share(system, hw, llm, work, ruled)
-    asked = {
-        **requested,
-        **joint,
-    }  # rules may look at what is searched, so they are asked again for each value
+        return _solve_share(ruled)
+    question = question.having(joint)
     best: dict[str, Real] = {}
     lowest: Real = np.inf
-    for values in product(*(_values(system, name) for name in searched)):
-        candidate = dict(zip(searched, values, strict=True))
-        tried = _solve_share(
-            system, hw, llm, work, _ruled(system, hw, llm, work, {**asked, **candidate})
-        )
-        seconds = np.where(tried.estimate.fits.ok, tried.estimate.step.seconds, np.inf)
+    for candidate in _candidates(system, searched):
+        # rules may look at what is searched, so they are evaluated anew for each value
+        trial = _solve_share(_with_rules(question.having(candidate)))
+        ok = trial.estimate.fits.ok
+        seconds = np.where(ok, trial.estimate.step.seconds, np.inf)
+        better = seconds < lowest
         for name, value in candidate.items():
-            best[name] = np.where(seconds < lowest, value, best.get(name, value))
+            best[name] = np.where(better, value, best.get(name, value))
         lowest = np.minimum(lowest, seconds)
-    return _solve_share(system, hw, llm, work, _ruled(system, hw, llm, work, {**asked, **best}))
+    return _solve_share(_with_rules(question.having(best)))
 
 
-def _jointly(
-    system: System, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Requested]
-) -> dict[str, Requested]:
+def _candidates(system: System, searched: list[str]) -> Iterator[dict[str, float]]:
+    """Every combination of values of whole-numbered knobs."""
+    ranges = []
+    for name in searched:
+        knob = system.knobs[name]
+        ranges.append(range(int(knob.low), int(knob.high) + 1))
+    for values in product(*ranges):
+        numbers = map(float, values)
+        yield dict(zip(searched, numbers, strict=True))
+
+
+def _solve_jointly(question: _Question) -> dict[str, Requested]:
+    """Values of the knobs that name a joint solver, where one of them is `auto`."""
+    knobs = question.system.knobs
+    solvers = dict.fromkeys(knobs[name].solver for name in question.unsolved)
     solved: dict[str, Requested] = {}
-    for solver in dict.fromkeys(
-        system.knobs[name].solver for name, value in requested.items() if isinstance(value, str)
-    ):
-        if solver:
-            together = {
-                name: requested[name]
-                for name, knob in system.knobs.items()
-                if knob.solver == solver
-            }
-            solved |= JOINT[solver](hw, llm, work, together)
+    for solver in filter(None, solvers):
+        own = [name for name, knob in knobs.items() if knob.solver == solver]
+        together = {name: question.requested[name] for name in own}
+        solve = JOINT[solver]
+        solved |= solve(question.hw, question.llm, question.work, together)
     return solved
 
 
-def _values(system: System, name: str) -> list[float]:
-    knob = system.knobs[name]
-    return [float(value) for value in range(int(knob.low), int(knob.high) + 1)]
-
-
-def _ruled(
-    system: System, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Requested]
-) -> dict[str, Requested]:
+def _with_rules(question: _Question) -> _Question:
     """Replace the names of rules by their values; rules see the knobs that are numbers."""
-    stated = {name: value for name, value in requested.items() if not isinstance(value, str)}
+    stated = question.stated
+    ruled: dict[str, Requested] = {}
+    for name in question.unsolved:
+        rules = question.system.knobs[name].rules
+        rule = rules.get(str(question.requested[name]))
+        if rule:
+            ruled[name] = rule(question.hw, question.llm, question.work, stated)
+    return question.having(ruled)
 
-    def value_of(name: str, value: Requested) -> Requested:
-        if isinstance(value, str) and value in system.knobs[name].rules:
-            return system.knobs[name].rules[value](hw, llm, work, stated)
-        return value
 
-    return {name: value_of(name, value) for name, value in requested.items()}
-
-
-def _solve_share(
-    system: System, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Requested]
-) -> Resolved:
-    open_ = [name for name, value in requested.items() if isinstance(value, str)]
-    values = {name: value for name, value in requested.items() if not isinstance(value, str)}
-    if not open_:
-        return Resolved(system(hw, llm, work, values), values)
-    if len(open_) > 1:
+def _solve_share(question: _Question) -> Resolved:
+    """Minimise the one share that is `auto`, if there is one."""
+    stated, unsolved = question.stated, question.unsolved
+    if not unsolved:
+        return Resolved(question.estimate(), stated)
+    if len(unsolved) > 1:
+        names = " and ".join(unsolved)
         raise InputError(
-            f"{system.name}: {' and '.join(open_)} are both auto; give all but one of them a value"
+            f"{question.system.name}: {names} are both auto; give all but one of them a value"
         )
-    name = open_[0]
-    start = system(hw, llm, work, {**values, name: 0.0})
-    end = system(hw, llm, work, {**values, name: 1.0})
+    (name,) = unsolved
+    start = question.estimate(**{name: 0.0})
+    end = question.estimate(**{name: 1.0})
     low, high = feasible_share(start.fits, end.fits)
-    knob = system.knobs[name]
-    choice = minimise(
-        start.step, end.step, np.clip(low, knob.low, knob.high), np.clip(high, knob.low, knob.high)
-    )
-    values[name] = choice.value
-    return Resolved(system(hw, llm, work, values), values, choice)
+    knob = question.system.knobs[name]
+    lowest = np.clip(low, knob.low, knob.high)
+    highest = np.clip(high, knob.low, knob.high)
+    choice = minimise(start.step, end.step, lowest, highest)
+    solved = question.having({name: choice.value})
+    return Resolved(solved.estimate(), solved.stated, choice)

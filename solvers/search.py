@@ -1,7 +1,7 @@
-"""Search over one number of a design, for many design points at once: the largest, the best, the smallest.
+"""Search over one number of a design, for many design points at once.
 
-A model is asked as `ask(point, value)`: flat arrays of the indices of design points and of the values tried,
-one answer each.
+A model is evaluated as `evaluate(points, values)`: flat arrays of the indices of design points and
+of the values tried, one answer each.
 """
 
 from __future__ import annotations
@@ -15,38 +15,42 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Points = NDArray[np.intp]
-Ask = Callable[[Points, Numbers], Numbers]
-Test = Callable[[Points, Numbers], NDArray[np.bool_]]
+Mask = NDArray[np.bool_]
+Evaluate = Callable[[Points, Numbers], Numbers]
+Test = Callable[[Points, Numbers], Mask]
 
 PROVEN = 1e-3
-"""Intervals that cannot hold anything better by this share are not looked into."""
+"""Intervals that cannot hold anything better by this share are not searched."""
 MOST = float(2**40)
 _AT_ONCE = 1 << 16
 
 
-def largest(fits: Test, points: int) -> Numbers:
+def largest(fits: Test, count: int) -> Numbers:
     """The largest whole number that fits at each point, where every smaller one fits too.
 
     Args:
         fits: whether a value fits.
-        points: how many design points.
+        count: how many design points.
 
     Returns:
         The number; 0 where not even 1 fits, infinite where 2^40 does.
     """
-    every = np.arange(points)
-    low, high = np.zeros(points), np.ones(points)
-    rising = np.ones(points, bool)
+    points = np.arange(count)
+    low = np.zeros(count)
+    high = np.ones(count)
+    rising = np.ones(count, bool)
     while np.any(rising):
-        rising[rising] = fits(every[rising], high[rising])
-        low, high = np.where(rising, high, low), np.where(rising, 2 * high, high)
+        rising[rising] = fits(points[rising], high[rising])
+        low = np.where(rising, high, low)
+        high = np.where(rising, 2 * high, high)
         rising &= high <= MOST
     endless = low >= MOST
-    while np.any(open_ := (high - low > 1) & ~endless):
+    while np.any(unsolved := (high - low > 1) & ~endless):
         middle = np.floor((low + high) / 2)
-        fit = fits(every[open_], middle[open_])
-        low[open_] = np.where(fit, middle[open_], low[open_])
-        high[open_] = np.where(fit, high[open_], middle[open_])
+        fit = fits(points[unsolved], middle[unsolved])
+        tried = middle[unsolved]
+        low[unsolved] = np.where(fit, tried, low[unsolved])
+        high[unsolved] = np.where(fit, high[unsolved], tried)
     return np.where(endless, np.inf, low)
 
 
@@ -55,8 +59,8 @@ class Peak:
     """The whole number with the highest rate at each point.
 
     Attributes:
-        value: it [1].
-        rate: the rate there.
+        value: the number [1].
+        rate: the rate at it.
         bound: no number in the range does better.
     """
 
@@ -65,11 +69,65 @@ class Peak:
     bound: Numbers
 
 
-def peak(rate: Ask, high: Numbers) -> Peak:
+@dataclass
+class _Best:
+    """The highest rate so far at each point, and the smallest value that has it."""
+
+    rate_of: Evaluate
+    value: Numbers
+    rate: Numbers
+
+    def try_values(self, points: Points, values: Numbers) -> Numbers:
+        """Evaluate values and keep what is better; minus infinity where there is no rate."""
+        if not len(points):
+            return values
+        rates = self.rate_of(points, values)
+        rates = np.where(np.isnan(rates), -np.inf, rates)
+        # the last of each point is its best, the smallest value on a tie
+        order = np.lexsort((-values, rates, points))
+        ordered = points[order]
+        ends = np.append(ordered[1:] != ordered[:-1], True)
+        last = order[ends]
+        better = last[rates[last] > self.rate[points[last]]]
+        self.rate[points[better]] = rates[better]
+        self.value[points[better]] = values[better]
+        return rates
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    """Ranges of values not searched yet, each of one design point."""
+
+    point: Points
+    low: Numbers
+    high: Numbers
+    rate_at_low: Numbers
+
+    @property
+    def ceiling(self) -> Numbers:
+        """No value strictly inside has a higher rate, as rate(k) / k does not rise."""
+        ceiling: Numbers = self.rate_at_low * (self.high - 1) / self.low
+        return ceiling
+
+    def kept(self, mask: Mask) -> _Intervals:
+        """The intervals of a mask."""
+        low, high = self.low[mask], self.high[mask]
+        return _Intervals(self.point[mask], low, high, self.rate_at_low[mask])
+
+    def split(self, middle: Numbers, rate_at_middle: Numbers) -> _Intervals:
+        """Each interval as two."""
+        point = np.concatenate([self.point, self.point])
+        low = np.concatenate([self.low, middle])
+        high = np.concatenate([middle, self.high])
+        rate = np.concatenate([self.rate_at_low, rate_at_middle])
+        return _Intervals(point, low, high, rate)
+
+
+def peak(rate: Evaluate, high: Numbers) -> Peak:
     """Maximise a rate over 1 ... high, by branch and bound; rate(k) / k must not rise with k.
 
-    A batch that takes no less time than a smaller one has such a rate. Between a and b it is at most
-    rate(a) (b - 1) / a; intervals that this bound rules out, up to `PROVEN`, are dropped.
+    A batch that takes no less time than a smaller one has such a rate. Between a and b it is at
+    most rate(a) (b - 1) / a; intervals that this bound rules out, up to `PROVEN`, are dropped.
 
     Args:
         rate: of a value at a point; NaN where it has none.
@@ -78,36 +136,28 @@ def peak(rate: Ask, high: Numbers) -> Peak:
     Returns:
         The best; NaN where there is none.
     """
-    points = len(high)
+    count = len(high)
+    best = _Best(rate, np.full(count, np.nan), np.full(count, -np.inf))
+    bound = np.full(count, -np.inf)
     point: Points = np.flatnonzero(high >= 1)
-    low: Numbers = np.ones(len(point))
-    top: Numbers = high[point]
-    value, best, bound = np.full(points, np.nan), np.full(points, -np.inf), np.full(points, -np.inf)
-
-    def improve(at: Points, tried: Numbers) -> Numbers:
-        found = rate(at, tried) if len(at) else tried
-        found = np.where(np.isnan(found), -np.inf, found)
-        order = np.lexsort(
-            (-tried, found, at)
-        )  # the last of each point is its best, the smallest on a tie
-        last = order[np.append(at[order][1:] != at[order][:-1], True)] if len(order) else order
-        better = last[found[last] > best[at[last]]]
-        best[at[better]], value[at[better]] = found[better], tried[better]
-        return found
-
-    at_low = improve(point, low)
-    improve(point, top)
-    while len(point):
-        ceiling = at_low * (top - 1) / low
-        closed = (top - low <= 1) | (ceiling <= best[point] * (1 + PROVEN))
-        np.maximum.at(bound, point[closed & (top - low > 1)], ceiling[closed & (top - low > 1)])
-        point, low, top, at_low = point[~closed], low[~closed], top[~closed], at_low[~closed]
-        middle: Numbers = np.clip(np.round(np.sqrt(low * top)), low + 1, top - 1)
-        at_middle = improve(point, middle)
-        point, at_low = np.concatenate([point, point]), np.concatenate([at_low, at_middle])
-        low, top = np.concatenate([low, middle]), np.concatenate([middle, top])
-    best = np.where(np.isnan(value), np.nan, best)
-    return Peak(value, best, np.where(np.isnan(value), np.nan, np.maximum(bound, best)))
+    low, top = np.ones(len(point)), high[point]
+    unsearched = _Intervals(point, low, top, best.try_values(point, low))
+    best.try_values(point, top)
+    while len(unsearched.point):
+        ceiling = unsearched.ceiling
+        inside = unsearched.high - unsearched.low > 1
+        hopeless = ceiling <= best.rate[unsearched.point] * (1 + PROVEN)
+        dropped = inside & hopeless
+        np.maximum.at(bound, unsearched.point[dropped], ceiling[dropped])
+        unsearched = unsearched.kept(inside & ~hopeless)
+        geometric = np.round(np.sqrt(unsearched.low * unsearched.high))
+        middle: Numbers = np.clip(geometric, unsearched.low + 1, unsearched.high - 1)
+        rate_at_middle = best.try_values(unsearched.point, middle)
+        unsearched = unsearched.split(middle, rate_at_middle)
+    missing = np.isnan(best.value)
+    best_rate = np.where(missing, np.nan, best.rate)
+    proven = np.where(missing, np.nan, np.maximum(bound, best_rate))
+    return Peak(best.value, best_rate, proven)
 
 
 @dataclass(frozen=True)
@@ -116,8 +166,8 @@ class Crossing:
 
     Attributes:
         point: index of the design point.
-        below, above: values on either side of it, next to each other (whole numbers) or closer than
-            the eye can tell; the side changes between them.
+        below, above: values on either side of it, next to each other (whole numbers) or closer
+            than the eye can tell; the side changes between them.
         rises: True where it is negative below and not above.
     """
 
@@ -127,58 +177,77 @@ class Crossing:
     rises: bool
 
 
-def crossings(margin: Ask, points: int, values: Numbers, whole: bool) -> list[Crossing]:
-    """Where a margin changes sign along a line of values, refined between the values it is asked at.
+def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> list[Crossing]:
+    """Where a margin changes sign along a line of values, refined between neighbours.
 
     Args:
         margin: of a value at a point; negative on one side, zero or positive on the other.
-        points: how many design points.
+        count: how many design points.
         values: where to look, rising; a change and a change back between two of them go unseen.
         whole: whether only whole numbers count; else a SciPy root refines.
 
     Returns:
         All crossings, point by point, rising.
     """
-    every = np.arange(points)
-    pieces = np.array_split(values, max(points * len(values) // _AT_ONCE, 1))
-    asked = [margin(np.tile(every, len(piece)), np.repeat(piece, points)) >= 0 for piece in pieces]
-    at = np.concatenate(asked).reshape(len(values), points)
-    step, point = np.nonzero(at[1:] != at[:-1])
-    rises = at[step + 1, point]
-    low, high = (_whole if whole else _root)(
-        lambda index, value: np.where(rises[index], 1.0, -1.0) * margin(point[index], value),
-        lambda index, value: (margin(point[index], value) >= 0) == rises[index],
-        values[step],
-        values[step + 1],
-    )
-    order = np.lexsort((low, point))
-    return [Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i])) for i in order]
+    reached = _reached(margin, count, values)
+    step, point = np.nonzero(reached[1:] != reached[:-1])
+    rises = reached[step + 1, point]
+
+    def side(index: Points, value: Numbers) -> Numbers:
+        sign = np.where(rises[index], 1.0, -1.0)
+        return sign * margin(point[index], value)
+
+    def past(index: Points, value: Numbers) -> Mask:
+        above = margin(point[index], value) >= 0
+        beyond: Mask = above == rises[index]
+        return beyond
+
+    below, above = values[step], values[step + 1]
+    low, high = _whole(past, below, above) if whole else _root(side, below, above)
+    table = []
+    for i in np.lexsort((low, point)):
+        crossing = Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i]))
+        table.append(crossing)
+    return table
 
 
-def _whole(_: Ask, over: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
-    low, high = low.copy(), high.copy()
-    while np.any(open_ := high - low > 1):
-        index = np.flatnonzero(open_)
+def _reached(margin: Evaluate, count: int, values: Numbers) -> Mask:
+    """Whether the margin is not negative, values by points."""
+    points = np.arange(count)
+    pieces = max(count * len(values) // _AT_ONCE, 1)
+    signs = []
+    for piece in np.array_split(values, pieces):
+        tiled = np.tile(points, len(piece))
+        repeated = np.repeat(piece, count)
+        signs.append(margin(tiled, repeated) >= 0)
+    return np.concatenate(signs).reshape(len(values), count)
+
+
+def _whole(past: Test, below: Numbers, above: Numbers) -> tuple[Numbers, Numbers]:
+    low, high = below.copy(), above.copy()
+    while np.any(unsolved := high - low > 1):
+        index = np.flatnonzero(unsolved)
         middle = np.floor((low[index] + high[index]) / 2)
-        past = over(index, middle)
-        low[index], high[index] = (
-            np.where(past, low[index], middle),
-            np.where(past, middle, high[index]),
-        )
+        beyond = past(index, middle)
+        low[index] = np.where(beyond, low[index], middle)
+        high[index] = np.where(beyond, middle, high[index])
     return low, high
 
 
-def _root(side: Ask, _: Test, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+def _root(side: Evaluate, below: Numbers, above: Numbers) -> tuple[Numbers, Numbers]:
     from scipy.optimize.elementwise import find_root
 
-    if not len(low):
-        return low, high
+    if not len(below):
+        return below, above
 
-    def asked(value: Numbers, index: Numbers) -> Numbers:
+    def side_at(value: Numbers, index: Numbers) -> Numbers:
         return side(index.astype(np.intp), value)
 
-    found: Any = find_root(
-        asked, (low, high), args=(np.arange(len(low)),), tolerances={"xrtol": 1e-12, "xatol": 0.0}
+    every = np.arange(len(below))
+    root: Any = find_root(
+        side_at, (below, above), args=(every,), tolerances={"xrtol": 1e-12, "xatol": 0.0}
     )
-    exact = side(np.arange(len(low)), found.x) == 0
-    return np.where(exact, found.x, found.bracket[0]), np.where(exact, found.x, found.bracket[1])
+    exact = side(every, root.x) == 0
+    low = np.where(exact, root.x, root.bracket[0])
+    high = np.where(exact, root.x, root.bracket[1])
+    return low, high

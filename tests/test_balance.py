@@ -16,7 +16,8 @@ from nearkv.costmodel.span import Leaf, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.balance import binding, feasible_share, minimise
+from nearkv.solvers.shares.balance import feasible_share, minimise
+from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.explore.knobs import best_knob, why_alpha
 from nearkv.sweeps.space.study import Study
 

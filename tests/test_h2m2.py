@@ -28,7 +28,8 @@ from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.solvers.mapping.exact import brute, evaluate, exact
+from nearkv.solvers.mapping.brute import brute
+from nearkv.solvers.mapping.exact import evaluate, exact
 from nearkv.solvers.mapping.milp import milp
 
 FAMILY = (

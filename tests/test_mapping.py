@@ -7,7 +7,8 @@ import pulp
 import pytest
 
 from nearkv.costmodel.mechanisms.head_tables import HeadTables
-from nearkv.solvers.mapping.exact import Mapping, brute, bytes_used, evaluate, exact, greedy
+from nearkv.solvers.mapping.brute import brute
+from nearkv.solvers.mapping.exact import Mapping, bytes_used, evaluate, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import major, pin
 

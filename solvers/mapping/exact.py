@@ -1,10 +1,11 @@
-"""Which heads go to HBM: the paper's greedy, the exact optimum in O(N^2), and brute force (H2M2 sec. 3, 4.3).
+"""Which heads go to HBM: the paper's greedy, the exact optimum, and brute force (H2M2 sec. 3, 4.3).
 
-The step is a sum of three tables, one a sub-layer, under two capacities. For every pair (n_attention,
-n_qkv) the capacities leave an interval of n_fc, whose best value is a prefix minimum of fc's table, or a
-range minimum once LPDDR's capacity cuts the interval from below. So N^2 look-ups find the optimum over N^3.
+The step is a sum of three tables, one a sub-layer, under two capacities. For every pair
+(n_attention, n_qkv) the capacities leave an interval of n_fc, whose best value is a prefix minimum
+of fc's table, or a range minimum once LPDDR's capacity cuts the interval from below. So N^2
+look-ups find the optimum over N^3.
 
-Symbols: n heads on HBM, N heads, p design points.
+Symbols: n heads on HBM, N heads.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.head_tables import HeadTables
 from nearkv.costmodel.span import Real
+from nearkv.solvers.mapping.flat import Array, flatten, some_points
+from nearkv.solvers.mapping.minima import prefix_minimum, range_minimum
+
+Units = NDArray[np.int64]
 
 _PAIRS_AT_ONCE = 1 << 21
 """Entries of one temporary; 16 MiB of float64."""
@@ -47,65 +52,100 @@ class Mapping:
         return self.attention, self.qkv, self.fc
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """Units of each sub-layer on HBM, along one axis of design points."""
+
+    attention: Array
+    qkv: Array
+    fc: Array
+
+    def each(self, change: Callable[[Array], Array]) -> _Chosen:
+        """Apply a change to all three."""
+        return _Chosen(change(self.attention), change(self.qkv), change(self.fc))
+
+    def sum_of(self, tables: tuple[Array, Array, Array]) -> Any:
+        """Sum of three tables at these units; one row of a table serves all points."""
+        attention, qkv, fc = tables
+        sum_of_two = _at(attention, self.attention) + _at(qkv, self.qkv)
+        return sum_of_two + _at(fc, self.fc)
+
+
 def bytes_used(tables: HeadTables, mapping: Mapping) -> tuple[Real, Real]:
     """Bytes on HBM and on LPDDR of a mapping [B]."""
-    flat = _flat(tables)
-    units = [np.broadcast_to(n, tables.points).ravel().astype(int) for n in mapping.units]
-    hbm, lpddr = _sum_at(flat.hbm, units), _sum_at(flat.lpddr, units)
-    return hbm.reshape(tables.points)[()], lpddr.reshape(tables.points)[()]
+    flat = flatten(tables)
+    chosen = _flat_units(tables, *mapping.units)
+    hbm = chosen.sum_of(flat.hbm)
+    lpddr = chosen.sum_of(flat.lpddr)
+    points = tables.points
+    return hbm.reshape(points)[()], lpddr.reshape(points)[()]
 
 
 def evaluate(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Mapping:
     """Seconds and feasibility of given units on HBM [1]."""
-    units = [np.broadcast_to(n, tables.points).ravel().astype(int) for n in (attention, qkv, fc)]
-    return _answer(tables.points, _flat(tables), units)
+    chosen = _flat_units(tables, attention, qkv, fc)
+    return _answer(tables.points, flatten(tables), chosen)
 
 
-def _answer(points: tuple[int, ...], flat: HeadTables, units: list[Any]) -> Mapping:
-    ok = (_sum_at(flat.hbm, units) <= flat.hbm_room) & (
-        _sum_at(flat.lpddr, units) <= flat.lpddr_room
+def _flat_units(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> _Chosen:
+    def flat(units: Any) -> Array:
+        everywhere = np.broadcast_to(units, tables.points)
+        return everywhere.ravel().astype(int)
+
+    return _Chosen(attention, qkv, fc).each(flat)
+
+
+def _answer(points: tuple[int, ...], flat: HeadTables, chosen: _Chosen) -> Mapping:
+    """The mapping of some units, in the shape of the design points."""
+    on_hbm = chosen.sum_of(flat.hbm) <= flat.hbm_room
+    on_lpddr = chosen.sum_of(flat.lpddr) <= flat.lpddr_room
+    seconds = chosen.sum_of(flat.seconds)
+
+    def shaped(values: Array) -> Any:
+        return np.reshape(values, points)[()]
+
+    units = chosen.each(lambda n: shaped(n.astype(float)))
+    return Mapping(
+        attention=units.attention,
+        qkv=units.qkv,
+        fc=units.fc,
+        seconds=shaped(seconds),
+        ok=shaped(on_hbm & on_lpddr),
     )
-    shaped = [
-        np.reshape(n, points)[()]
-        for n in (*(n.astype(float) for n in units), _sum_at(flat.seconds, units), ok)
-    ]
-    return Mapping(*shaped)
 
 
-def _sum_at(three: tuple[NDArray[Any], ...], units: list[Any]) -> Any:
-    """Sum of three tables at given units; one row of a table serves all points."""
-    a, q, f = (_row(table, n) for table, n in zip(three, units, strict=True))
-    return a + q + f
+def _at(table: Array, n: Array) -> Any:
+    """Entries of a table (points, units), one a point."""
+    if len(table) == 1:
+        return table[0][n]
+    point = np.arange(len(table))
+    return table[point, n if len(n) > 1 else n[0]]
 
 
 def greedy(tables: HeadTables) -> Mapping:
-    """Algorithm 1: attention, then qkv-linear, then fc, each at its fastest that still fits both memories.
+    """Algorithm 1: attention, then qkv-linear, then fc, each at its fastest that still fits.
 
-    Where nothing fits both, as many units as HBM holds.
+    Where nothing fits both memories, as many units as HBM holds.
     """
-    flat = _flat(tables)
+    flat = flatten(tables)
     hbm, lpddr = flat.hbm_room, flat.lpddr_room
-    chosen: list[Any] = []
+    chosen: list[Array] = []
     for seconds, on_hbm, on_lpddr in zip(flat.seconds, flat.hbm, flat.lpddr, strict=True):
         fits_hbm = on_hbm <= hbm[:, None]
-        allowed = np.where(fits_hbm & (on_lpddr <= lpddr[:, None]), seconds, np.inf)
+        fits_lpddr = on_lpddr <= lpddr[:, None]
+        allowed = np.where(fits_hbm & fits_lpddr, seconds, np.inf)
         n = allowed.argmin(1)
-        stuck = np.isinf(_row(allowed, n))
+        stuck = np.isinf(_at(allowed, n))
         if stuck.any():
-            n = np.where(
-                stuck,
-                np.where(fits_hbm & np.isfinite(seconds), np.arange(seconds.shape[1]), 0).max(1),
-                n,
-            )
-        hbm, lpddr = hbm - _row(on_hbm, n), lpddr - _row(on_lpddr, n)
+            possible = fits_hbm & np.isfinite(seconds)
+            units = np.arange(seconds.shape[1])
+            most = np.where(possible, units, 0).max(1)
+            n = np.where(stuck, most, n)
+        hbm = hbm - _at(on_hbm, n)
+        lpddr = lpddr - _at(on_lpddr, n)
         chosen.append(n)
-    return _answer(tables.points, flat, [np.broadcast_to(n, hbm.shape) for n in chosen])
-
-
-def _row(table: NDArray[Any], n: NDArray[Any]) -> Any:
-    return (
-        table[0][n] if len(table) == 1 else table[np.arange(len(table)), n if len(n) > 1 else n[0]]
-    )
+    everywhere = [np.broadcast_to(n, hbm.shape) for n in chosen]
+    return _answer(tables.points, flat, _Chosen(*everywhere))
 
 
 def exact(tables: HeadTables) -> Mapping:
@@ -113,149 +153,109 @@ def exact(tables: HeadTables) -> Mapping:
 
     Where nothing fits both, the fastest that HBM holds.
     """
-    points, flat = tables.points, _flat(tables)
-    many = math.prod(points)
-    pairs = flat.seconds[0].shape[1] * flat.seconds[1].shape[1]
+    flat = flatten(tables)
+    count = math.prod(tables.points)
+    attention, qkv, _ = flat.seconds
+    pairs = attention.shape[1] * qkv.shape[1]
     step = max(_PAIRS_AT_ONCE // pairs, 1)
-    if many <= step:
-        return _answer(points, flat, _spread(_exact_flat(flat), many))
-    some = [_rows(flat, slice(start, start + step), many) for start in range(0, many, step)]
-    chosen = [_spread(_exact_flat(part), min(step, many - i * step)) for i, part in enumerate(some)]
-    return _answer(points, flat, [np.concatenate(n) for n in zip(*chosen, strict=True)])
-
-
-def _spread(units: tuple[Any, ...], many: int) -> list[Any]:
-    """The same units for every point, where no table depends on them."""
-    return [n if len(n) == many else np.broadcast_to(n, (many,)) for n in units]
-
-
-def _flat(tables: HeadTables) -> HeadTables:
-    """One axis of design points, of length 1 where nothing depends on them."""
-    points = tables.points
-
-    def rows(table: NDArray[Any], own: int) -> NDArray[Any]:
-        if table.ndim == own:
-            return table[None]
-        tail = table.shape[table.ndim - own :]
-        if table.size == math.prod(tail):
-            return table.reshape((1, *tail))
-        return np.broadcast_to(table, points + tail).reshape((-1, *tail))
-
-    return _each(tables, rows)
-
-
-def _each(tables: HeadTables, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> HeadTables:
-    """Apply a change to every array, told how many axes are its own."""
-    seconds, hbm, lpddr = (
-        (change(a, 1), change(q, 1), change(f, 1))
-        for a, q, f in (tables.seconds, tables.hbm, tables.lpddr)
+    if count <= step:
+        chosen = _spread(_exact_flat(flat), count)
+        return _answer(tables.points, flat, chosen)
+    pieces = []
+    for start in range(0, count, step):
+        rows = slice(start, min(start + step, count))
+        piece = _exact_flat(some_points(flat, rows, count))
+        pieces.append(_spread(piece, rows.stop - start))
+    attention_parts = [piece.attention for piece in pieces]
+    qkv_parts = [piece.qkv for piece in pieces]
+    fc_parts = [piece.fc for piece in pieces]
+    chosen = _Chosen(
+        np.concatenate(attention_parts),
+        np.concatenate(qkv_parts),
+        np.concatenate(fc_parts),
     )
-    rooms = (change(tables.hbm_room, 0), change(tables.lpddr_room, 0), change(tables.units, 0))
-    return HeadTables(seconds, hbm, lpddr, *rooms)
+    return _answer(tables.points, flat, chosen)
 
 
-def _rows(flat: HeadTables, some: slice, many: int) -> HeadTables:
-    return _each(flat, lambda table, _: table[some] if len(table) == many else table)
+def _spread(chosen: _Chosen, count: int) -> _Chosen:
+    """The same units for every point, where no table depends on them."""
+
+    def spread(n: Array) -> Array:
+        return n if len(n) == count else np.broadcast_to(n, (count,))
+
+    return chosen.each(spread)
 
 
-def _exact_flat(tables: HeadTables) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _exact_flat(tables: HeadTables) -> _Chosen:
     """Units for tables of one axis of design points."""
-    a, q, f = tables.seconds
+    attention, qkv, fc = tables.seconds
+    pairs = attention[:, :, None] + qkv[:, None, :]
     top, low = _most_fc(tables), _least_fc(tables)
-    pairs = a[:, :, None] + q[:, None, :]
     if low is None:
-        total = pairs + _prefix_minimum(f, top)
+        total = pairs + prefix_minimum(fc, top)
     else:
-        total = pairs + _range_minimum(f, low, top)
-        nothing = ~np.isfinite(total).any((1, 2))[:, None, None]  # then HBM's capacity alone counts
-        total = np.where(nothing, pairs + _prefix_minimum(f, top), total)
+        total = pairs + range_minimum(fc, low, top)
+        # where nothing fits both, HBM's capacity alone counts
+        possible = np.any(np.isfinite(total), axis=(1, 2))
+        nothing = _before_pairs(np.logical_not(possible))
+        total = np.where(nothing, pairs + prefix_minimum(fc, top), total)
         low = np.where(nothing, 0, low)
-    point = np.arange(len(total))
-    n_a, n_q = np.divmod(total.reshape(len(total), -1).argmin(1), total.shape[2])
-    last = _pair(top, point, n_a, n_q)
-    first = 0 if low is None else _pair(low, point, n_a, n_q)
-    n = np.arange(f.shape[1])
-    inside = (n <= last) & (n >= first)
-    return n_a, n_q, np.where(inside, f, np.inf).argmin(1)
+    flat_pair = total.reshape(len(total), -1).argmin(1)
+    n_attention, n_qkv = np.divmod(flat_pair, total.shape[2])
+    n = np.arange(fc.shape[1])
+    inside = n <= _of_pair(top, n_attention, n_qkv)
+    if low is not None:
+        inside &= n >= _of_pair(low, n_attention, n_qkv)
+    n_fc = np.where(inside, fc, np.inf).argmin(1)
+    return _Chosen(n_attention, n_qkv, n_fc)
 
 
-def _pair(
-    table: NDArray[Any], point: NDArray[Any], n_a: NDArray[Any], n_q: NDArray[Any]
-) -> NDArray[Any]:
+def _of_pair(table: Array, n_attention: Array, n_qkv: Array) -> Array:
     """One value a point, as a column; one row of the table serves all points."""
-    found: NDArray[Any] = table[point if len(table) > 1 else 0, n_a, n_q]
-    return found[:, None]
+    point = np.arange(len(n_attention)) if len(table) > 1 else 0
+    values: Array = table[point, n_attention, n_qkv]
+    return values[:, None]
 
 
-def _most_fc(tables: HeadTables) -> NDArray[np.int64]:
+def _room_beside(tables: tuple[Array, Array, Array], room: Array) -> Array:
+    """Bytes a memory has left beside each pair of attention and qkv [B]."""
+    attention, qkv, _ = tables
+    beside_attention = room[:, None] - attention
+    left: Array = beside_attention[:, :, None] - qkv[:, None, :]
+    return left
+
+
+def _most_fc(tables: HeadTables) -> Units:
     """Most units of fc that HBM still holds beside each pair; -1 where none [1]."""
-    a, q, f = tables.hbm
-    room = (tables.hbm_room[:, None] - a)[:, :, None] - q[:, None, :]
-    room /= f[:, 1, None, None]
+    room = _room_beside(tables.hbm, tables.hbm_room)
+    room /= _bytes_of_unit(tables)
     np.floor(room, out=room)
-    np.minimum(room, tables.units[:, None, None], out=room)
+    np.minimum(room, _before_pairs(tables.units), out=room)
     return np.maximum(room, -1.0, out=room).astype(np.int64)
 
 
-def _least_fc(tables: HeadTables) -> NDArray[np.int64] | None:
-    """Fewest units of fc on HBM so that LPDDR holds the rest; None where it holds all of everything [1]."""
-    a, q, f = tables.lpddr
-    if np.all(a.max(1) + q.max(1) + f.max(1) <= tables.lpddr_room):
-        return None
-    room = (tables.lpddr_room[:, None] - a)[:, :, None] - q[:, None, :]
-    capacity_check = np.floor(room / tables.hbm[2][:, 1, None, None])
-    return np.clip(
-        tables.units[:, None, None] - capacity_check, 0, tables.units[:, None, None] + 1
-    ).astype(np.int64)
+def _least_fc(tables: HeadTables) -> Units | None:
+    """Fewest units of fc on HBM so that LPDDR holds the rest [1].
 
-
-def _prefix_minimum(f: NDArray[Any], top: NDArray[np.int64]) -> NDArray[Any]:
-    """Least of f[0..top]; infinite where top is -1."""
-    least = np.concatenate(
-        [np.minimum.accumulate(f, 1), np.full((len(f), 1), np.inf)], 1
-    )  # [-1] is the last
-    return least[0][top] if len(f) == 1 else least[np.arange(len(f))[:, None, None], top]
-
-
-def _range_minimum(f: NDArray[Any], low: NDArray[Any], top: NDArray[Any]) -> NDArray[Any]:
-    """Least of f[low..top] by a sparse table; infinite where the range is empty."""
-    levels = [f]
-    while 2 ** len(levels) <= f.shape[1]:
-        half, before = 2 ** (len(levels) - 1), levels[-1]
-        levels.append(
-            np.minimum(
-                before, np.pad(before, ((0, 0), (0, half)), constant_values=np.inf)[:, half:]
-            )
-        )
-    table = np.stack(levels, 1)
-    low, top = np.broadcast_arrays(low, top)
-    empty = low > top
-    level = np.frexp(np.where(empty, 1, top - low + 1).astype(float))[1] - 1
-    point = np.arange(len(f))[:, None, None] if len(f) > 1 else 0
-    first = np.where(empty, 0, low)
-    last = np.where(empty, 0, top - 2**level + 1)
-    least: NDArray[Any] = np.minimum(table[point, level, first], table[point, level, last])
-    return np.where(empty, np.inf, least)
-
-
-def brute(tables: HeadTables) -> Mapping:
-    """Try every mapping: O(N^3), for one design point.
-
-    Raises:
-        ValueError: more than one design point.
+    None where LPDDR holds all of everything.
     """
-    if math.prod(tables.points) != 1:
-        raise ValueError("brute force takes one design point")
-    flat = _flat(tables)
+    most = sum(table.max(1) for table in tables.lpddr)
+    if np.all(most <= tables.lpddr_room):
+        return None
+    room = _room_beside(tables.lpddr, tables.lpddr_room)
+    on_lpddr = np.floor(room / _bytes_of_unit(tables))
+    units = _before_pairs(tables.units)
+    on_hbm = np.clip(units - on_lpddr, 0, units + 1)
+    least: Units = on_hbm.astype(np.int64)
+    return least
 
-    def mesh(three: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-        a, q, f = (table[0] for table in three)
-        cube: NDArray[Any] = (a[:, None, None] + q[:, None]) + f  # the order of every other sum
-        return cube
 
-    seconds = mesh(flat.seconds)
-    on_hbm = mesh(flat.hbm) <= flat.hbm_room
-    ok = on_hbm & (mesh(flat.lpddr) <= flat.lpddr_room)
-    allowed = np.where(ok if (ok & np.isfinite(seconds)).any() else on_hbm, seconds, np.inf)
-    best = np.unravel_index(allowed.argmin(), allowed.shape)
-    return _answer(tables.points, flat, [np.reshape(n, (1,)) for n in best])
+def _bytes_of_unit(tables: HeadTables) -> Array:
+    """Bytes of one unit of fc [B]."""
+    _, _, fc = tables.hbm
+    return _before_pairs(fc[:, 1])
+
+
+def _before_pairs(values: Array) -> Array:
+    """One value a point, to broadcast with tables of pairs."""
+    return values[:, None, None]

@@ -1,4 +1,6 @@
-"""The same mapping as an integer program: a check on `nearkv.solvers.mapping.exact` that shares none of its code.
+"""The same mapping as an integer program, a check on `nearkv.solvers.mapping.exact`.
+
+It shares no code with what it checks.
 
 Symbols: x_in = 1 where sub-layer i has n units on HBM, N units.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pulp
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.head_tables import Array, HeadTables, Three
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.mapping.exact import Mapping
 
@@ -27,53 +29,79 @@ def milp(tables: HeadTables) -> Mapping:
     Raises:
         InputError: more than one design point.
     """
-    if np.prod(tables.points) != 1:
+    count = np.prod(tables.points)
+    if count != 1:
         raise InputError(
-            f"method milp: solves one point at a time, not {np.prod(tables.points):g}; use --method exact"
+            f"method milp: solves one point at a time, not {count:g}; use --method exact"
         )
-    found = _solve(tables, both=True)
-    return found if found is not None else _required(_solve(tables, both=False))
-
-
-def _required(found: Mapping | None) -> Mapping:
-    if found is None:
+    mapping = _Program(tables).solve(both=True)
+    if mapping is None:
+        mapping = _Program(tables).solve(both=False)
+    if mapping is None:
         raise RuntimeError("HiGHS found no mapping although the empty one fits")
-    return found
+    return mapping
 
 
-def _solve(tables: HeadTables, both: bool) -> Mapping | None:
-    seconds, hbm, lpddr = (
-        [np.ravel(table) for table in three] for three in (tables.seconds, tables.hbm, tables.lpddr)
-    )
-    scale = sum(float(table[np.isfinite(table)].max()) for table in seconds) or 1.0
-    problem = pulp.LpProblem("head_mapping", pulp.LpMinimize)
-    x = [
-        [
-            problem.add_variable(f"x_{i}_{n}", cat="Binary")
-            for n in range(len(table))
-            if np.isfinite(table[n])
-        ]
-        for i, table in enumerate(seconds)
-    ]
+def _flat(three: Three) -> list[Array]:
+    return [np.ravel(table) for table in three]
 
-    def total(tables_: list[np.ndarray], size: float) -> pulp.LpAffineExpression:
-        return pulp.lpSum(
-            float(t[n]) / size * v
-            for t, row in zip(tables_, x, strict=True)
-            for n, v in enumerate(row)
-        )
 
-    problem += total(seconds, scale)
-    for row in x:
-        problem += pulp.lpSum(row) == 1
-    for capacity_check, room in ((hbm, tables.hbm_room), (lpddr, tables.lpddr_room))[: 1 + both]:
-        size = max(float(np.ravel(room)[0]), 1.0)
-        problem += total(capacity_check, size) <= float(np.ravel(room)[0]) / size
-    problem.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
-    if (status := pulp.LpStatus[problem.status]) == "Infeasible":
-        return None
-    if status != "Optimal":
-        raise RuntimeError(f"HiGHS gave up: {status}")
-    a, q, f = (int(np.argmax([v.value() for v in row])) for row in x)
-    took = seconds[0][a] + seconds[1][q] + seconds[2][f]
-    return Mapping(float(a), float(q), float(f), float(took), ok=both)
+class _Program:
+    """The integer program over the tables of one design point."""
+
+    def __init__(self, tables: HeadTables) -> None:
+        self.tables = tables
+        self.seconds = _flat(tables.seconds)
+        self.lp = pulp.LpProblem("head_mapping", pulp.LpMinimize)
+        self.x = [self._choices(i, table) for i, table in enumerate(self.seconds)]
+
+    def _choices(self, i: int, table: Array) -> dict[int, pulp.LpVariable]:
+        """One binary for every number of units that sub-layer i can have."""
+        choices = {}
+        for n in np.flatnonzero(np.isfinite(table)).tolist():
+            choices[n] = self.lp.add_variable(f"x_{i}_{n}", cat="Binary")
+        return choices
+
+    def _total(self, tables: list[Array], size: float) -> pulp.LpAffineExpression:
+        """Sum of three tables at the choice, in units of a size."""
+        terms = []
+        for table, row in zip(tables, self.x, strict=True):
+            for n, chosen in row.items():
+                weight = float(table[n]) / size
+                terms.append(weight * chosen)
+        return pulp.lpSum(terms)
+
+    def _limit(self, tables: Three, room: Array) -> None:
+        """Bytes of the choice fit one memory."""
+        capacity = float(np.ravel(room)[0])
+        size = max(capacity, 1.0)
+        self.lp += self._total(_flat(tables), size) <= capacity / size
+
+    def solve(self, both: bool) -> Mapping | None:
+        """The optimum under HBM's capacity, and LPDDR's with `both`; None if nothing fits."""
+        finite = [table[np.isfinite(table)] for table in self.seconds]
+        scale = sum(float(table.max()) for table in finite)
+        self.lp += self._total(self.seconds, scale or 1.0)
+        for row in self.x:
+            self.lp += pulp.lpSum(row.values()) == 1
+        self._limit(self.tables.hbm, self.tables.hbm_room)
+        if both:
+            self._limit(self.tables.lpddr, self.tables.lpddr_room)
+        self.lp.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
+        status = pulp.LpStatus[self.lp.status]
+        if status == "Infeasible":
+            return None
+        if status != "Optimal":
+            raise RuntimeError(f"HiGHS gave up: {status}")
+        return self._answer(both)
+
+    def _answer(self, ok: bool) -> Mapping:
+        chosen = []
+        for row in self.x:
+            taken = {n: variable.value() for n, variable in row.items()}
+            chosen.append(max(taken, key=taken.__getitem__))
+        seconds = 0.0
+        for table, n in zip(self.seconds, chosen, strict=True):
+            seconds = seconds + float(table[n])
+        attention, qkv, fc = map(float, chosen)
+        return Mapping(attention, qkv, fc, seconds, ok=ok)

@@ -6,7 +6,7 @@ Symbols: n units on HBM, N units.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,13 @@ def major(first: int, tables: HeadTables) -> mapping.Mapping:
         first: which one; 0 attention, 1 qkv-linear, 2 fc.
         tables: of any design points.
     """
-    capacity_check = tables.hbm[first]
-    n = np.arange(capacity_check.shape[-1])
-    fits = (capacity_check <= tables.hbm_room[..., None]) & (n <= tables.units[..., None])
-    return mapping.exact(pin(tables, first, np.where(fits, n, 0).max(-1)))
+    on_hbm = tables.hbm[first]
+    n = np.arange(on_hbm.shape[-1])
+    holds = on_hbm <= tables.hbm_room[..., None]
+    exists = n <= tables.units[..., None]
+    most = np.where(holds & exists, n, 0).max(-1)
+    pinned = pin(tables, first, most)
+    return mapping.exact(pinned)
 
 
 def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
@@ -44,21 +47,37 @@ def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
         which: 0 attention, 1 qkv-linear, 2 fc.
         units: what it must have on HBM [1].
     """
-    n = np.arange(tables.seconds[which].shape[-1])
     seconds = list(tables.seconds)
-    seconds[which] = np.where(n == np.asarray(units)[..., None], seconds[which], np.inf)
-    return replace(tables, seconds=(seconds[0], seconds[1], seconds[2]))
+    n = np.arange(seconds[which].shape[-1])
+    chosen = n == np.asarray(units)[..., None]
+    seconds[which] = np.where(chosen, seconds[which], np.inf)
+    attention, qkv, fc = seconds
+    three = (attention, qkv, fc)
+    return replace(tables, seconds=three)
 
 
-POLICIES: dict[str, tuple[Tabulate, Method]] = {
-    "mapping-greedy": (head_tables, mapping.greedy),
-    "mapping-exact": (head_tables, mapping.exact),
-    "mapping-a-major": (head_tables, partial(major, 0)),
-    "mapping-q-major": (head_tables, partial(major, 1)),
-    "mapping-f-major": (head_tables, partial(major, 2)),
-    "mapping-layers": (layer_tables, mapping.exact),
+@dataclass(frozen=True)
+class Policy:
+    """How a mapping is chosen.
+
+    Attributes:
+        tabulate: makes the tables it chooses from.
+        choose: the choice.
+    """
+
+    tabulate: Tabulate
+    choose: Method
+
+
+POLICIES = {
+    "mapping-greedy": Policy(head_tables, mapping.greedy),
+    "mapping-exact": Policy(head_tables, mapping.exact),
+    "mapping-a-major": Policy(head_tables, partial(major, 0)),
+    "mapping-q-major": Policy(head_tables, partial(major, 1)),
+    "mapping-f-major": Policy(head_tables, partial(major, 2)),
+    "mapping-layers": Policy(layer_tables, mapping.exact),
 }
-"""Solver name of a knob -> tables it chooses from, how it chooses."""
+"""Policies by the solver name of a knob."""
 
 
 def solve_mapping(
@@ -69,12 +88,15 @@ def solve_mapping(
     Args:
         policy: a key of POLICIES.
         hw, llm, work: broadcast over design points.
-        said: knob -> number or `auto`, in the order attention, qkv, fc.
+        requested: knob -> number or `auto`, in the order attention, qkv, fc.
     """
-    tabulate, choose = POLICIES[policy]
-    tables = tabulate(hw, llm, work)
-    stated = {name: units for name, units in requested.items() if not isinstance(units, str)}
-    for which, name in enumerate(requested):
-        if name in stated:
-            tables = pin(tables, which, stated[name])
-    return {**dict(zip(requested, choose(tables).units, strict=True)), **stated}
+    chosen = POLICIES[policy]
+    tables = chosen.tabulate(hw, llm, work)
+    stated: dict[str, Real] = {}
+    for which, (name, units) in enumerate(requested.items()):
+        if not isinstance(units, str):
+            stated[name] = units
+            tables = pin(tables, which, units)
+    units_on_hbm = chosen.choose(tables).units
+    solved = dict(zip(requested, units_on_hbm, strict=True))
+    return {**solved, **stated}

@@ -1,28 +1,30 @@
 """Exact minimum over a share: alpha, beta, and any knob in which a system's amounts are affine.
 
 A span whose amounts are affine in a share x is a sum of maxima of lines: convex and piecewise
-linear. Two evaluations of the system, at x = 0 and x = 1, give every line (`nearkv.solvers.shares.lines`). The minimum
-is bracketed by tangents; where they cross lies a lower bound, and once the span meets it the choice is optimal.
+linear. Two evaluations of the system, at x = 0 and x = 1, give every line
+(`nearkv.solvers.shares.lines`). The minimum is bracketed by tangents; where they cross lies a
+lower bound, and once the span meets it the choice is optimal.
 
 Symbols: x share, f seconds, d slope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.blend import blend
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.span import Real, Span
-from nearkv.solvers.shares.lines import Envelope, Line, envelope, unmoved
+from nearkv.solvers.shares.lines import Envelope, Line, envelope
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
+
+Mask = NDArray[np.bool_]
+Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,29 +47,68 @@ class Choice:
     @property
     def gap(self) -> Real:
         """Relative distance of the choice from its bound; rounding apart it is 0 [1]."""
-        return np.subtract(self.seconds, self.bound) / np.where(
-            np.greater(self.seconds, 0), self.seconds, 1.0
-        )
+        excess = np.subtract(self.seconds, self.bound)
+        positive = np.greater(self.seconds, 0)
+        return excess / np.where(positive, self.seconds, 1.0)
 
 
-def _highest(curve: Envelope, slopes: Sequence[Real], x: Real) -> tuple[Real, Real]:
-    """Value and slope of an envelope at a share, but for its `times`."""
-    at_an_end = 0 if not np.any(x) else 1 if np.all(np.equal(x, 1)) else None
-    rest = 1 - x
+@dataclass(frozen=True)
+class _Tangent:
+    """The line that touches a convex curve at a share.
 
-    def value_of(line: Line) -> Real:
-        # at0 + x (at1 - at0) would lose a small at1 behind a large at0
-        return rest * line[0] + x * line[1] if at_an_end is None else line[at_an_end]
+    Attributes:
+        x: the share [1].
+        f: the curve's value there [s].
+        d: its slope there [s].
+    """
 
-    value, slope = value_of(curve.lines[0]), slopes[0]
-    for line, rise in zip(curve.lines[1:], slopes[1:], strict=False):
-        other = value_of(line)
-        slope = np.where(np.greater(other, value), rise, slope)
-        value = np.maximum(value, other)
-    return value + value_of(curve.base), slope + slopes[-1]
+    x: Real
+    f: Real
+    d: Real
+
+    def moved(self, to: _Tangent, where: Mask) -> _Tangent:
+        """This tangent, replaced by another one at some design points."""
+        x = np.where(where, to.x, self.x)
+        f = np.where(where, to.f, self.f)
+        d = np.where(where, to.d, self.d)
+        return _Tangent(x, f, d)
 
 
-def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class _Curve:
+    """An envelope but for its `times`, with the slopes of its lines."""
+
+    def __init__(self, curve: Envelope) -> None:
+        self.lines, self.base = curve.lines, curve.base
+        self._slopes = [line.end - line.start for line in self.lines]
+        self._base_slope = self.base.end - self.base.start
+
+    def tangent(self, x: Real) -> _Tangent:
+        """Value and slope at a share; of lines that meet there, the first one's slope."""
+        at_start = not np.any(x)
+        at_end = np.all(np.equal(x, 1))
+        rest = 1 - x
+
+        def value_of(line: Line) -> Real:
+            if at_start:
+                return line.start
+            if at_end:
+                return line.end
+            # start + x (end - start) would lose a small end behind a large start
+            return rest * line.start + x * line.end
+
+        value = value_of(self.lines[0])
+        slope = self._slopes[0]
+        for line, rise in zip(self.lines[1:], self._slopes[1:], strict=True):
+            other = value_of(line)
+            higher = np.greater(other, value)
+            slope = np.where(higher, rise, slope)
+            value = np.maximum(value, other)
+        value = value + value_of(self.base)
+        slope = slope + self._base_slope
+        return _Tangent(x, value, slope)
+
+
+def feasible_share(start: Fits, end: Fits) -> tuple[Shares, Shares]:
     """The shares at which every memory holds what it must, its need being affine in the share.
 
     Args:
@@ -79,14 +120,20 @@ def feasible_share(start: Fits, end: Fits) -> tuple[NDArray[np.float64], NDArray
     """
     low: Any = np.zeros(())
     high: Any = np.ones(())
-    for name, (need, there) in start.tiers.items():
-        rise, room = np.subtract(end.tiers[name][0], need), np.subtract(there, need)
+    for name, (need, capacity) in start.tiers.items():
+        need_at_end = end.tiers[name][0]
+        rise = np.subtract(need_at_end, need)
+        room = np.subtract(capacity, need)
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = room / rise
-        high = np.where(rise > 0, np.minimum(high, edge), high)
-        low = np.where(rise < 0, np.maximum(low, edge), low)
-    none = low > high
-    return np.where(none, 0.0, low), np.where(none, 1.0, high)
+        lowered = np.minimum(high, edge)
+        raised = np.maximum(low, edge)
+        high = np.where(rise > 0, lowered, high)
+        low = np.where(rise < 0, raised, low)
+    empty = low > high
+    low = np.where(empty, 0.0, low)
+    high = np.where(empty, 1.0, high)
+    return low, high
 
 
 def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choice:
@@ -102,66 +149,38 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     Raises:
         ValueError: the spans differ in more than their amounts.
     """
-    curve = envelope(start, end)
-    slopes = [at1 - at0 for at0, at1 in (*curve.lines, curve.base)]
-    f_lo, d_lo = _highest(curve, slopes, low)
-    f_hi, d_hi = _highest(curve, slopes, high)
-    lo, hi = low, high
-    best = np.where(d_lo >= 0, lo, hi)
-    value = bound = np.where(d_lo >= 0, f_lo, f_hi)
-    open_: NDArray[np.bool_] = np.less(d_lo, 0) & np.greater(d_hi, 0)
-    for _ in range(_MOST_STEPS if np.any(open_) else 0):
-        # where the tangents at both ends cross, they bound the span from below
-        drop = np.where(open_, d_hi - d_lo, 1.0)
-        x = np.where(
-            open_, lo + np.clip((f_hi - f_lo - d_hi * (hi - lo)) / -drop, 0.0, hi - lo), best
-        )
-        floor = f_lo + d_lo * (x - lo)
-        f, d = _highest(curve, slopes, x)
-        flat = np.equal(d, 0)
-        best, value = np.where(open_, x, best), np.where(open_, f, value)
-        bound = np.where(open_, np.where(flat, f, np.minimum(floor, f)), bound)
-        open_ = open_ & ~flat & (f > floor * (1 + _ROUNDING))
-        if not np.any(open_):
+    lines = envelope(start, end)
+    curve = _Curve(lines)
+    left = curve.tangent(low)
+    right = curve.tangent(high)
+    rising = left.d >= 0
+    best = np.where(rising, low, high)
+    value = np.where(rising, left.f, right.f)
+    bound = value
+    unsolved: Mask = np.less(left.d, 0) & np.greater(right.d, 0)
+    for _ in range(_MOST_STEPS):
+        if not np.any(unsolved):
             break
-        down, up = open_ & (d < 0), open_ & (d > 0)
-        lo, f_lo, d_lo = np.where(down, x, lo), np.where(down, f, f_lo), np.where(down, d, d_lo)
-        hi, f_hi, d_hi = np.where(up, x, hi), np.where(up, f, f_hi), np.where(up, d, d_hi)
-    return Choice(best[()], (curve.times * value)[()], (curve.times * bound)[()], low, high)
+        crossing = _crossing(left, right, unsolved)
+        best = np.where(unsolved, crossing, best)
+        middle = curve.tangent(best)
+        floor = left.f + left.d * (best - left.x)
+        flat = np.equal(middle.d, 0)
+        lowest = np.minimum(floor, middle.f)
+        lowest = np.where(flat, middle.f, lowest)
+        value = np.where(unsolved, middle.f, value)
+        bound = np.where(unsolved, lowest, bound)
+        unsolved = unsolved & ~flat & (middle.f > floor * (1 + _ROUNDING))
+        left = left.moved(middle, unsolved & (middle.d < 0))
+        right = right.moved(middle, unsolved & (middle.d > 0))
+    seconds = lines.times * value
+    proven = lines.times * bound
+    return Choice(best[()], seconds[()], proven[()], low, high)
 
 
-def binding(start: Span, end: Span, choice: Choice) -> NDArray[np.str_]:
-    """Which resources meet at the choice: the one that binds below it and the one that binds above.
-
-    Args:
-        start, end: the span at share 0 and at share 1.
-        choice: what `minimise` returned for them.
-
-    Returns:
-        `a = b` where two balance, one name at an end of [0, 1], with `memory` where capacity ends it.
-    """
-    names, sides = sorted(start.resources), []
-    for step in (-1e-6, 1e-6):
-        near = blend(start, end, np.clip(choice.value + step, choice.low, choice.high))
-        moving = {
-            path
-            for (path, a, _), (_, b, _) in zip(start.leaves(), end.leaves(), strict=True)
-            if not unmoved(a, b)
-        }
-        attributed = dict.fromkeys(names, np.zeros(()))
-        for path, leaf, seconds in near.attributed_leaves():
-            if path in moving and np.any(leaf.amount):
-                attributed[leaf.resource] = attributed[leaf.resource] + seconds
-        worst = np.argmax(np.stack(np.broadcast_arrays(*attributed.values())), axis=0)
-        sides.append(np.array(names)[worst])
-    below, above = sides
-    both = np.where(below == above, above, np.char.add(np.char.add(below, " = "), above))
-    both = np.where(
-        np.less_equal(choice.value, choice.low),
-        above,
-        np.where(np.greater_equal(choice.value, choice.high), below, both),
-    )
-    full = (np.equal(choice.value, choice.high) & np.less(choice.high, 1)) | (
-        np.equal(choice.value, choice.low) & np.greater(choice.low, 0)
-    )
-    return np.where(full, np.char.add("memory, ", both), both)
+def _crossing(left: _Tangent, right: _Tangent, where: Mask) -> Real:
+    """The share where two tangents cross; there they bound the curve from below [1]."""
+    width = right.x - left.x
+    drop = np.where(where, right.d - left.d, 1.0)
+    step = (right.f - left.f - right.d * width) / -drop
+    return left.x + np.clip(step, 0.0, width)

@@ -7,21 +7,47 @@ of `serial` and `overlap` is one maximum of lines, convex and piecewise linear.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Span, total
 
-Line = tuple[Real, Real]
-"""Seconds at share 0 and at share 1 [s]."""
+
+class Line(NamedTuple):
+    """Seconds of an affine piece.
+
+    Attributes:
+        start: at share 0 [s].
+        end: at share 1 [s].
+    """
+
+    start: Real
+    end: Real
+
+    @property
+    def level(self) -> bool:
+        """Whether both ends are one object, so that they need computing only once."""
+        return self.start is self.end
+
+    def scaled(self, base: Line, times: Real) -> Line:
+        """Times x (base + line) [s]."""
+        start = times * (base.start + self.start)
+        if base.level and self.level:
+            return Line(start, start)
+        return Line(start, times * (base.end + self.end))
+
+
+_ZERO = Line(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """times x (base + the highest of some lines).
+    """times x (base + the highest of several lines).
 
     Attributes:
         base: what is added whichever line is highest [s].
@@ -35,18 +61,10 @@ class Envelope:
 
     def flat(self) -> list[Line]:
         """The same as lines alone [s]."""
-        (b0, b1), n = self.base, self.times
-        if self.base is _NONE and np.all(np.equal(n, 1)):
+        once = np.all(np.equal(self.times, 1))
+        if self.base is _ZERO and once:
             return self.lines
-        lines: list[Line] = []
-        for at0, at1 in self.lines:
-            start = n * (b0 + at0)
-            level = b0 is b1 and at0 is at1  # such a line is computed once
-            lines.append((start, start if level else n * (b1 + at1)))
-        return lines
-
-
-_NONE: Line = (0.0, 0.0)
+        return [line.scaled(self.base, self.times) for line in self.lines]
 
 
 def envelope(start: Span, end: Span) -> Envelope:
@@ -61,66 +79,105 @@ def envelope(start: Span, end: Span) -> Envelope:
     if type(start) is not type(end) or start.parts.keys() != end.parts.keys():
         raise ValueError("the two evaluations have trees of different shape")
     if isinstance(start, Leaf) and isinstance(end, Leaf):
-        if start.resource != end.resource or not np.array_equal(start.rate, end.rate):
-            raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-        return Envelope(_NONE, [(start.seconds, end.seconds)])
+        return Envelope(_ZERO, [_leaf_line(start, end)])
     if isinstance(start, Repeat) and isinstance(end, Repeat):
-        if not np.array_equal(start.times, end.times):
-            raise ValueError("the number of repetitions changes with the share")
-        inner = envelope(start.span, end.span)
-        return Envelope(inner.base, inner.lines, start.times * inner.times)
+        return _repeated(start, end)
     if unmoved(start, end):
-        return Envelope(_NONE, [(start.seconds, start.seconds)])
+        seconds = start.seconds
+        return Envelope(_ZERO, [Line(seconds, seconds)])
     if isinstance(start, Overlap):
-        return Envelope(_NONE, _merge(_longest(start, end, set())))
-    return _sum([envelope(part, end.parts[name]) for name, part in start.parts.items()])
+        lines = _overlap_lines(start, end, frozenset())
+        return Envelope(_ZERO, _merge(lines))
+    parts = [envelope(part, end.parts[name]) for name, part in start.parts.items()]
+    return _sum(parts)
+
+
+def _leaf_line(start: Leaf, end: Leaf) -> Line:
+    same_rate = np.array_equal(start.rate, end.rate)
+    if start.resource != end.resource or not same_rate:
+        raise ValueError(f"leaf {start.resource!r} changes more than its amount")
+    return Line(start.seconds, end.seconds)
+
+
+def _repeated(start: Repeat, end: Repeat) -> Envelope:
+    if not np.array_equal(start.times, end.times):
+        raise ValueError("the number of repetitions changes with the share")
+    inner = envelope(start.span, end.span)
+    times = start.times * inner.times
+    return Envelope(inner.base, inner.lines, times)
 
 
 def _sum(parts: list[Envelope]) -> Envelope:
-    """Parts of one line add to the base; the lines of the others add every one to every one."""
-    straight = [line for part in parts if len(part.lines) == 1 for line in part.flat()]
-    level = total(
-        a for a, b in straight if a is b
-    )  # what stays the same is added up once, not at both ends
-    base = _total([(level, level), *(line for line in straight if line[0] is not line[1])])
-    bent = [part.flat() for part in parts if len(part.lines) > 1]
-    return Envelope(base, [_total(list(lines)) for lines in product(*bent)])
+    """Parts of one line add to the base; of the others, every line adds to every line."""
+    straight: list[Line] = []
+    bent: list[list[Line]] = []
+    for part in parts:
+        if len(part.lines) == 1:
+            straight += part.flat()
+        else:
+            bent.append(part.flat())
+    # what stays the same is added up once, not at both ends
+    level = total(line.start for line in straight if line.level)
+    sloped = [line for line in straight if not line.level]
+    base = _total([Line(level, level), *sloped])
+    sums = [_total(lines) for lines in product(*bent)]
+    return Envelope(base, sums)
 
 
-def _total(lines: list[Line]) -> Line:
-    return total(a for a, _ in lines), total(b for _, b in lines)
+def _total(lines: Iterable[Line]) -> Line:
+    added = list(lines)
+    start = total(line.start for line in added)
+    end = total(line.end for line in added)
+    return Line(start, end)
 
 
 def unmoved(start: Span, end: Span) -> bool:
     """Whether no amount differs between two evaluations."""
     if isinstance(start, Leaf) and isinstance(end, Leaf):
-        return start.amount is end.amount or np.array_equal(start.amount, end.amount)
+        same = start.amount is end.amount
+        return same or np.array_equal(start.amount, end.amount)
     if isinstance(start, Repeat) and isinstance(end, Repeat):
         return unmoved(start.span, end.span)
-    return all(unmoved(part, end.parts[name]) for name, part in start.parts.items())
+    parts = start.parts.items()
+    return all(unmoved(part, end.parts[name]) for name, part in parts)
 
 
-def _longest(start: Overlap, end: Span, queued: set[str]) -> list[Line]:
-    """All lines of an overlap, less those of parts that a queue for their only resource covers."""
-    lines = [
-        (start.busy_of(name), end.busy_of(name)) for name in start.shared if name not in queued
-    ]
-    covered = queued | set(start.shared)
+def _overlap_lines(start: Overlap, end: Span, queues: frozenset[str]) -> list[Line]:
+    """All lines of an overlap.
+
+    Args:
+        start, end: the overlap at share 0 and at share 1.
+        queues: resources whose queue is a line already; a part that needs nothing else adds none.
+    """
+    waiting = [name for name in start.shared if name not in queues]
+    lines = [Line(start.busy_of(name), end.busy_of(name)) for name in waiting]
+    covered = queues.union(start.shared)
     for name, part in start.parts.items():
         if len(part.resources) == 1 and part.resources <= covered:
             continue
+        other = end.parts[name]
         if isinstance(part, Overlap):
-            lines += _longest(part, end.parts[name], covered)
+            lines += _overlap_lines(part, other, covered)
         else:
-            lines += envelope(part, end.parts[name]).flat()
+            lines += envelope(part, other).flat()
     return lines
 
 
 def _merge(lines: list[Line]) -> list[Line]:
     """Lines that meet at an end are one on [0, 1]: the one that is higher at the other end."""
-    rising = [line for line in lines if not np.any(line[0])]
-    falling = [line for line in lines if np.any(line[0]) and not np.any(line[1])]
-    rest = [line for line in lines if np.any(line[0]) and np.any(line[1])]
-    merged: list[Line] = [(0.0, reduce(np.maximum, [end for _, end in rising]))] if rising else []
-    merged += [(reduce(np.maximum, [start for start, _ in falling]), 0.0)] if falling else []
-    return merged + rest
+    rising: list[Real] = []
+    falling: list[Real] = []
+    others: list[Line] = []
+    for line in lines:
+        if not np.any(line.start):
+            rising.append(line.end)
+        elif not np.any(line.end):
+            falling.append(line.start)
+        else:
+            others.append(line)
+    merged: list[Line] = []
+    if rising:
+        merged.append(Line(0.0, reduce(np.maximum, rising)))
+    if falling:
+        merged.append(Line(reduce(np.maximum, falling), 0.0))
+    return merged + others

@@ -15,7 +15,8 @@ from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Span
 from nearkv.hardware.errors import InputError
 
 Planes = NDArray[np.float64]
-"""One row a plane: its constant, then its slope along each variable [s]; seconds = max(planes @ [1, x])."""
+"""One row a plane: constant, slope along each variable [s]; seconds = max(planes @ [1, x])."""
+Array = NDArray[np.float64]
 
 _BASE = 4096.0  # far enough from nothing, where no weights are read
 _NEAR = 2.0  # and near it, where a mixture of experts does not use all of them
@@ -36,47 +37,62 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
         InputError: an amount is not affine, as in a mixture of experts.
     """
     base = np.full(variables, _BASE)
-    probe = base * np.linspace(1.5, 3.0, variables)
-    probes = np.vstack([probe, np.full(variables, _NEAR)])
-    points = np.vstack([base, base + _BASE * np.eye(variables), probes])
+    near = np.full(variables, _NEAR)
+    between = base * np.linspace(1.5, 3.0, variables)
+    probes = np.vstack([between, near])
+    steps = base + _BASE * np.eye(variables)
+    points = np.vstack([base, steps, probes])
     return _planes(make(*points.T), probes)
 
 
-def _planes(span: Span, probes: NDArray[np.float64]) -> Planes:
+def _planes(span: Span, probes: Array) -> Planes:
     if isinstance(span, Leaf):
-        return _plane(span.seconds, probes)[np.newaxis]
+        return _plane(span.seconds, probes)
     if isinstance(span, Repeat):
-        rows = float(np.asarray(span.times).ravel()[0]) * _planes(span.span, probes)
-        return _leading(rows)
+        times = np.ravel(span.times)[0]
+        return _leading(float(times) * _planes(span.span, probes))
     parts = [_planes(part, probes) for part in span.parts.values()]
     if isinstance(span, Overlap):
-        return _leading(
-            np.vstack(
-                parts + [_plane(span.busy_of(name), probes)[np.newaxis] for name in span.shared]
-            )
-        )
-    total = np.zeros((1, probes.shape[1] + 1))
+        for name in span.shared:
+            queue = span.busy_of(name)
+            parts.append(_plane(queue, probes))
+        return _leading(np.vstack(parts))
+    width = probes.shape[1] + 1
+    total = np.zeros((1, width))
     for rows in parts:
-        total = _leading((total[:, np.newaxis] + rows[np.newaxis]).reshape(-1, total.shape[1]))
+        sums = total[:, np.newaxis] + rows[np.newaxis]
+        total = _leading(sums.reshape(-1, width))
     return total
 
 
-def _plane(seconds: Real, probes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _plane(seconds: Real, probes: Array) -> Planes:
+    """The plane through the seconds at the base and its steps, checked at the probes."""
     variables = probes.shape[1]
-    at = np.broadcast_to(np.asarray(seconds, float).ravel(), variables + 1 + len(probes))
-    slopes = (at[1 : variables + 1] - at[0]) / _BASE
-    row = np.concatenate([[at[0] - _BASE * slopes.sum()], slopes])
-    row[np.abs(row) * np.append(1.0, probes[0]) < _ROUNDING * at[0]] = 0.0
-    if not np.allclose(row[0] + probes @ row[1:], at[variables + 1 :], rtol=1e-8, atol=0.0):
+    points = 1 + variables + len(probes)
+    values = np.ravel(np.asarray(seconds, float))
+    at = np.broadcast_to(values, points)
+    at_base = at[0]
+    at_steps = at[1 : variables + 1]
+    at_probes = at[variables + 1 :]
+    slopes = (at_steps - at_base) / _BASE
+    constant = at_base - _BASE * slopes.sum()
+    row = np.append(constant, slopes)
+    size = np.abs(row) * np.append(1.0, probes[0])
+    row[size < _ROUNDING * at_base] = 0.0
+    predicted = row[0] + probes @ row[1:]
+    if not np.allclose(predicted, at_probes, rtol=1e-8, atol=0.0):
         raise InputError(
-            "this model's iterations are not affine in its load (a mixture of experts?); only the fluid model takes it"
+            "this model's iterations are not affine in its load (a mixture of experts?); "
+            "only the fluid model takes it"
         )
-    return row
+    return row[np.newaxis]
 
 
 def _leading(rows: Planes) -> Planes:
     """Leave out every plane that another one exceeds everywhere."""
     rows = np.unique(rows, axis=0)
-    above = np.all(rows[np.newaxis] >= rows[:, np.newaxis], axis=2)
-    kept: Planes = rows[above.sum(axis=1) == 1]
+    exceeds = rows[np.newaxis] >= rows[:, np.newaxis]
+    above = np.all(exceeds, axis=2)
+    alone = above.sum(axis=1) == 1
+    kept: Planes = rows[alone]
     return kept

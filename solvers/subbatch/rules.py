@@ -1,4 +1,4 @@
-"""Sub-batches by rule, with nothing proven: the paper's greedy scheduler (L3 sec. 5.3), and one batch undivided."""
+"""Sub-batches by rule, with nothing proven: the paper's greedy (L3 sec. 5.3), and one batch."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import LINK, NOTHING
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.balance import binding
+from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluation.evaluate import Columns, columns, evaluate, stack
 from nearkv.sweeps.space.study import Block, Study, blocks
 

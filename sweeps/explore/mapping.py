@@ -12,7 +12,8 @@ from nearkv.costmodel.capacity import STATUSES
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes
 from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.mapping.exact import Mapping, brute, bytes_used, exact, greedy
+from nearkv.solvers.mapping.brute import brute
+from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import POLICIES
 from nearkv.sweeps.evaluation.evaluate import Columns, stack
@@ -95,7 +96,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         "footprint_bytes": decoder_bytes(llm, work.batch, work.prompt),
     }
     for name in COMPARED:
-        policy = POLICIES[f"mapping-{name}"][1](tables)
+        policy = POLICIES[f"mapping-{name}"].choose(tables)
         key = name.replace("-", "_")
         columns[f"{key}_step_ms"] = _where(policy, 1e3 * policy.seconds)
         columns[f"{key}_loss"] = _where(policy, policy.seconds / optimum.seconds - 1)

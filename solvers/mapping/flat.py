@@ -1,0 +1,55 @@
+"""Head tables with all design points along one axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.mechanisms.head_tables import HeadTables
+
+Array = NDArray[Any]
+
+
+def flatten(tables: HeadTables) -> HeadTables:
+    """One axis of design points, of length 1 where nothing depends on them."""
+    points = tables.points
+
+    def rows(table: Array, own: int) -> Array:
+        if table.ndim == own:
+            return table[None]
+        tail = table.shape[table.ndim - own :]
+        if table.size == math.prod(tail):
+            return table.reshape((1, *tail))
+        return np.broadcast_to(table, points + tail).reshape((-1, *tail))
+
+    return _each(tables, rows)
+
+
+def _each(tables: HeadTables, change: Callable[[Array, int], Array]) -> HeadTables:
+    """Apply a change to every array; its second argument is how many axes are the array's own."""
+
+    def three(of: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        attention, qkv, fc = of
+        return change(attention, 1), change(qkv, 1), change(fc, 1)
+
+    return HeadTables(
+        seconds=three(tables.seconds),
+        hbm=three(tables.hbm),
+        lpddr=three(tables.lpddr),
+        hbm_room=change(tables.hbm_room, 0),
+        lpddr_room=change(tables.lpddr_room, 0),
+        units=change(tables.units, 0),
+    )
+
+
+def some_points(flat: HeadTables, rows: slice, count: int) -> HeadTables:
+    """The design points `rows` of flat tables that have `count` of them."""
+
+    def cut(table: Array, _: int) -> Array:
+        return table[rows] if len(table) == count else table
+
+    return _each(flat, cut)
