@@ -79,9 +79,9 @@ def test_example_of_section_5_3() -> None:
         [2048, 5120],
         [3072, 4096],
     ]
-    split, larger, bound = evenest(EXAMPLE)
-    assert larger == bound == 7168
-    assert EXAMPLE[split].sum() == 7168
+    halves = evenest(EXAMPLE)
+    assert halves.larger == halves.bound == 7168
+    assert EXAMPLE[halves.in_one].sum() == 7168
 
 
 def test_the_rule_is_not_always_even() -> None:
@@ -90,7 +90,8 @@ def test_the_rule_is_not_always_even() -> None:
     )  # longest first gives 7 and 5, the best is 6 and 6
     in_one = even_halves(contexts)
     assert max(contexts[in_one].sum(), contexts[~in_one].sum()) == 7000
-    assert evenest(contexts)[1:] == (6000, 6000)
+    halves = evenest(contexts)
+    assert (halves.larger, halves.bound) == (6000, 6000)
 
 
 def test_a_small_batch_should_not_be_split() -> None:
@@ -207,8 +208,9 @@ def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
     assert 0 < hurried.bound <= patient.decode <= hurried.decode * (1 + 1e-9)
     assert hurried.decode <= min(greedy(asked).decode, one_batch(asked).decode)
     assert isinstance(hurried, Schedule)
-    larger, bound = evenest(asked.contexts, 1e-6)[1:]
-    assert bound <= evenest(asked.contexts, 2.0)[1] <= larger
+    hurried_halves = evenest(asked.contexts, 1e-6)
+    patient_halves = evenest(asked.contexts, 2.0)
+    assert hurried_halves.bound <= patient_halves.larger <= hurried_halves.larger
 
 
 def test_bad_problems_are_refused() -> None:

@@ -80,20 +80,7 @@ tests/test_h2m2.py
 tests/test_hillinfer.py
 tests/test_l3.py
 
-solvers/beta.py
-solvers/calibrate.py
-solvers/frontier.py
-solvers/knobs.py
-solvers/mapping/exact.py
-solvers/mapping/milp.py
-solvers/mapping/policies.py
 solvers/search.py
-solvers/shares/balance.py
-solvers/shares/lines.py
-solvers/subbatch/planes.py
-solvers/subbatch/problem.py
-solvers/subbatch/rules.py
-solvers/subbatch/schedule.py
 tests/test_balance.py
 tests/test_mapping.py
 

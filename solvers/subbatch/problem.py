@@ -1,9 +1,9 @@
-"""Two sub-batches and prompt chunks for one iteration of L3: the problem, its times and its bounds.
+"""Two sub-batches and prompt chunks for one iteration of L3: the problem, its times, its bounds.
 
-Phase s lets the GPU compute sub-batch s, prompts included, while the banks attend for the other one:
-D_s = max(T_GPU,s, T_PIM,1-s). An empty sub-batch costs the GPU nothing, so one batch is a split too.
-Among the splits that decode fastest (T* = D_0 + D_1 without prompts), the one that carries the most
-prompt tokens within (1 + epsilon) T* is best.
+Phase s lets the GPU compute sub-batch s, prompts included, while the banks attend for the other
+one: D_s = max(T_GPU,s, T_PIM,1-s). An empty sub-batch costs the GPU nothing, so one batch is a
+split too. Among the splits that decode fastest (T* = D_0 + D_1 without prompts), the one that
+carries the most prompt tokens within (1 + epsilon) T* is best.
 
 Symbols: z_i request i is in sub-batch 1, y_s sub-batch s is used, D_s seconds of phase s.
 """
@@ -20,6 +20,7 @@ from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.serving import data_parallel, in_use
 from nearkv.costmodel.queue import Load
+from nearkv.costmodel.span import Span
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
@@ -31,6 +32,9 @@ _ROUNDING = 1e-12
 
 Chunks = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
+Array = NDArray[np.float64]
+Split = NDArray[np.bool_]
+"""True where a request is in sub-batch 1."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +63,23 @@ class SubbatchProblem:
         costs: of a phase.
     """
 
-    contexts: NDArray[np.float64]
+    contexts: Array
     homes: NDArray[np.int64]
     ranksets: int
-    prompts: NDArray[np.float64]
+    prompts: Array
     costs: Costs
 
     @property
-    def loads(self) -> NDArray[np.float64]:
-        """Tokens each request puts on each rankset, as if all held as much: (requests, ranksets) [1]."""
+    def loads(self) -> Array:
+        """Tokens each request puts on each rankset, as if all held as much [1].
+
+        Shape (requests, ranksets).
+        """
+        contexts = self.contexts[:, np.newaxis]
         if np.all(self.homes < 0):
-            return self.contexts[:, np.newaxis]
+            return contexts
         lives = self.homes[:, np.newaxis] == np.arange(self.ranksets)
-        load: NDArray[np.float64] = self.ranksets * self.contexts[:, np.newaxis] * lives
+        load: Array = self.ranksets * contexts * lives
         return load
 
     def __post_init__(self) -> None:
@@ -89,14 +97,14 @@ class Schedule:
         in_one: True where a request is in sub-batch 1.
         chunks: prompts that ride in sub-batch 0 and 1.
         phases: D_0 and D_1 with the chunks [s].
-        decode: the fastest D_0 + D_1 without chunks that was found, T* [s].
+        decode: the fastest D_0 + D_1 without chunks that is known, T* [s].
         split_decode: D_0 + D_1 of this split without chunks; within the slack of `decode` [s].
         bound: no split decodes in less [s].
         most_tokens: no plan within (1 + epsilon) of `decode` carries more prompt tokens [1].
         proof: `optimal`, `time limit`, `not proved`, or `rule` where nothing is claimed.
     """
 
-    in_one: NDArray[np.bool_]
+    in_one: Split
     chunks: tuple[Chunks, Chunks]
     phases: tuple[float, float]
     decode: float
@@ -113,83 +121,102 @@ class Schedule:
     @property
     def gap(self) -> float:
         """Relative distance of `decode` from its bound [1]."""
-        return max(self.decode - self.bound, 0.0) / self.decode
+        excess = max(self.decode - self.bound, 0.0)
+        return excess / self.decode
 
     @property
     def prompt_tokens(self) -> float:
         """Prompt tokens carried [1]."""
-        return sum(tokens for chunks in self.chunks for _, tokens in chunks)
+        return sum(tokens_of(chunks) for chunks in self.chunks)
+
+
+def tokens_of(chunks: Chunks) -> float:
+    """Prompt tokens of one sub-batch [1]."""
+    return sum(tokens for _, tokens in chunks)
 
 
 def costs_of(hw: Machine, llm: LLM) -> Costs:
     """Seconds of a phase on one replica of a machine; every replica does the same at once."""
     hw = in_use(hw, llm)
-    dp = float(np.asarray(data_parallel(hw, llm)).ravel()[0])
+    replicas = float(np.ravel(data_parallel(hw, llm))[0])
 
     def load(n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0) -> Load:
-        n, hottest, prompt, squares = (
-            dp * np.asarray(x, float) for x in (n, hottest, prompt, squares)
-        )
-        return Load(n, hottest, hottest, prompt, squares)
+        def on_all(amount: object) -> Array:
+            return replicas * np.asarray(amount, float)
 
-    gpu = planes(lambda n, p, q: llm.layers * gpu_side(hw, llm, load(n, 0.0, p, q)), 3)
-    pim = planes(
-        lambda n, h, p: (
-            llm.layers
-            * overlap(
-                pim=pim_side(hw, llm, load(n, h, p), 1.0),
-                cache=prompt_cache(hw, llm, load(0.0, 0.0, p), 1.0),
-            )
-        ),
-        3,
-    )
-    return Costs(gpu, pim)
+        held = on_all(hottest)
+        return Load(on_all(n), held, held, on_all(prompt), on_all(squares))
+
+    def gpu_phase(n: object, prompt: object, squares: object) -> Span:
+        work = load(n, 0.0, prompt, squares)
+        return llm.layers * gpu_side(hw, llm, work)
+
+    def pim_phase(n: object, hottest: object, prompt: object) -> Span:
+        attention = pim_side(hw, llm, load(n, hottest, prompt), 1.0)
+        cache = prompt_cache(hw, llm, load(0.0, 0.0, prompt), 1.0)
+        return llm.layers * overlap(pim=attention, cache=cache)
+
+    return Costs(planes(gpu_phase, 3), planes(pim_phase, 3))
 
 
 def gpu_seconds(costs: Costs, sequences: float, chunks: Chunks) -> float:
     """T_GPU of a sub-batch; nothing to compute takes no time [s]."""
-    tokens = sum(size for _, size in chunks)
+    tokens = tokens_of(chunks)
     if not sequences and not tokens:
         return 0.0
-    return float(np.max(costs.gpu @ [1.0, sequences, tokens, sum(size**2 for _, size in chunks)]))
+    squares = sum(size**2 for _, size in chunks)
+    seconds = costs.gpu @ [1.0, sequences, tokens, squares]
+    return float(np.max(seconds))
 
 
-def pim_seconds(problem: SubbatchProblem, mine: NDArray[np.bool_], prompt_tokens: float) -> float:
-    """T_PIM of a sub-batch while the GPU sends the other's prompts; the fullest rankset decides [s]."""
-    hottest = float(np.max(problem.loads[mine].sum(axis=0), initial=0.0))
-    return float(np.max(problem.costs.pim @ [1.0, float(mine.sum()), hottest, prompt_tokens]))
+def pim_seconds(problem: SubbatchProblem, mine: Split, prompt_tokens: float) -> float:
+    """T_PIM of a sub-batch while the GPU sends the other's prompts [s].
+
+    The fullest rankset decides.
+    """
+    on_ranksets = problem.loads[mine].sum(axis=0)
+    hottest = float(np.max(on_ranksets, initial=0.0))
+    sequences = float(mine.sum())
+    seconds = problem.costs.pim @ [1.0, sequences, hottest, prompt_tokens]
+    return float(np.max(seconds))
 
 
 def phases(
-    problem: SubbatchProblem, in_one: NDArray[np.bool_], chunks: tuple[Chunks, Chunks] = ((), ())
+    problem: SubbatchProblem, in_one: Split, chunks: tuple[Chunks, Chunks] = ((), ())
 ) -> tuple[float, float]:
     """D_0 and D_1 of a split [s]."""
-    of = (~in_one, in_one)
-    tokens = [sum(size for _, size in part) for part in chunks]
-    first, second = (
-        max(
-            gpu_seconds(problem.costs, float(of[s].sum()), chunks[s]),
-            pim_seconds(problem, of[1 - s], tokens[s]) if of[1 - s].any() or tokens[s] else 0.0,
-        )
-        for s in (0, 1)
-    )
+    first = _phase(problem, ~in_one, chunks[0], in_one)
+    second = _phase(problem, in_one, chunks[1], ~in_one)
     return first, second
 
 
-def least_decode(problem: SubbatchProblem) -> float:
-    """What no split undercuts: the GPU reads the weights and computes all once, each rankset attends to all it holds.
+def _phase(problem: SubbatchProblem, computed: Split, chunks: Chunks, attended: Split) -> float:
+    """Seconds of the phase that computes one sub-batch and attends for the other [s]."""
+    tokens = tokens_of(chunks)
+    gpu = gpu_seconds(problem.costs, float(computed.sum()), chunks)
+    if not attended.any() and not tokens:
+        return gpu
+    return max(gpu, pim_seconds(problem, attended, tokens))
 
-    Every plane of T_GPU,0 + T_GPU,1 is at least its value for all requests at once, as one of y_s is 1;
+
+def least_decode(problem: SubbatchProblem) -> float:
+    """What no split undercuts [s].
+
+    The GPU reads the weights and computes all once, each rankset attends to all it holds. Every
+    plane of T_GPU,0 + T_GPU,1 is at least its value for all requests at once, as one of y_s is 1;
     so is every plane of T_PIM for the rankset that holds most.
     """
-    n, hottest = float(len(problem.contexts)), float(np.max(problem.loads.sum(axis=0)))
+    n = float(len(problem.contexts))
+    hottest = float(np.max(problem.loads.sum(axis=0)))
     gpu, pim = problem.costs.gpu, problem.costs.pim
-    computing = np.max(np.minimum(gpu[:, 0], 2 * gpu[:, 0]) + gpu[:, 1] * n)
-    attending = np.max(np.minimum(pim[:, 0], 0.0) * 2 + pim[:, 1] * n + pim[:, 2] * hottest)
+    reading = np.minimum(gpu[:, 0], 2 * gpu[:, 0])
+    computing = np.max(reading + gpu[:, 1] * n)
+    fixed = np.minimum(pim[:, 0], 0.0) * 2
+    attending = np.max(fixed + pim[:, 1] * n + pim[:, 2] * hottest)
     return float(max(computing, attending, 0.0)) * (1 - _ROUNDING)
 
 
-def even_halves(contexts: NDArray[np.float64]) -> NDArray[np.bool_]:
+def even_halves(contexts: Array) -> Split:
     """Step 2: longest first, each to the sub-batch with fewer tokens. True: sub-batch 1."""
     in_one = np.zeros(len(contexts), bool)
     sums = [0.0, 0.0]
@@ -200,7 +227,7 @@ def even_halves(contexts: NDArray[np.float64]) -> NDArray[np.bool_]:
     return in_one
 
 
-def exhaustive(problem: SubbatchProblem) -> tuple[NDArray[np.bool_], float]:
+def exhaustive(problem: SubbatchProblem) -> tuple[Split, float]:
     """The fastest split by trying all of them; for a few requests.
 
     Returns:
@@ -210,16 +237,16 @@ def exhaustive(problem: SubbatchProblem) -> tuple[NDArray[np.bool_], float]:
         InputError: more than 16 requests.
     """
     n = len(problem.contexts)
+    count = 2 ** (n - 1)
     if n > 16:
-        raise InputError(
-            f"{n} requests have {2 ** (n - 1):,} splits, too many to try; use the MILP"
-        )
-    splits = (np.arange(2 ** (n - 1))[:, np.newaxis] >> np.arange(n)) % 2 == 1
+        raise InputError(f"{n} requests have {count:,} splits, too many to try; use the MILP")
+    numbers = np.arange(count)[:, np.newaxis]
+    splits = (numbers >> np.arange(n)) % 2 == 1
     seconds = [sum(phases(problem, split)) for split in splits]
     best = int(np.argmin(seconds))
     return splits[best], seconds[best]
 
 
-def lengths(values: Sequence[float]) -> NDArray[np.float64]:
+def lengths(values: Sequence[float]) -> Array:
     """Request lengths as the problem holds them."""
     return np.array(values, float)

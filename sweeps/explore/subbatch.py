@@ -76,7 +76,10 @@ def subbatch(question: SubbatchPoint) -> Rows:
     problem = _problem(question)
     rule, even = even_halves(problem.contexts), evenest(problem.contexts, question.time_limit)
     best = optimal(problem, question.time_limit, question.slack)
-    rows = [_even(problem, "greedy", rule, even[2]), _even(problem, "optimal", even[0], even[2])]
+    rows = [
+        _even(problem, "greedy", rule, even.bound),
+        _even(problem, "optimal", even.in_one, even.bound),
+    ]
     for method, plan in (
         ("greedy", greedy(problem)),
         ("one-batch", one_batch(problem)),
