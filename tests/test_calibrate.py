@@ -18,14 +18,16 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.calibrate import Numbers, fit, left_out
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.study import Study
-from nearkv.sweeps.validation.calibration import (
-    calibrate,
+from nearkv.sweeps.validation.calibration import calibrate
+from nearkv.sweeps.validation.claimed_runs import claimed
+from nearkv.sweeps.validation.evidence import Evidence, without
+from nearkv.sweeps.validation.fit_report import (
     factor_rows,
     platform_file,
     residual_rows,
     sentences,
 )
-from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, without
+from nearkv.sweeps.validation.measured_runs import measured
 
 NEARKV = Path(sys.executable).with_name("nearkv")
 TRUTH = {"derate.pcie": 0.74, "derate.gather": 0.5, "ssd.read": 4.0}
@@ -117,7 +119,7 @@ def test_a_product_of_two_factors_cannot_be_told_apart(tmp_path: Path) -> None:
     assert abs(direction).min() > 0.3
     assert abs(found.fit.correlation[0, 1]) > 0.95 or np.all(found.fit.half == 1)
     assert any(
-        "cannot tell apart" in requested and "host.bandwidth" in requested
+        "cannot separate" in requested and "host.bandwidth" in requested
         for requested in sentences(found)
     )
     assert {row["hint"] for row in factor_rows(found)} == {"not determined"}
@@ -139,7 +141,7 @@ def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
         "derate.gather",
     }
     assert set(found.idle) == {"derate.gemm", "derate.fpga_dram"}
-    assert "No row hangs on derate.gemm" in sentences(found)[-1]
+    assert "No row depends on derate.gemm" in sentences(found)[-1]
 
 
 def test_one_system_alone_may_not_tell_two_rates_apart(tmp_path: Path) -> None:
@@ -186,7 +188,7 @@ def test_a_row_no_factor_explains_pulls_little() -> None:
     assert 0.3 < found.at[0] < 0.33
 
 
-def test_a_factor_nothing_hangs_on_is_not_determined() -> None:
+def test_a_factor_that_nothing_depends_on_is_not_determined() -> None:
     def idle(points: Numbers) -> Numbers:
         rows: Numbers = points[:, :1] - np.array([0.3, 0.31, 0.29])
         return rows
@@ -287,7 +289,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
         (f"{HEADER},set\n{GOOD.splitlines()[0]},\"ssd.read=2GB/s,3GB/s\"\n", "line 2: a run has one value of each knob"),
         (f"{HEADER}\nh2o,llama-13b,2,2k,64,57\n", "line 2: h2o does not fit there, gpu is short of memory"),
         (f"{HEADER}\nhilos,opt-66b,2,2k,64,57\nh2o,qwen-7b,2,2k,64,57\n", "line 3: platform 'hilos-a100'"),
-        (f"{HEADER}\n{GOOD}", "2 rows cannot tell 2 factors (derate.hbm, derate.pcie); give more rows"),
+        (f"{HEADER}\n{GOOD}", "2 rows cannot determine 2 factors (derate.hbm, derate.pcie); give more rows"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
@@ -302,8 +304,8 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> No
     ("factors", "words"),
     [
         (["gpu.bandwidth"], "--factor gpu.bandwidth: has no range to fit it in"),
-        (["derate.magic"], "unknown derate 'magic'"),
-        (["pcie"], "'pcie' is not PART.KEY"),
+        (["derate.magic"], "unknown number 'derate.magic'"),
+        (["pcie"], "'pcie' is not ROLE.KEY"),
         (
             [
                 "ssd.read",

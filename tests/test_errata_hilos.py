@@ -10,7 +10,7 @@ from nearkv.costmodel.resources import csd, link
 from nearkv.costmodel.systems.hilos import alpha_closed_form
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
-from nearkv.sweeps.validation.checks.hilos import million_requests, value_of_whole_machines
+from nearkv.sweeps.validation.checks.hilos_trends import million_requests, value_of_whole_machines
 from nearkv.sweeps.validation.claims import load
 from nearkv.sweeps.validation.validate import row
 

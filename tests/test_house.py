@@ -118,22 +118,6 @@ sweeps/evaluation/table.py
 sweeps/evaluation/targets.py
 tests/test_cli.py
 
-sweeps/validation/calibration.py
-sweeps/validation/checks/__init__.py
-sweeps/validation/checks/h2m2.py
-sweeps/validation/checks/h2m2_parts.py
-sweeps/validation/checks/hillinfer.py
-sweeps/validation/checks/hilos.py
-sweeps/validation/checks/inf2.py
-sweeps/validation/checks/l3.py
-sweeps/validation/checks/l3_parts.py
-sweeps/validation/checks/offload.py
-sweeps/validation/checks/parts.py
-sweeps/validation/checks/shared.py
-sweeps/validation/claims.py
-sweeps/validation/evidence.py
-sweeps/validation/measurements.py
-sweeps/validation/validate.py
 tests/test_calibrate.py
 tests/test_claims.py
 tests/test_errata_h2m2.py

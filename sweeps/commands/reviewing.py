@@ -18,7 +18,7 @@ SHOWN = (
     "predicted",
     "error",
     "verdict",
-    "hangs_on",
+    "explanation",
 )
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
 HEADING = """# Validation: every published claim beside its prediction
@@ -57,17 +57,18 @@ def validate(
     """
     from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.validation import validate as reviewed
+    from nearkv.sweeps.validation.summary import summary
 
     check_format(form)
     rows = reviewed.validate(reviewed.check_paper(paper))
     wanted = {name.strip() for name in only.split(",") if name.strip()}
     if form == "markdown":
         typer.echo(HEADING)
-        show(reviewed.summary(rows), form)
+        show(summary(rows), form)
         typer.echo()
     show([row for row in rows if not wanted or row["verdict"] in wanted], form, SHOWN)
     if form == "table":
-        show(reviewed.summary(rows), form)
+        show(summary(rows), form)
     if record:
         reviewed.record(rows)
     worse = reviewed.worse(rows)
@@ -92,7 +93,7 @@ def calibrate(
     ] = "",
     factor: Annotated[
         list[str],
-        typer.Option(metavar="PART.KEY", help="A number to fit: derate.pcie. At most six."),
+        typer.Option(metavar="ROLE.KEY", help="A number to fit: derate.pcie. At most six."),
     ] = [],
     without: Annotated[
         list[str], typer.Option(metavar="ROW", help="Leave out: 'line 5', or a claim's id.")
@@ -116,20 +117,22 @@ def calibrate(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.provenance import place_of, write_text
     from nearkv.sweeps.evaluation.table import check_format
-    from nearkv.sweeps.validation import calibration, evidence
+    from nearkv.sweeps.validation import fit_report
+    from nearkv.sweeps.validation.calibration import calibrate as fit
+    from nearkv.sweeps.validation.claimed_runs import claimed
+    from nearkv.sweeps.validation.evidence import without as left_out
+    from nearkv.sweeps.validation.measured_runs import measured
 
     check_format(form)
     if bool(claims) == bool(measurements):
         raise InputError("calibrate needs either --claims PAPER or --measurements FILE.csv")
-    rows = (
-        evidence.claimed(claims, platform) if claims else evidence.measured(measurements, platform)
-    )
-    found = calibration.calibrate(evidence.without(rows, without), factor)
+    evidence = claimed(claims, platform) if claims else measured(measurements, platform)
+    calibration = fit(left_out(evidence, without), factor)
     if file:
-        write_text(place_of(file), calibration.platform_file(found))
+        write_text(place_of(file), fit_report.platform_file(calibration))
     if form == "table" or not residuals:
-        show(calibration.factor_rows(found), form)
+        show(fit_report.factor_rows(calibration), form)
     if form == "table" or residuals:
-        show(calibration.residual_rows(found), form)
+        show(fit_report.residual_rows(calibration), form)
     if form == "table":
-        typer.echo("\n".join(calibration.sentences(found)))
+        typer.echo("\n".join(fit_report.sentences(calibration)))

@@ -13,9 +13,10 @@ from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.space.sizes import size
 
-ASKED = ("system", "model", "batch", "context", "output")
+REQUIRED = ("system", "model", "batch", "context", "output")
 OPTIONAL = ("knob", "set")
-MOST_ROWS, MOST_BYTES = 1000, 1 << 22
+MOST_ROWS = 1000
+MOST_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Measurement:
 
 
 def read_runs(path: Path) -> tuple[str, list[Measurement]]:
-    """Read a CSV of `ASKED`, one measured column of `nearkv systems`, and if need be `OPTIONAL`.
+    """Read a CSV with `REQUIRED` columns, one measured column and perhaps `OPTIONAL` ones.
 
     Returns:
         The measured column's name, and the runs.
@@ -50,62 +51,93 @@ def read_runs(path: Path) -> tuple[str, list[Measurement]]:
         InputError: no such file, a column that is missing or unknown, or a cell that is no value.
     """
     header, rows = _rows(path)
-    for name in ASKED:
+    metric = _measured_column(header, path)
+    runs = []
+    for line, row in rows:
+        runs.append(_run(row, metric, f"{path}, line {line}"))
+    return metric, runs
+
+
+def _measured_column(header: list[str], path: Path) -> str:
+    for name in REQUIRED:
         if name not in header:
+            needed = ", ".join(REQUIRED)
             raise InputError(
-                f"{path}: has no column {name!r}; it needs {', '.join(ASKED)} and a measured column"
+                f"{path}: has no column {name!r}; it needs {needed} and a measured column"
             )
     measured = [name for name in header if name in COLUMNS]
     for name in header:
-        if name not in (*ASKED, *OPTIONAL, *measured):
-            raise unknown("column", name, [*ASKED, *OPTIONAL, *COLUMNS], str(path))
+        if name not in (*REQUIRED, *OPTIONAL, *measured):
+            raise unknown("column", name, [*REQUIRED, *OPTIONAL, *COLUMNS], str(path))
     if len(measured) != 1:
         have = f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
         raise InputError(f"{path}: needs exactly one measured column; {have}")
-    return measured[0], [_run(row, measured[0], f"{path}, line {line}") for line, row in rows]
+    return measured[0]
 
 
-def _rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+Rows = list[tuple[int, dict[str, str]]]
+"""Number of the line in the file, and its cells by column."""
+
+
+def _rows(path: Path) -> tuple[list[str], Rows]:
+    """Header and rows of a CSV.
+
+    Raises:
+        InputError: no such file, no CSV, too large, or rows of another length than the header.
+    """
+    needed = ", ".join(REQUIRED)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: larger than 4 MiB; give a sample of the runs")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(table, [])]
-            rows = [(table.line_num, row) for row in table if any(cell.strip() for cell in row)]
+        header, lines = _cells(path)
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(
-            f"{path}: not a CSV file ({problem}); it needs columns {', '.join(ASKED)}"
-        ) from None
+        raise InputError(f"{path}: not a CSV file ({problem}); it needs columns {needed}") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
     if len(set(header)) < len(header):
         raise InputError(f"{path}: a column is there twice; its columns are {', '.join(header)}")
-    if len(rows) > MOST_ROWS:
-        raise InputError(f"{path}: has {len(rows):,} rows; give a sample of at most {MOST_ROWS:,}")
-    for line, row in rows:
-        if len(row) != len(header):
+    if len(lines) > MOST_ROWS:
+        raise InputError(f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_ROWS:,}")
+    rows: Rows = []
+    for line, cells in lines:
+        if len(cells) != len(header):
             raise InputError(
-                f"{path}, line {line}: has {len(row)} cells for {len(header)} columns; correct it there"
+                f"{path}, line {line}: has {len(cells)} cells for {len(header)} columns; "
+                "correct it there"
             )
-    return header, [
-        (line, dict(zip(header, map(str.strip, row), strict=True))) for line, row in rows
-    ]
+        rows.append((line, dict(zip(header, cells, strict=True))))
+    return header, rows
 
 
-def _run(row: dict[str, str], measured: str, where: str) -> Measurement:
+def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Header and stripped cells of the lines that are not blank."""
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path}: larger than 4 MiB; give a sample of the runs")
+    lines = []
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        table = csv.reader(file, strict=True)
+        header = [name.strip() for name in next(table, [])]
+        for row in table:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                lines.append((table.line_num, cells))
+    return header, lines
+
+
+def _run(row: dict[str, str], metric: str, where: str) -> Measurement:
     try:
         find_system(row["system"])
         load_llm(row["model"])
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
-    batch, context, output = (
-        size(row[name], f"{where}, {name}") for name in ("batch", "context", "output")
-    )
-    measured_value = _positive(row[measured], f"{where}, {measured}")
-    knob, sets = (row.get(name, "") for name in OPTIONAL)
     return Measurement(
-        where, row["system"], row["model"], knob, sets, batch, context, output, measured_value
+        where=where,
+        system=row["system"],
+        model=row["model"],
+        knob=row.get("knob", ""),
+        set=row.get("set", ""),
+        batch=size(row["batch"], f"{where}, batch"),
+        context=size(row["context"], f"{where}, context"),
+        output=size(row["output"], f"{where}, output"),
+        measured=_positive(row[metric], f"{where}, {metric}"),
     )
 
 

@@ -8,106 +8,143 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.quantity import unit_of
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns, table
 from nearkv.sweeps.space.study import Study
-from nearkv.sweeps.validation.checks import check, model_on
+from nearkv.sweeps.validation.checks import check
+from nearkv.sweeps.validation.checks.asking import default_knobs, model_on
 
+Values = NDArray[np.float64]
 PLATFORM = "dgx-a100-pim"
 MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
 TRACES = ("openr1", "dolphin", "openthoughts", "longbench")
-BASE = {"dimm.capacity": 16 * 2.0**30, "dimm.ranksets": 2.0}
+SMALLEST_DIMM = 16 * 2.0**30
+SMALLEST_RANKSETS = 2.0
 """Smallest memory of sec. 6.2: 32 DIMMs hold 512 GB, in two ranksets."""
+ENDLESS = 1e15
+"""A memory that no batch fills [B]."""
 BATCHES = (16.0, 32.0, 48.0, 64.0)
 """Of fig. 11, each request with 6,000 tokens."""
-Values = NDArray[np.float64]
+
+
+# --- throughput on traces, fig. 8 -------------------------------------------------------------
 
 
 @cache
 def _cells(system: str) -> Columns:
-    """All models on all traces, 1,000 requests each, played (fig. 8)."""
+    """All models on all traces, 1,000 simulated requests each (fig. 8)."""
     return table(Study((system,), MODELS, traces=TRACES, method="simulate"))
+
+
+def _throughputs(system: str) -> Values:
+    rates: Values = _cells(system)["throughput_tok_s"].astype(float)
+    return rates
 
 
 @check
 def gains(first: str, second: str, *traces: str) -> Values:
-    """Throughput of a system over another's, for all models on these traces, where both run (fig. 8) [1]."""
-    ran = [_cells(system)["throughput_tok_s"].astype(float) for system in (first, second)]
-    ratio: Values = (ran[0] / ran[1])[np.isin(_cells(first)["trace"], traces)]
-    return ratio
+    """Throughput of a system over another's, for all models on these traces, where both run [1].
+
+    Source: Fig. 8.
+    """
+    ratio = _throughputs(first) / _throughputs(second)
+    chosen = np.isin(_cells(first)["trace"], traces)
+    return ratio[chosen]
 
 
 @check
 def worst_rank(first: str, *others: str) -> float:
-    """Worst rank of a system by throughput among others, over all models and traces (fig. 8) [1]."""
-    mine = _cells(first)["throughput_tok_s"].astype(float)
-    ahead = [
-        np.nan_to_num(_cells(system)["throughput_tok_s"].astype(float)) > mine for system in others
-    ]
+    """Worst rank of a system by throughput among others, over all models and traces [1].
+
+    Source: Fig. 8.
+    """
+    mine = _throughputs(first)
+    ahead = [np.nan_to_num(_throughputs(system)) > mine for system in others]
     return float(1 + np.sum(ahead, axis=0).max())
 
 
 @check
 def trace_runs_out(system: str, model: str, *traces: str) -> list[float]:
     """1 where a system cannot hold the requests of a trace, else 0 (fig. 8)."""
-    found = table(Study((system,), (model,), traces=traces))
-    return [float(status != "ok") for status in found["status"]]
+    rows = table(Study((system,), (model,), traces=traces))
+    return [float(status != "ok") for status in rows["status"]]
+
+
+@check
+def trace_statistic(key: str, *traces: str) -> list[float]:
+    """A statistic of traces as they are specified (Table 4) [tokens]."""
+    return [load_part(trace, "trace").numbers[key].si for trace in traces]
+
+
+# --- larger memories, fig. 9 ------------------------------------------------------------------
 
 
 @check
 def larger_memory(model: str, capacity: str, ranksets: str) -> float:
-    """Throughput of L3 on OpenR1 with a memory so many times as large, and as fast, as the smallest (fig. 9) [1]."""
-    return _openr1(model, float(capacity), float(ranksets)) / _openr1(model, 1.0, 1.0)
+    """Throughput of L3 on OpenR1 with a memory so many times as large, and as fast, as the smallest
+    [1].
+
+    Source: Fig. 9.
+    """
+    larger = _openr1(model, float(capacity), float(ranksets))
+    return larger / _openr1(model, 1.0, 1.0)
 
 
 @cache
 def _openr1(model: str, capacity: float, ranksets: float) -> float:
     """Throughput of L3 with the smallest memory so many times larger and faster [1/s]."""
-    sets = {"dimm.capacity": f"{BASE['dimm.capacity'] * capacity}B"}
-    knobs = {"ranksets": f"{BASE['dimm.ranksets'] * ranksets:g}"}
-    found = table(
-        Study(("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs)
-    )
-    return float(found["throughput_tok_s"][0])
+    sets = {"dimm.capacity": f"{SMALLEST_DIMM * capacity}B"}
+    knobs = {"ranksets": f"{SMALLEST_RANKSETS * ranksets:g}"}
+    study = Study(("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs)
+    return float(table(study)["throughput_tok_s"][0])
 
 
 @check
 def smallest_memory(unit: str) -> float:
     """Memory from which the study of larger ones starts (sec. 6.2), in a unit."""
     hw, _ = model_on(PLATFORM, "gpt-175b")
-    return float(hw.dimm.count * BASE["dimm.capacity"] / unit_of(unit)[1])
+    return float(hw.dimm.count * SMALLEST_DIMM / unit_of(unit)[1])
 
 
 @check
 def both_are_needed(times: str, *models: str) -> float:
-    """Whether scaling capacity and bandwidth together gains more than the sum of scaling either alone (fig. 9)."""
-    capacity_check = []
+    """Whether scaling capacity and bandwidth together gains more than the sum of scaling either
+    alone.
+
+    Source: Fig. 9.
+    """
     for model in models:
-        bandwidth, capacity, both = (
-            larger_memory(model, *by) - 1 for by in (("1", times), (times, "1"), (times, times))
-        )
-        capacity_check.append(both > bandwidth + capacity)
-    return float(np.all(capacity_check))
+        bandwidth = larger_memory(model, "1", times) - 1
+        capacity = larger_memory(model, times, "1") - 1
+        both = larger_memory(model, times, times) - 1
+        if both <= bandwidth + capacity:
+            return 0.0
+    return 1.0
+
+
+# --- time between tokens, fig. 11 -------------------------------------------------------------
 
 
 @check
 def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
-    """Time between tokens of L3 over GPUs with endless memory at the same batch, at each batch (sec. 6.3) [%]."""
-    ours, theirs = (
-        _tbt(model, "l3", float(context), ranksets),
-        _tbt(model, "gpu-only", float(context)),
-    )
-    percent: Values = 100 * ours / theirs
-    return percent
+    """Time between tokens of L3 over GPUs with endless memory at the same batch, at each batch [%].
+
+    Source: Sec. 6.3.
+    """
+    ours = _tbt(model, "l3", float(context), ranksets)
+    theirs = _tbt(model, "gpu-only", float(context))
+    return 100 * ours / theirs
 
 
 @check
 def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
-    """Times between tokens of GPUs and L3 at every batch, over the GPUs' at the smallest (fig. 11) [1]."""
+    """Times between tokens of GPUs and L3 at every batch, over the GPUs' at the smallest [1].
+
+    Source: Fig. 11.
+    """
     gpus = _tbt(model, "gpu-only", float(context))
     bars = [gpus, *(_tbt(model, "l3", float(context), count) for count in ranksets)]
     normalised: Values = np.concatenate(bars) / gpus[0]
@@ -117,16 +154,11 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
     """One step of a whole batch, whatever its memory [s]."""
     hw, llm = model_on(PLATFORM, model)
-    endless: dict[str, Real] = {"gpu.memory": 1e15, "dimm.capacity": 1e15}
-    hw = hw.with_values({**endless, **({"dimm.ranksets": float(ranksets)} if ranksets else {})})
+    hw = hw.with_values({"gpu.memory": ENDLESS, "dimm.capacity": ENDLESS})
+    if ranksets:
+        hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)
-    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
     work = Workload(np.array(BATCHES), context, 1.0).at(context)
-    step: Values = np.asarray(resolve_knobs(spec, hw, llm, work, knobs).estimate.step.seconds)
+    resolved = resolve_knobs(spec, hw, llm, work, default_knobs(spec))
+    step: Values = np.asarray(resolved.estimate.step.seconds)
     return step
-
-
-@check
-def trace_statistic(key: str, *traces: str) -> list[float]:
-    """A statistic of traces as they are specified (Table 4) [tokens]."""
-    return [load_part(trace, "trace").numbers[key].si for trace in traces]

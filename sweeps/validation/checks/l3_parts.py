@@ -1,4 +1,7 @@
-"""Checks of L3's statements about bandwidths, capacities, kernels and its scheduler (L3 sec. 1, 2, 5; Tables 2, 3)."""
+"""Checks of L3's statements about bandwidths, capacities, kernels and its scheduler.
+
+Source: L3 sec. 1, 2, 5; Tables 2, 3.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,31 @@ from nearkv.costmodel.queue import Load
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.systems.l3 import prompt_cache
 from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import unit_of
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS, even_halves, lengths
 from nearkv.sweeps.space.traces import REQUESTS
-from nearkv.sweeps.validation.checks import check, model_on
+from nearkv.sweeps.validation.checks import check
+from nearkv.sweeps.validation.checks.asking import model_on
 from nearkv.sweeps.validation.checks.l3 import PLATFORM
 
-# --- bandwidths and capacities ---------------------------------------------------------------------
+
+def _machine() -> Machine:
+    return load_platform(PLATFORM).machine()
+
+
+# --- bandwidths and capacities ----------------------------------------------------------------
 
 
 @check
 def bandwidth(of: str, over: str) -> float:
-    """Bandwidth of `banks`, `ranks`, `bus`, `hbm`, `hbm-pim` or `rank` over another's, or in a unit (Table 2)."""
-    hw, _ = model_on(PLATFORM, "gpt-175b")
+    """Bandwidth of `banks`, `ranks`, `bus`, `hbm`, `hbm-pim` or `rank` over another's, or in a
+    unit.
+
+    Source: Table 2.
+    """
+    hw = _machine()
     rates = {
         "banks": bank_bandwidth(hw),
         "ranks": hw.dimm.ranksets * bus_bandwidth(hw),
@@ -31,7 +46,8 @@ def bandwidth(of: str, over: str) -> float:
         "hbm": hw.gpu.count * hw.gpu.bandwidth,
         "hbm-pim": hw.gpu.count * hw.gpu.pim_bandwidth,
     }
-    return float(rates[of] / (rates[over] if over in rates else unit_of(over)[1]))
+    divisor = rates[over] if over in rates else unit_of(over)[1]
+    return float(rates[of] / divisor)
 
 
 @check
@@ -43,87 +59,98 @@ def percent_of_bandwidth(of: str, over: str) -> float:
 @check
 def cpu_slowdown() -> float:
     """Decode attention on the host's cores over that on the GPUs (sec. 2.6) [1]."""
-    hw, _ = model_on(PLATFORM, "gpt-175b")
+    hw = _machine()
     return float(gpu_attention(hw).rate / host_attention(hw).rate)
 
 
 @check
 def one_rank_fills_its_channel() -> float:
-    """Whether one rank, refresh included, reaches nine tenths of its channel's bandwidth (sec. 5.1)."""
-    memory = dimms(model_on(PLATFORM, "gpt-175b")[0])
-    hw, _ = model_on(PLATFORM, "gpt-175b")
-    return float(memory.ranks.rate / hw.dimm.ranksets > 0.9 * memory.bus.rate)
+    """Whether one rank, refresh included, reaches nine tenths of its channel's bandwidth.
+
+    Source: Sec. 5.1.
+    """
+    hw = _machine()
+    memory = dimms(hw)
+    one_rank = memory.ranks.rate / hw.dimm.ranksets
+    return float(one_rank > 0.9 * memory.bus.rate)
 
 
 @check
 def computing_while_receiving() -> float:
     """Share of the banks' work that goes on while one rankset receives (sec. 5.1) [%]."""
-    memory = dimms(model_on(PLATFORM, "gpt-175b")[0])
-    return float(100 * (1 - memory.bus.rate / memory.receive.rate))
+    memory = dimms(_machine())
+    receiving = memory.bus.rate / memory.receive.rate
+    return float(100 * (1 - receiving))
 
 
 @check
 def bank_row_efficiency() -> float:
     """Share of its peak that a bank streaming whole rows reaches, refresh apart (Table 2) [1]."""
-    return float(row_efficiency(model_on(PLATFORM, "gpt-175b")[0]))
+    return float(row_efficiency(_machine()))
 
 
 @check
 def left_beside_weights(model: str, unit: str) -> float:
     """Memory of all GPUs that a model's weights leave free, in a unit (sec. 6.2)."""
     hw, llm = model_on(PLATFORM, model)
-    return float((hw.gpu.count * hw.gpu.memory - llm.weight_bytes) / unit_of(unit)[1])
+    free = hw.gpu.count * hw.gpu.memory - llm.weight_bytes
+    return float(free / unit_of(unit)[1])
 
 
 @check
 def requests_that_fill_a_gpu(model: str, context: str) -> float:
     """Requests whose KV cache fills one GPU of the platform, weights apart (sec. 1) [1]."""
     hw, llm = model_on(PLATFORM, model)
-    return float(hw.gpu.memory / (float(context) * kv_token_bytes(llm)))
+    request = float(context) * kv_token_bytes(llm)
+    return float(hw.gpu.memory / request)
 
 
 @check
 def requests_beside_weights(model: str, context: str) -> float:
     """Requests whose KV cache fits beside a model's weights on one GPU (sec. 2.3) [1]."""
     hw, llm = model_on(PLATFORM, model)
-    return float((hw.gpu.memory - llm.weight_bytes) / (float(context) * kv_token_bytes(llm)))
+    request = float(context) * kv_token_bytes(llm)
+    return float((hw.gpu.memory - llm.weight_bytes) / request)
 
 
 @check
 def block_parameters(model: str) -> float:
     """Parameters of the transformer blocks, embeddings apart, 12 L D^2 (Table 3) [1e9]."""
     _, llm = model_on(PLATFORM, model)
-    return float(llm.layers * llm.layer_parameters(llm.experts) / 1e9)
+    layer = llm.layer_parameters(llm.experts)
+    return float(llm.layers * layer / 1e9)
 
 
-# --- kernels ---------------------------------------------------------------------------------------
+# --- kernels ----------------------------------------------------------------------------------
 
 
 @check
 def prompt_cache_over_feed_forward(*models: str) -> list[float]:
     """Time to send the KV cache of a prompt over the time of its feed-forward (sec. 5.1) [%]."""
-    found = []
+    shares = []
     for name in models:
         hw, llm = model_on(PLATFORM, name)
-        sent = llm.kv_bytes(1, 1.0) / (hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.link)
-        found.append(
-            float(
-                100 * sent / (llm.ffn_flops(1.0) / (hw.gpu.count * hw.gpu.flops * hw.derate.gemm))
-            )
-        )
-    return found
+        link_rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.link
+        compute_rate = hw.gpu.count * hw.gpu.flops * hw.derate.gemm
+        sent = llm.kv_bytes(1, 1.0) / link_rate
+        feed_forward = llm.ffn_flops(1.0) / compute_rate
+        shares.append(float(100 * sent / feed_forward))
+    return shares
 
 
 @check
 def prompt_cache_is_hidden(*models: str) -> float:
-    """Whether the KV cache of prompts of 16 to 16k tokens leaves within their linear layers (sec. 5.1)."""
-    capacity_check = []
+    """Whether the KV cache of prompts of 16 to 16k tokens leaves within their linear layers.
+
+    Source: Sec. 5.1.
+    """
+    tokens = np.array([16.0, 256.0, 1024.0, 16384.0])
     for name in models:
         hw, llm = model_on(PLATFORM, name)
-        tokens = np.array([16.0, 256.0, 1024.0, 16384.0])
-        sent = prompt_cache(hw, llm, Load(0.0, 0.0, 0.0, tokens), 1.0).seconds
-        capacity_check.append(np.all(sent <= linear(hw, llm, tokens).seconds))
-    return float(np.all(capacity_check))
+        sent = prompt_cache(hw, llm, Load(0.0, 0.0, 0.0, tokens), 1.0)
+        if np.any(sent.seconds > linear(hw, llm, tokens).seconds):
+            return 0.0
+    return 1.0
 
 
 @check
@@ -139,12 +166,12 @@ def attention_share(platform: str, model: str, batch: str, context: str) -> floa
     """Share of a decode step on GPUs that attention takes (fig. 2b) [%]."""
     hw, llm = model_on(platform, model)
     work = Workload(float(batch), float(context), 1.0).at(float(context))
-    layer = find_system("gpu-only")(hw, llm, work, {"policy": 0.0}).step.breakdown()
-    attention = sum(took for name, took in layer.items() if "attention" in name)
-    return float(100 * attention / sum(layer.values()))
+    leaves = find_system("gpu-only")(hw, llm, work, {"policy": 0.0}).step.breakdown()
+    attention = sum(seconds for name, seconds in leaves.items() if "attention" in name)
+    return float(100 * attention / sum(leaves.values()))
 
 
-# --- scheduler -------------------------------------------------------------------------------------
+# --- scheduler --------------------------------------------------------------------------------
 
 
 @check
@@ -152,7 +179,8 @@ def larger_half(*contexts: str) -> float:
     """Tokens of the larger sub-batch that step 2 of sec. 5.3 makes of requests [1,000 tokens]."""
     tokens = lengths([float(text) for text in contexts])
     in_one = even_halves(tokens)
-    return float(max(tokens[in_one].sum(), tokens[~in_one].sum()) / 1000)
+    larger = max(tokens[in_one].sum(), tokens[~in_one].sum())
+    return float(larger / 1000)
 
 
 @check

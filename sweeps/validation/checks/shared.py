@@ -5,30 +5,56 @@ from __future__ import annotations
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
-from nearkv.sweeps.validation.checks import check, model_on
+from nearkv.sweeps.space.sizes import size
+from nearkv.sweeps.validation.checks import check
+from nearkv.sweeps.validation.checks.asking import model_on
+
+CONTEXT = 32768.0
+"""Context of the step whose traffic is compared [tokens]."""
+BATCH = 16.0
 
 
 @check
 def parameters(name: str) -> Real:
     """Parameters of a model, computed from its shape [1]."""
-    return model_on("hilos-a100", name)[1].parameters
+    _, llm = model_on("hilos-a100", name)
+    return llm.parameters
 
 
 @check
 def kv_gigabytes(name: str, batch: str, context: str) -> Real:
     """KV cache of a model at 16 bit [GB]."""
-    llm = model_on("hilos-a100", name)[1]
-    return llm.layers * llm.kv_bytes(float(batch), float(context)) / 1e9
+    _, llm = model_on("hilos-a100", name)
+    layer = llm.kv_bytes(float(batch), size(context, "context"))
+    return llm.layers * layer / 1e9
+
+
+@check
+def kv_terabytes(model: str, batch: str, context: str) -> Real:
+    """KV cache at 16 bit [TB] (HILOS sec. 3.1, INF² sec. 3)."""
+    return kv_gigabytes(model, batch, context) / 1e3
 
 
 @check
 def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Real:
-    """Bytes a resource carries in one decode step of OPT-66B, a layer, sequence and hidden unit [B]."""
+    """Bytes that a resource carries in one decode step of OPT-66B, per layer, sequence and hidden
+    unit [B].
+    """
     hw, llm = model_on(platform, "opt-66b")
-    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
-    requested = {
-        name: float(value) for name, value in (item.split("=") for item in knobs.split(";") if item)
-    }
+    work = Workload(BATCH, CONTEXT, 2.0).at(CONTEXT)
+    requested: dict[str, Real] = {}
+    for item in filter(None, knobs.split(";")):
+        name, _, value = item.partition("=")
+        requested[name] = float(value)
     traffic = find_system(system)(hw, llm, work, requested).step.traffic()
-    carried = sum((amount for (name, _), amount in traffic.items() if name == resource), 0.0)
-    return carried / (llm.layers * 16.0 * llm.hidden)
+    carried: Real = 0.0
+    for (name, _), amount in traffic.items():
+        if name == resource:
+            carried = carried + amount
+    return carried / (llm.layers * BATCH * llm.hidden)
+
+
+@check
+def step_bytes_a_token(platform: str, system: str, resource: str, knobs: str = "") -> Real:
+    """`step_bytes` per token of context (HILOS sec. 4.1, INF² sec. 2.2) [B]."""
+    return step_bytes(platform, system, resource, knobs) / CONTEXT

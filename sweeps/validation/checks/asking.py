@@ -1,0 +1,79 @@
+"""Questions that checks put to the models: one system at one workload, one catalogued number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM, llm_of
+from nearkv.costmodel.registry import System, find_knob, find_system
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.space.sizes import size
+
+
+def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
+    """A platform and a model at its element widths."""
+    hw = load_platform(platform).machine()
+    shape: dict[str, Real] = {}
+    for key, number in load_llm(name).numbers.items():
+        shape[key] = number.si
+    return hw, llm_of(shape, hw["precision"])
+
+
+def number_at(address: str) -> float:
+    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI]."""
+    name, _, key = address.partition(":")
+    if name in names("platform"):
+        role, _, number = key.partition(".")
+        return load_platform(name).roles[role].numbers[number].si
+    if name in names("part"):
+        return load_part(name).numbers[key].si
+    return load_llm(name).numbers[key].si
+
+
+def workload(context: str | Real, batch: str = "16", output: str = "64") -> Workload:
+    """A workload from words; a context may also be an array of tokens."""
+    tokens = size(context, "context") if isinstance(context, str) else context
+    return Workload(float(batch), tokens, float(output))
+
+
+def default_knobs(system: System) -> dict[str, Real | str]:
+    """A system's knobs at their defaults, those that stand for hardware numbers left out."""
+    knobs: dict[str, Real | str] = {}
+    for name, knob in system.knobs.items():
+        if not knob.sets:
+            knobs[name] = knob.default
+    return knobs
+
+
+def estimate_of(
+    platform: str, system: str, model: str, work: Workload, knobs: str = ""
+) -> Estimate:
+    """A system's answer for one model, with knobs as in `name=value;...` and the others at their
+    defaults.
+    """
+    hw, llm = model_on(platform, model)
+    spec = find_system(system)
+    requested = default_knobs(spec)
+    for item in filter(None, knobs.split(";")):
+        name, _, value = item.partition("=")
+        knob = find_knob(spec, name)
+        if knob.sets:
+            hw = hw.with_values({knob.sets: float(value)})
+        elif value in knob.choices:
+            requested[name] = float(knob.choices.index(value))
+        elif value == "auto" or value in knob.rules:
+            requested[name] = value
+        else:
+            requested[name] = float(value)
+    return resolve_knobs(spec, hw, llm, work, requested).estimate
+
+
+def decode_rate(estimate: Estimate) -> Real:
+    """Tokens per second while decoding; NaN where it does not fit [1/s]."""
+    rate = estimate.work.batch / estimate.step.seconds
+    return np.where(estimate.fits.ok, rate, np.nan)
