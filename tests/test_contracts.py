@@ -1,4 +1,4 @@
-"""What every registered system keeps: conservation, no double booking, grid = points, monotone, limits."""
+"""Contracts of every system: conservation, no double booking, grid = points, monotone, limits."""
 
 from __future__ import annotations
 
@@ -24,11 +24,8 @@ NOT_CAPACITY = {("cluster_host", "count")}
 
 
 def solved_shares(system: System) -> list[str]:
-    return [
-        name
-        for name, knob in system.knobs.items()
-        if knob.kind == "share" and knob.default == "auto"
-    ]
+    shares = [name for name, knob in system.knobs.items() if knob.kind == "share"]
+    return [name for name in shares if system.knobs[name].default == "auto"]
 
 
 def evaluate(system: System, hw: Machine, llm: LLM, work: Workload) -> Estimate:
@@ -49,32 +46,33 @@ def test_no_resource_is_booked_twice(system: System, work: Workload, name: str) 
         assert busy <= total.seconds * (1 + 1e-9), resource
 
 
-def test_what_leaves_storage_arrives_over_its_link(work: Workload) -> None:
-    """Bytes read from drives that only a link reaches equal the bytes on that link, each way and in both phases."""
-    ways = {
-        "flexgen-ssd": ("ssd.flash", "ssd_link"),
-        "flexgen-16ssd": ("raid.flash", "uplink"),
-        "flexgen-raid": ("ssd.flash", "uplink"),
-    }
-    for name, (flash, lanes) in ways.items():
-        estimate = evaluate(SYSTEMS[name], machine_of(SYSTEMS[name]), model("opt-175b"), work)
-        for span in (estimate.prefill, estimate.step):
-            traffic = span.traffic()
-            for verb, way in (("read", "in"), ("write", "out")):
-                assert traffic.get((flash, verb), 0.0) == pytest.approx(
-                    traffic.get((f"{lanes}.{way}", "move"), 0.0)
-                ), name
+@pytest.mark.parametrize(
+    ("name", "flash", "link"),
+    [
+        ("flexgen-ssd", "ssd.flash", "ssd_link"),
+        ("flexgen-16ssd", "raid.flash", "uplink"),
+        ("flexgen-raid", "ssd.flash", "uplink"),
+    ],
+)
+def test_what_leaves_storage_arrives_over_its_link(
+    name: str, flash: str, link: str, work: Workload
+) -> None:
+    """Bytes of drives that only a link reaches equal those on that link, in both phases."""
+    estimate = evaluate(SYSTEMS[name], machine_of(SYSTEMS[name]), model("opt-175b"), work)
+    for span in (estimate.prefill, estimate.step):
+        traffic = span.traffic()
+        for verb, direction in (("read", "in"), ("write", "out")):
+            arrived = traffic.get((f"{link}.{direction}", "move"), 0.0)
+            assert traffic.get((flash, verb), 0.0) == pytest.approx(arrived)
 
 
 def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> None:
-    """KV bytes written to a drive in prefill are the bytes its capacity is asked for, less what decode adds."""
+    """KV bytes written in prefill and in all steps are the bytes that the drive must hold."""
     hw, llm = machine_of(SYSTEMS["flexgen-ssd"]), model("opt-66b")
     estimate = evaluate(SYSTEMS["flexgen-ssd"], hw, llm, work)
-    written = (
-        estimate.prefill.traffic()["ssd.flash", "write"]
-        + work.output * estimate.step.traffic()["ssd.flash", "write"]
-    )
-    assert written == pytest.approx(estimate.fits.tiers["ssd"][0])
+    prefill = estimate.prefill.traffic()["ssd.flash", "write"]
+    step = estimate.step.traffic()["ssd.flash", "write"]
+    assert prefill + work.output * step == pytest.approx(estimate.fits.tiers["ssd"][0])
 
 
 def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) -> None:
@@ -126,19 +124,20 @@ def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str)
 
 
 def resources(hw: Machine) -> list[tuple[str, str]]:
-    """Every rate, capacity and count of a machine."""
-    found = []
-    for role, part in hw.roles.items():
-        for key in part.values:
-            units = {keys[key].unit for keys in KINDS.values() if key in keys}
-            more = (
-                key == "count"
-                or units & {"B/s", "FLOP/s", "Hz", "T/s"}
-                or key in ("memory", "capacity")
-            )
-            if more and (role, key) not in NOT_CAPACITY:
-                found.append((role, key))
-    return found
+    """All rates, capacities and counts of a machine, as (role, key)."""
+    return [
+        (role, key)
+        for role, part in hw.roles.items()
+        for key in part.values
+        if is_resource(key) and (role, key) not in NOT_CAPACITY
+    ]
+
+
+def is_resource(key: str) -> bool:
+    """Whether more of a number means more hardware."""
+    units = {keys[key].unit for keys in KINDS.values() if key in keys}
+    rates = {"B/s", "FLOP/s", "Hz", "T/s"}
+    return bool(units & rates) or key in ("count", "memory", "capacity")
 
 
 @pytest.mark.parametrize("factor", [2.0, 16.0])
@@ -170,9 +169,9 @@ def test_an_empty_batch_costs_nothing(system: System) -> None:
 def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) -> None:
     output, prompt = 65, 8192.0
     hw, llm, work = machine_of(system), model("opt-66b"), Workload(4.0, prompt, float(output))
-    every = evaluate(system, hw, llm, work.at(prompt + np.arange(1.0, output)))
+    steps = evaluate(system, hw, llm, work.at(prompt + np.arange(1.0, output)))
     mean = evaluate(system, hw, llm, work)
-    assert np.sum(every.step.seconds) == pytest.approx((output - 1) * mean.step.seconds, rel=0.02)
+    assert np.sum(steps.step.seconds) == pytest.approx((output - 1) * mean.step.seconds, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -184,26 +183,22 @@ def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload
     for share in solved_shares(system):
         requested: dict[str, Real | str] = {**middle(system), share: "auto"}
         solved = resolve_knobs(system, hw, llm, work, requested)
-        for tried in [
-            fine,
-            *(rule(hw, llm, work, middle(system)) for rule in system.knobs[share].rules.values()),
-        ]:
+        rules = system.knobs[share].rules.values()
+        for tried in [fine, *[rule(hw, llm, work, middle(system)) for rule in rules]]:
             other = system(hw, llm, work, {**middle(system), share: tried})
             feasible = np.where(other.fits.ok, other.step.seconds, np.inf)
             assert np.all(solved.estimate.step.seconds <= feasible * (1 + 1e-9))
 
 
 def test_amounts_are_affine_in_every_solved_share(system: System, work: Workload) -> None:
+    hw, llm = machine_of(system), model("opt-66b")
     for name in solved_shares(system):
-        at = {
-            x: system(machine_of(system), model("opt-66b"), work, {**middle(system), name: x})
-            for x in (0.0, 0.37, 1.0)
-        }
-        for (path, low, _), (_, between, _), (_, high, _) in zip(
-            *(e.step.leaves() for e in at.values()), strict=True
-        ):
-            assert between.amount == pytest.approx(
-                low.amount + 0.37 * (high.amount - low.amount)
-            ), path
-        choice = minimise(at[0.0].step, at[1.0].step)
-        assert choice.gap <= 1e-9
+        low, between, high = (
+            system(hw, llm, work, {**middle(system), name: share}).step
+            for share in (0.0, 0.37, 1.0)
+        )
+        leaves = zip(low.leaves(), between.leaves(), high.leaves(), strict=True)
+        for (path, start, _), (_, leaf, _), (_, end, _) in leaves:
+            interpolated = start.amount + 0.37 * (end.amount - start.amount)
+            assert leaf.amount == pytest.approx(interpolated), path
+        assert minimise(low, high).gap <= 1e-9

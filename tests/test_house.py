@@ -48,7 +48,6 @@ tests/test_batching.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
 
-tests/test_contracts.py
 
 costmodel/mechanisms/placement.py
 solvers/placement/blocks.py
