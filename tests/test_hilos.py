@@ -98,7 +98,7 @@ def test_kernels_stream_kv_faster_than_flash_reads() -> None:
 
 
 def test_x_cache_gain_is_bounded_where_flash_binds() -> None:
-    # errata: ANS+X at alpha = 0.5 gains at most 1 / (1 - alpha / 2) = 1.33 once writes are out of the way
+    # errata: at alpha = 0.5 X gains at most 1 / (1 - alpha / 2) = 1.33 once writes are hidden
     work = Workload(16.0, 65536.0, 64.0)
     attention = [hilos(work, alpha=a, writeback=1.0).step.seconds for a in (0.0, 0.5)]
     assert 1.0 < attention[0] / attention[1] < 1 / (1 - 0.5 / 2)
@@ -130,7 +130,7 @@ def test_best_interval_is_the_page_over_the_entry() -> None:
 
 
 def test_endurance_of_long_requests_on_175b() -> None:
-    # sec. 6.6: 16 drives of 7.008 PBW; decimal units give 3.71 million at alpha = 0.5 (the paper prints 4.08)
+    # sec. 6.6: 16 drives of 7.008 PBW; decimal units give 3.71 million (the paper prints 4.08)
     hw = BED.with_values({"csd.count": 16.0})
     estimate = SYSTEMS["hilos"](
         hw,
@@ -144,7 +144,7 @@ def test_endurance_of_long_requests_on_175b() -> None:
 
 
 def test_one_device_works_at_its_own_rate() -> None:
-    """With all else infinitely fast and no delay, a step is the KV bytes over one device's flash."""
+    """With all else infinitely fast and no delay, a step is KV over one device's flash rate."""
     fast = {f"{role}.bandwidth": np.inf for role in ("gpu_link", "uplink", "gpu", "host")}
     hw = BED.with_values(
         {**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0}

@@ -49,13 +49,6 @@ tests/test_catalog.py
 tests/test_mapping_commands.py
 
 
-costmodel/mechanisms/placement.py
-solvers/placement/blocks.py
-solvers/placement/placement.py
-solvers/placement/walks.py
-tests/test_hilos.py
-tests/test_inf2.py
-tests/test_placement.py
 
 costmodel/mechanisms/__init__.py
 costmodel/mechanisms/accelerator.py
@@ -121,8 +114,6 @@ tests/test_calibrate.py
 tests/test_claims.py
 tests/test_errata_h2m2.py
 tests/test_errata_hillinfer.py
-tests/test_errata_hilos.py
-tests/test_errata_inf2.py
 tests/test_errata_l3.py
 tests/test_peers.py
 """

@@ -1,4 +1,4 @@
-"""INF² against its paper: traffic, the host-memory bound of alpha, its kernel, baselines and prices."""
+"""INF² against its paper: traffic, host memory's bound of alpha, kernel, baselines, prices."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def test_a_full_x_cache_loses_to_a_balanced_one() -> None:
 
 
 def test_kernel_rate_follows_from_its_text() -> None:
-    # sec. 5 by hand: KV crosses DRAM once, K the array twice and V once, scores DRAM 8 times and the array 3 times
+    # sec. 5 by hand: KV crosses DRAM once, K the array twice and V once,
+    # scores DRAM 8 times and the array 3 times
     hw, llm = machine("inf2-a100", csd__count=1.0), model("opt-30b")
     dram, units = 19.2e9 * 0.0602, 128 * 250e6
     per_byte = 1 / dram + 1.5 / 2 / units + max(8 * 2 / 512 / dram, 3 / 512 / units)
@@ -126,7 +127,7 @@ def test_kernel_rate_follows_from_its_text() -> None:
 
 
 def test_pages_smaller_than_a_row_are_counted() -> None:
-    # a row of 128 x 2 B fills two pages of 128 B; commits double, bytes do not change against pages of 256 B
+    # a row of 128 x 2 B fills two pages of 128 B: commits double, bytes do not
     llm, rows = model("opt-30b"), 64.0
     small, whole = (csd(machine("inf2-a100", csd__page=size), llm.group) for size in (128.0, 256.0))
     naive = [Writeback(llm, devices, rows, 0.0, 4.0).in_step() for devices in (small, whole)]
@@ -192,7 +193,7 @@ def test_one_sequence_stays_in_host_memory() -> None:
 
 @pytest.mark.parametrize("batch", [1.0, 32.0])
 def test_a_kv_cache_that_fits_host_memory_never_leaves_it(batch: float) -> None:
-    # sec. 7.5: no storage traffic at batch 1 for both; sec. 7.6: with 1 TB and 1K INF² and FlexGen are comparable
+    # sec. 7.5: no storage traffic at batch 1 for both; sec. 7.6: with 1 TB and 1K comparable
     hw, work = machine("inf2-h100", host__memory=1024 * GIB), Workload(batch, 1024.0, 64.0)
     ours, flexgen = (
         solved("inf2", hw, "opt-175b", work).estimate,
@@ -225,7 +226,7 @@ def test_flexgen_reads_what_does_not_fit_and_attends_to_all(split: str) -> None:
 
 
 def test_more_memory_helps_flexgen_as_little_as_stated() -> None:
-    # sec. 7.5: 0.032 tok/s with 256 GB, 0.034 with 1 TB; a cache that fills the memory first gains twice as much
+    # sec. 7.5: 0.032 tok/s with 256 GB, 0.034 with 1 TB; one that fills memory first gains more
     def rate(gib: int, **knobs: float) -> float:
         hw, work = machine("inf2-h100", host__memory=gib * GIB), Workload(32.0, 32768.0, 64.0)
         return float(32 * 64 / run("flexgen-raid", hw, "opt-175b", work, **knobs).total.seconds)
@@ -319,7 +320,7 @@ def test_baselines_of_hilos_run_on_the_inf2_host(system: str, platform: str) -> 
     "file", [f for f in STUDIES if f.stem.startswith(("inf2", "hillinfer"))], ids=lambda f: f.stem
 )
 def test_studies_can_be_evaluated(file: Path) -> None:
-    found = table(load_study(str(file)))
-    assert len(found["system"]) > 1
-    assert np.any(found["status"] == "ok")
-    assert np.all(found["step_ms"].astype(float)[found["status"] == "ok"] > 0)
+    rows = table(load_study(str(file)))
+    assert len(rows["system"]) > 1
+    assert np.any(rows["status"] == "ok")
+    assert np.all(rows["step_ms"].astype(float)[rows["status"] == "ok"] > 0)

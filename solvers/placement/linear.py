@@ -75,7 +75,7 @@ def installed(package: str) -> ModuleType:
     """Import a solver.
 
     Raises:
-        InputError: it is not there.
+        InputError: it is not installed.
     """
     from importlib import import_module
 
@@ -147,7 +147,7 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
 
     Args:
         program: any.
-        solver: a PuLP solver; HiGHS in process unless told.
+        solver: a PuLP solver; by default HiGHS in process.
 
     Returns:
         The optimum, or None where no point satisfies the program.

@@ -1,4 +1,4 @@
-"""Where the tensors go: FlexGen's placement (ICML 2023, sec. 4.3), its block and its nine shares."""
+"""Where tensors go: FlexGen's placement (ICML 2023, sec. 4.3), its block and its nine shares."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ from nearkv.costmodel.mechanisms.placement import (
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.blocks import BlockProblem, Box, one, shortage
+from nearkv.solvers.placement.blocks import (
+    MEMORY_ROWS,
+    BlockProblem,
+    Box,
+    shortage,
+    single_block,
+)
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, Vector, reference
-from nearkv.solvers.placement.walks import GAP, Found, full, paper
+from nearkv.solvers.placement.walks import GAP, BestBlock, full, paper
 
 SEARCHES = {"full": full, "paper": paper}
 ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
@@ -90,8 +96,8 @@ class Placement:
             return (
                 f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
             )
-        ways = ", or ".join(f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures))
-        return f"{block} do not fit: all memories together are short; add {ways}"
+        each = ", or ".join(f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures))
+        return f"{block} do not fit: all memories together are short; add {each}"
 
 
 def place(
@@ -125,19 +131,28 @@ def place(
     problem = BlockProblem(hw, llm, work, _checked(fixed or {}))
     solve = Simplex()
     space = _space(problem, gpu_batch, num_batches)
-    found = SEARCHES[search](problem, solve, space)
-    if found is None:
-        return _infeasible(problem, one(space.gbs_low, space.nb_low), solve)
-    program = problem.program(found.block)
-    optimum = reference(program)
-    if optimum is None or abs(optimum.value / found.value - 1) > 1e3 * GAP:
-        raise _unsolved(
-            f"two solvers disagree on {found.block.gbs_low} x {found.block.nb_low} sequences"
-        )
-    status = "walked" if search == "paper" and not space.single else "optimal"
+    best = SEARCHES[search](problem, solve, space)
+    if best is None:
+        return _infeasible(problem, single_block(space.gbs_low, space.nb_low), solve)
+    program = problem.program(best.block)
+    optimum = _checked_twice(program, best)
     programs = solve.solved + 1
-    optimum = replace(optimum, x=_considerate(program, optimum, solve))
-    return _placement(problem, found, program, optimum, status, programs)
+    status = "walked" if search == "paper" and not space.single else "optimal"
+    optimum = replace(optimum, x=_least_wear(program, optimum, solve))
+    return _placement(problem, best, optimum, status, programs)
+
+
+def _checked_twice(program: Program, best: BestBlock) -> Optimum:
+    """The LP of the best block, solved by a second solver.
+
+    Raises:
+        InputError: the two disagree.
+    """
+    optimum = reference(program)
+    if optimum is None or abs(optimum.value / best.value - 1) > 1e3 * GAP:
+        block = f"{best.block.gbs_low} x {best.block.nb_low} sequences"
+        raise _unsolved(f"two solvers disagree on {block}")
+    return optimum
 
 
 def _unsolved(why: str) -> InputError:
@@ -155,14 +170,10 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
     if fixed.get("hd", 0) > 0:
         raise InputError("share hd: FlexGen keeps no activations on the disk; leave it 0")
     for letter, tensor in _GROUPS.items():
-        given = {
-            share: value
-            for share, value in ({"hd": 0.0} | dict(fixed)).items()
-            if share[0] == letter
-        }
-        total = sum(given.values())
-        if total > 1 + GAP or (len(given) == 3 and total < 1 - GAP):
-            requested = ", ".join(f"{share} = {value:g}" for share, value in given.items())
+        shares = {s: value for s, value in ({"hd": 0.0} | dict(fixed)).items() if s[0] == letter}
+        total = sum(shares.values())
+        if total > 1 + GAP or (len(shares) == 3 and total < 1 - GAP):
+            requested = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
             raise InputError(
                 f"shares of the {tensor} ({requested}) add up to {total:g}; they must add up to 1"
             )
@@ -178,20 +189,22 @@ def _space(problem: BlockProblem, gpu_batch: int | None, num_batches: int | None
     return Box(*gbs, *nb)
 
 
-def _considerate(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
-    """Of all shares as fast as an optimum, those with least cache on the disk, then least weights in host memory.
+def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
+    """Of all shares as fast as an optimum, those with least cache on disk, then least host weights.
 
-    Optimal shares are rarely unique. Flash wears by the cache written to it; host memory left free is of use.
+    Optimal shares are rarely unique. Flash wears by the cache written to it; free host memory is
+    of use.
     """
     x, tied = optimum.x, program
-    as_fast = (program.cost / optimum.value, 1.0)
+    cost, value = program.cost / optimum.value, 1.0
     for share in ("cd", "wc"):
+        tied = _with_row(tied, cost, value)
         column = program.columns.index(share)
-        tied = _with_row(tied, *as_fast)
-        better = solve(replace(tied, cost=np.eye(len(program.cost))[column]))
+        cost = np.eye(len(program.cost))[column]
+        better = solve(replace(tied, cost=cost))
         if better is None:
             break
-        x, as_fast = better.x, (np.eye(len(program.cost))[column], better.x[column])
+        x, value = better.x, better.x[column]
     return x
 
 
@@ -206,52 +219,56 @@ def _with_row(program: Program, entries: Vector, limit: float) -> Program:
 
 
 def _placement(
-    problem: BlockProblem,
-    found: Found,
-    program: Program,
-    optimum: Optimum,
-    status: str,
-    programs: int,
+    problem: BlockProblem, best: BestBlock, optimum: Optimum, status: str, programs: int
 ) -> Placement:
-    gbs, nb, output = found.block.gbs_low, found.block.nb_low, problem.work.output
-    shares = _exact(optimum.x)
+    gbs, nb = best.block.gbs_low, best.block.nb_low
     cpu_rate = cpu_attention_rate(problem.hw, problem.llm, gbs)
     block = BlockSchedule(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
+    shares = _exact(optimum.x)
     at = np.concatenate([shares, [gbs * nb, gbs]])
-    prefill = float(problem.llm.layers * np.max(block.prefill() @ at))
-    decode = float(problem.llm.layers * (output - 1) * np.max(block.decode() @ at))
+    layers, output = problem.llm.layers, problem.work.output
+    prefill = float(layers * np.max(block.prefill() @ at))
+    decode = float(layers * (output - 1) * np.max(block.decode() @ at))
     throughput = float(gbs * nb * output / (prefill + decode))
-    first = len(PREFILL) + len(DECODE)
-    prices = optimum.prices[: first + len(MEMORY)] / optimum.value
-    a_byte = -prices[first:] * throughput * problem.hw.offload.memory_share / problem.unit
-    filled = np.divide(
-        block.memory() @ at, problem.usable, out=np.zeros(len(MEMORY)), where=problem.usable > 0
-    )
-    if np.any(filled > 1 + _OVERFULL):
-        raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
+    prices = optimum.prices[: MEMORY_ROWS.stop] / optimum.value
+    names = (*PREFILL, *DECODE, *MEMORY)
+    memory_share = problem.hw.offload.memory_share
+    worth = -_GB * prices[MEMORY_ROWS] * throughput * memory_share / problem.unit
     return Placement(
         status=status,
         gpu_batch=gbs,
         num_batches=nb,
         throughput_tok_s=throughput,
-        bound_tok_s=max(float(output) / found.bound, throughput),
+        bound_tok_s=max(float(output) / best.bound, throughput),
         shares=dict(zip(SHARES, shares.tolist(), strict=True)),
         prefill=prefill,
         decode=decode,
-        used={
-            tier: max(f for f, t in zip(filled.tolist(), TIER, strict=True) if t == tier)
-            for tier in ADDRESS
-        },
-        binding=tuple(
-            row for row, price in zip(program.rows, prices, strict=False) if price < -GAP
-        ),
-        worth={
-            tier: _GB * sum(p for p, t in zip(a_byte.tolist(), TIER, strict=True) if t == tier)
-            for tier in ADDRESS
-        },
+        used={tier: max(values) for tier, values in _by_tier(_filled(problem, block, at)).items()},
+        binding=tuple(name for name, price in zip(names, prices, strict=True) if price < -GAP),
+        worth={tier: sum(values) for tier, values in _by_tier(worth).items()},
         short={},
         programs=programs,
     )
+
+
+def _filled(problem: BlockProblem, block: BlockSchedule, at: Vector) -> Vector:
+    """Share of what it may hold that each row of `MEMORY` does [1].
+
+    Raises:
+        InputError: a memory is overfull.
+    """
+    none = np.zeros(len(MEMORY))
+    needed = block.memory() @ at
+    filled: Vector = np.divide(needed, problem.usable, out=none, where=problem.usable > 0)
+    if np.any(filled > 1 + _OVERFULL):
+        raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
+    return filled
+
+
+def _by_tier(values: Vector) -> dict[str, list[float]]:
+    """Values of the rows of `MEMORY`, by tier."""
+    rows = list(zip(TIER, values.tolist(), strict=True))
+    return {tier: [value for where, value in rows if where == tier] for tier in ADDRESS}
 
 
 def _exact(x: Vector) -> Vector:

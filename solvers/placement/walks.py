@@ -1,4 +1,4 @@
-"""Two searches for the best block of FlexGen's placement: a proven one over all blocks, and FlexGen's own.
+"""Two searches for the best block of FlexGen's placement: a proven one of all blocks, its own walk.
 
 Symbols: gbs GPU batch, nb number of batches.
 """
@@ -12,7 +12,7 @@ from itertools import count
 
 import numpy as np
 
-from nearkv.solvers.placement.blocks import BlockProblem, Box, one
+from nearkv.solvers.placement.blocks import BlockProblem, Box, Y, single_block
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
@@ -21,11 +21,11 @@ _LEAST_Y = 1e-300
 
 
 @dataclass(frozen=True)
-class Found:
+class BestBlock:
     """The best block of a search.
 
     Attributes:
-        block: it.
+        block: a box of this block alone.
         value: what it takes [s/sequence].
         bound: no block of the search's space takes less [s/sequence].
     """
@@ -35,64 +35,81 @@ class Found:
     bound: float
 
 
-def full(problem: BlockProblem, solve: Simplex, space: Box) -> Found | None:
+# --- every block ------------------------------------------------------------------------------
+
+
+def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
     """The best of all blocks in a box, by branch and bound.
 
     Returns:
-        It, with a bound that meets its value up to `GAP`; None where no block fits.
+        The block, its bound meeting its value up to `GAP`; None where no block fits.
     """
-    smallest = one(space.gbs_low, space.nb_low)
-    first = solve(problem.program(smallest))
-    if first is None:
+    block = single_block(space.gbs_low, space.nb_low)
+    smallest = solve(problem.program(block))
+    if smallest is None:
         return None
-    best, value = smallest, first.value
-    order, open_ = count(), [(0.0, 0, space)]
+    best = BestBlock(block, smallest.value, smallest.bound)
+    order = count()
+    boxes = [(0.0, next(order), space)]
     closed = np.inf
-    next(order)
-    while open_ and open_[0][0] < value * (1 - GAP):
-        for part in _parts(heappop(open_)[2]):
-            relaxed = solve(problem.program(part)) if part.sequences <= problem.most else None
+    while boxes and boxes[0][0] < best.value * (1 - GAP):
+        for part in _parts(heappop(boxes)[2]):
+            relaxed = _relaxed(problem, solve, part)
             if relaxed is None:
                 continue
-            tried = part.block(part.sequences / max(relaxed.x[9], _LEAST_Y))
-            exact = relaxed if tried == part else solve(problem.program(tried))
-            if exact is not None and exact.value < value * (1 - GAP):
-                best, value = tried, exact.value
+            best = _better_of_box(problem, solve, part, relaxed, best)
             if part.single:
                 closed = min(closed, relaxed.bound)
             else:
-                heappush(open_, (relaxed.bound, next(order), part))
-    left = open_[0][0] if open_ else np.inf
-    return Found(best, value, min(value, closed, left))
+                heappush(boxes, (relaxed.bound, next(order), part))
+    bound_of_open = boxes[0][0] if boxes else np.inf
+    return BestBlock(best.block, best.value, min(best.value, closed, bound_of_open))
 
 
 def _parts(box: Box) -> tuple[Box, ...]:
     return (box,) if box.single else box.halves()
 
 
-def paper(problem: BlockProblem, solve: Simplex, space: Box) -> Found | None:
+def _relaxed(problem: BlockProblem, solve: Simplex, box: Box) -> Optimum | None:
+    """A bound of all blocks in a box; None where none fits."""
+    if box.sequences > problem.most:
+        return None
+    return solve(problem.program(box))
+
+
+def _better_of_box(
+    problem: BlockProblem, solve: Simplex, box: Box, relaxed: Optimum, best: BestBlock
+) -> BestBlock:
+    """The block that the relaxation of a box points to, where it beats the best so far."""
+    share = max(relaxed.x[Y], _LEAST_Y)
+    block = box.block(box.sequences / share)
+    exact = relaxed if block == box else solve(problem.program(block))
+    if exact is None or exact.value >= best.value * (1 - GAP):
+        return best
+    return BestBlock(block, exact.value, exact.bound)
+
+
+# --- FlexGen's walk ---------------------------------------------------------------------------
+
+
+def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
     """The best of the blocks FlexGen's own search walks.
 
     For each GPU batch 1, 2, 3, 4, 8, 16, ... it bisects for the most batches that fit, then tries
     1, 2, 3, ... up to there, stops at the first drop and takes the last before it.
 
     Returns:
-        It; its bound is its own LP's, nothing is proven of other blocks. None where no block fits.
+        The block; its bound is its own LP's, nothing is proven of others. None where no block fits.
     """
-    found: Found | None = None
+    best: BestBlock | None = None
     for gbs in _coarse(space):
         ceiling = _most_batches(problem, solve, gbs, space)
-        last: Found | None = None
-        for nb in range(space.nb_low, ceiling + 1):
-            optimum = solve(problem.program(one(gbs, nb)))
-            if optimum is None or (last and optimum.value > last.value * (1 + GAP)):
-                break
-            last = Found(one(gbs, nb), optimum.value, optimum.bound)
+        last = _before_first_drop(problem, solve, gbs, range(space.nb_low, ceiling + 1))
         if last is None:
             break
-        if found is None or last.value < found.value * (1 - GAP):
-            found = last
-    return found
+        if best is None or last.value < best.value * (1 - GAP):
+            best = last
+    return best
 
 
 def _coarse(space: Box) -> Iterator[int]:
@@ -103,18 +120,32 @@ def _coarse(space: Box) -> Iterator[int]:
 
 
 def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: Box) -> int:
-    """Largest number of batches that fits: doubling, then bisection; all that fits below it fits too."""
+    """Largest number of batches that fits: doubling, then bisection; all below it fit too."""
     if space.nb_low == space.nb_high:
         return space.nb_high
 
-    def fit(nb: int) -> Optimum | None:
-        return solve(problem.program(one(gbs, nb)))
+    def fit(nb: int) -> bool:
+        return solve(problem.program(single_block(gbs, nb))) is not None
 
     above = 1
-    while fit(above) is not None:
+    while fit(above):
         above *= 2
     low, high = max(above // 2, 1), above
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if fit(middle) is not None else (low, middle)
+        low, high = (middle + 1, high) if fit(middle) else (low, middle)
     return low - 1
+
+
+def _before_first_drop(
+    problem: BlockProblem, solve: Simplex, gbs: int, batches: range
+) -> BestBlock | None:
+    """The block with the last number of batches before throughput drops; None where none fits."""
+    last: BestBlock | None = None
+    for nb in batches:
+        block = single_block(gbs, nb)
+        optimum = solve(problem.program(block))
+        if optimum is None or (last and optimum.value > last.value * (1 + GAP)):
+            break
+        last = BestBlock(block, optimum.value, optimum.bound)
+    return last
