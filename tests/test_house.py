@@ -29,6 +29,7 @@ ROOMS = (
     "sweeps.jobs",
     "sweeps.validation",
     "sweeps.figures",
+    "sweeps.api",
     "sweeps.commands",
     "cli",
 )
@@ -106,7 +107,6 @@ sweeps/evaluation/provenance.py
 sweeps/evaluation/replica.py
 sweeps/evaluation/simulate.py
 sweeps/evaluation/simulated_columns.py
-sweeps/evaluation/table.py
 sweeps/evaluation/targets.py
 tests/test_cli.py
 

@@ -1,3 +1,90 @@
-"""nearkv: an analytical cost model of long-context LLM inference on heterogeneous memory."""
+"""nearkv: an analytical cost model of long-context LLM inference on heterogeneous memory.
+
+>>> import nearkv
+>>> table = nearkv.compare(["flexgen-ssd", "hilos"], model="opt-66b", context=[16_384, 65_536])
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nearkv.costmodel.capacity import Fits as Fits
+    from nearkv.costmodel.capacity import fits as fits
+    from nearkv.costmodel.compose import overlap as overlap
+    from nearkv.costmodel.compose import pipeline as pipeline
+    from nearkv.costmodel.compose import serial as serial
+    from nearkv.costmodel.compose import stream as stream
+    from nearkv.costmodel.estimate import Estimate as Estimate
+    from nearkv.costmodel.registry import Knob as Knob
+    from nearkv.costmodel.registry import system as system
+    from nearkv.costmodel.span import Leaf as Leaf
+    from nearkv.costmodel.span import Span as Span
+    from nearkv.hardware.errors import InputError as InputError
+    from nearkv.hardware.errors import NearkvError as NearkvError
+    from nearkv.hardware.errors import NearkvWarning as NearkvWarning
+    from nearkv.sweeps.api.catalogues import columns as columns
+    from nearkv.sweeps.api.catalogues import load_model as load_model
+    from nearkv.sweeps.api.catalogues import load_platform as load_platform
+    from nearkv.sweeps.api.catalogues import models as models
+    from nearkv.sweeps.api.catalogues import parts as parts
+    from nearkv.sweeps.api.catalogues import platforms as platforms
+    from nearkv.sweeps.api.catalogues import systems as systems
+    from nearkv.sweeps.api.evidence import Fit as Fit
+    from nearkv.sweeps.api.evidence import calibrate as calibrate
+    from nearkv.sweeps.api.evidence import validate as validate
+    from nearkv.sweeps.api.prediction import Prediction as Prediction
+    from nearkv.sweeps.api.questions import compare as compare
+    from nearkv.sweeps.api.questions import estimate as estimate
+    from nearkv.sweeps.api.questions import pareto as pareto
+    from nearkv.sweeps.api.questions import sensitivity as sensitivity
+    from nearkv.sweeps.api.questions import sweep as sweep
+    from nearkv.sweeps.api.solving import solve as solve
+    from nearkv.sweeps.space.study import Study as Study
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "costmodel.capacity": ("Fits", "fits"),
+    "costmodel.compose": ("overlap", "pipeline", "serial", "stream"),
+    "costmodel.estimate": ("Estimate",),
+    "costmodel.registry": ("Knob", "system"),
+    "costmodel.span": ("Leaf", "Span"),
+    "hardware.errors": ("InputError", "NearkvError", "NearkvWarning"),
+    "sweeps.api.catalogues": (
+        "columns",
+        "load_model",
+        "load_platform",
+        "models",
+        "parts",
+        "platforms",
+        "systems",
+    ),
+    "sweeps.api.evidence": ("Fit", "calibrate", "validate"),
+    "sweeps.api.prediction": ("Prediction",),
+    "sweeps.api.questions": ("compare", "estimate", "pareto", "sensitivity", "sweep"),
+    "sweeps.api.solving": ("solve",),
+    "sweeps.space.study": ("Study",),
+}
+"""Module -> public names, imported when first used."""
+
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604
+    "__version__",
+    *_HOME_OF,
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'nearkv' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"nearkv.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Names that a shell completes."""
+    return sorted({*globals(), *__all__})

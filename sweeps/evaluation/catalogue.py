@@ -7,6 +7,7 @@ from typing import Any
 
 from nearkv.costmodel import registry
 from nearkv.costmodel.llm import llm_of
+from nearkv.costmodel.metrics import COLUMNS
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Role
@@ -97,13 +98,34 @@ def model_rows() -> Rows:
 
 def hardware_rows() -> Rows:
     """One row a platform, then one a part."""
-    platforms = [(name, load_platform(name)) for name in names("platform")]
-    rows: Rows = [
-        {"name": n, "kind": "platform", "what": p.title, "roles": ", ".join(p.roles)}
-        for n, p in platforms
-    ]
-    parts = [(name, load_part(name)) for name in names("part")]
-    return rows + [{"name": n, "kind": p.kind, "what": p.title, "roles": ""} for n, p in parts]
+    platforms = [{**row, "kind": "platform"} for row in platform_rows()]
+    parts = [{**row, "roles": ""} for row in part_rows()]
+    order = ("name", "kind", "what", "roles")
+    return [{key: row[key] for key in order} for row in (*platforms, *parts)]
+
+
+def platform_rows() -> Rows:
+    """One row a platform: its name, what it is and the roles of its parts."""
+    rows: Rows = []
+    for name in names("platform"):
+        platform = load_platform(name)
+        rows.append({"name": name, "what": platform.title, "roles": ", ".join(platform.roles)})
+    return rows
+
+
+def part_rows() -> Rows:
+    """One row a part: its name, its kind and what it is."""
+    parts = {name: load_part(name) for name in names("part")}
+    return [{"name": name, "kind": part.kind, "what": part.title} for name, part in parts.items()]
+
+
+def column_rows() -> Rows:
+    """One row a column of results: its name, unit and definition."""
+    rows: Rows = []
+    for name, column in COLUMNS.items():
+        definition, _, unit = column.what.partition(" [")
+        rows.append({"column": name, "unit": unit.rstrip("]"), "what": definition})
+    return rows
 
 
 def part_numbers(name: str, what: str) -> Rows:

@@ -14,6 +14,8 @@ from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
+LARGEST_WHOLE = 2**53
+"""From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_SHOWN = 10_000
 """Rows that anybody reads; laying out more for a terminal would take minutes."""
 KEY = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok")
@@ -50,7 +52,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return value if value == math.inf else None
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        return int(value) if value.is_integer() and abs(value) < LARGEST_WHOLE else value
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import product
@@ -36,9 +36,10 @@ class Study:
     """The question of a user, as written.
 
     Attributes:
-        systems, models: names.
+        systems: names.
+        models: names, or models read before.
         batch, context, output: lists of sizes.
-        platforms: names; empty for the test bed of each system's paper.
+        platforms: names, or platforms read before; empty for the test bed of each system's paper.
         sets: hardware number (`role.key`) -> list of values.
         knobs: knob -> list of values, rules or `auto`.
         traces: names or CSV files that bring their own lengths, in place of batch, context
@@ -48,11 +49,11 @@ class Study:
     """
 
     systems: tuple[str, ...]
-    models: tuple[str, ...]
+    models: tuple[str | Part, ...]
     batch: str = "16"
     context: str = "32k"
     output: str = "64"
-    platforms: tuple[str, ...] = ()
+    platforms: tuple[str | Platform, ...] = ()
     sets: Mapping[str, str] = field(default_factory=dict)
     knobs: Mapping[str, str] = field(default_factory=dict)
     traces: tuple[str, ...] = ()
@@ -137,21 +138,21 @@ def blocks(study: Study) -> list[Block]:
     Raises:
         InputError: any name, number or combination that cannot be evaluated.
     """
-    once(study.models, "--model")
-    once(study.platforms, "--platform")
+    model_names = once(_names_of(study.models), "--model")
+    once(_names_of(study.platforms), "--platform")
     once(study.traces, "--trace")
     systems = [find_system(name) for name in study.systems]
-    parts = tuple(load_llm(name) for name in study.models)
+    parts = tuple(_read_model(model) for model in study.models)
     if not systems or not parts:
         raise InputError("nothing to evaluate; name at least one system and one --model")
     once(study.systems, "systems")
     check_knobs(systems, study.knobs)
     traces = traces_of(study.traces, study.method, study.seed, study.has_lengths)
-    workload = (name_axis("model", study.models), *_workload_axes(study))
+    workload = (name_axis("model", model_names), *_workload_axes(study))
     divided: list[Block] = []
     for system in systems:
-        for name in study.platforms or (system.platform,):
-            platform = load_platform(name)
+        for stated in study.platforms or (system.platform,):
+            platform = _read_platform(stated)
             cases = _cases(system, platform, study)
             for case in cases:
                 grid = Grid((*workload, *case.axes))
@@ -216,6 +217,26 @@ def _cases(system: System, platform: Platform, study: Study) -> list[_Case]:
         requested = {knob.name: knob.rule for knob in ruled}
         cases.append(_Case((*axes, *swept), sets, requested))
     return cases
+
+
+def _read_model(model: str | Part) -> Part:
+    if isinstance(model, Part):
+        return model
+    return load_llm(model)
+
+
+def _read_platform(platform: str | Platform) -> Platform:
+    if isinstance(platform, Platform):
+        return platform
+    return load_platform(platform)
+
+
+def _names_of(items: Iterable[str | Part | Platform]) -> tuple[str, ...]:
+    names = []
+    for item in items:
+        name = item if isinstance(item, str) else item.name
+        names.append(name)
+    return tuple(names)
 
 
 def one_point(study: Study) -> tuple[Machine, LLM]:

@@ -1,0 +1,141 @@
+"""Read what people pass to a function: text as the command line reads it, numbers, lists, paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import TypedDict, TypeVar, cast
+
+from nearkv.hardware.catalog import Platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.part import Part
+from nearkv.sweeps.space.study import Study, comma_list
+from nearkv.sweeps.space.study_files import load_study
+
+Object = TypeVar("Object", Part, Platform)
+Value = str | float | os.PathLike[str]
+Values = Value | Iterable[Value]
+"""One value or several: `"64k"`, `1024`, `[1024, 2048]`, `range(1024, 4096, 1024)`."""
+Names = Value | Iterable[Value]
+"""One name or several, also with commas between them, or paths of files."""
+Models = Names | Part | Iterable[Value | Part]
+Platforms = Names | Platform | Iterable[Value | Platform]
+
+
+class Axes(TypedDict, total=False):
+    """What may vary over design points, beside systems and models.
+
+    Attributes:
+        batch: sequences served together; 16 by default.
+        context: prompt tokens of each sequence; 32k by default.
+        output: tokens that each sequence generates; 64 by default.
+        platform: names, files or `load_platform` objects; by default that of each system's paper.
+        sets: hardware number (`role.key`) -> values, with their unit where they have one.
+        knobs: knob -> values, the name of a rule, or `auto`.
+        trace: names or CSV files of requests, in place of batch, context and output.
+        method: `fluid`, or `simulate` to simulate the queue of a trace.
+        seed: of the requests drawn from a trace.
+    """
+
+    batch: Values
+    context: Values
+    output: Values
+    platform: Platforms
+    sets: Mapping[str, Values]
+    knobs: Mapping[str, Values]
+    trace: Names
+    method: str
+    seed: int
+
+
+def text_of(value: object, name: str) -> str:
+    """Write a value or several as the command line reads them.
+
+    Args:
+        value: text, a number, a path, or an iterable of these.
+        name: the argument, for the error.
+
+    Raises:
+        InputError: something else.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    if isinstance(value, Iterable):
+        return ",".join(text_of(item, name) for item in value)
+    raise InputError(f"{name}={value!r}: give text, a number, a path, or a list of these")
+
+
+def names_of(value: Names, name: str) -> tuple[str, ...]:
+    """Names as a tuple, whether they come with commas between them or in a list.
+
+    Raises:
+        InputError: no text and no list of texts, or no name at all.
+    """
+    names = comma_list(text_of(value, name))
+    if not names:
+        raise InputError(f"{name}={value!r}: does not name anything; give a name or leave it out")
+    return names
+
+
+def study_of(systems: Names, model: Models, axes: Axes) -> Study:
+    """Collect arguments into a study.
+
+    Raises:
+        InputError: an argument that cannot be read.
+    """
+    texts = {name: text_of(axes.get(name, ""), name) for name in ("batch", "context", "output")}
+    given = {name: text for name, text in texts.items() if text}
+    return Study(
+        systems=names_of(systems, "systems"),
+        models=_objects_or_names(model, Part, "model"),
+        platforms=_objects_or_names(axes.get("platform", ()), Platform, "platform"),
+        sets=_texts(axes.get("sets", {}), "sets"),
+        knobs=_texts(axes.get("knobs", {}), "knobs"),
+        traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
+        method=axes.get("method", Study.method),
+        seed=axes.get("seed", Study.seed),
+        **given,
+    )
+
+
+def study_or_axes(
+    study: Study | Value | None, systems: Names | None, model: Models | None, axes: Axes
+) -> Study:
+    """A study as it is or from its file, else one collected from arguments.
+
+    Raises:
+        InputError: both are given, or neither.
+    """
+    if study is None and (systems is None or model is None):
+        raise InputError("give a study, or systems and a model")
+    if study is None:
+        return study_of(cast("Names", systems), cast("Models", model), axes)
+    if systems is not None or model is not None or axes:
+        raise InputError("the study holds the axes; give them there or as arguments, not both")
+    return study if isinstance(study, Study) else load_study(text_of(study, "study"))
+
+
+def _objects_or_names(value: object, kind: type[Object], name: str) -> tuple[str | Object, ...]:
+    """Objects of a kind as they are, everything else as names."""
+    if isinstance(value, kind):
+        return (value,)
+    if isinstance(value, str | os.PathLike) or not isinstance(value, Iterable):
+        return names_of(cast("Names", value), name)
+    several: list[str | Object] = []
+    for item in value:
+        several += _objects_or_names(item, kind, name)
+    return tuple(several)
+
+
+def _texts(values: Mapping[str, Values], name: str) -> dict[str, str]:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name}={values!r}: give a dictionary, as in {name}={{'csd.count': 8}}")
+    return {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}

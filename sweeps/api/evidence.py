@@ -1,0 +1,110 @@
+"""What the papers state beside what the model predicts, and fits to measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.api.arguments import Value, text_of
+from nearkv.sweeps.api.tables import table_of_rows
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.validation.calibration import Calibration
+
+
+def validate(paper: str = "") -> pd.DataFrame:
+    """Compare every published claim with what the model predicts.
+
+    Args:
+        paper: hilos, inf2, hillinfer, l3 or h2m2; all by default.
+
+    Returns:
+        A row a claim: what is `stated` and `predicted`, the relative `error` and the `verdict`.
+
+    Raises:
+        InputError: an unknown paper.
+
+    >>> claims = validate("hillinfer")
+    >>> set(claims["verdict"]) <= {"match", "near", "miss", "inconsistent", "excluded"}
+    True
+    """
+    from nearkv.sweeps.validation.validate import check_paper
+    from nearkv.sweeps.validation.validate import validate as judged
+
+    return table_of_rows(judged(check_paper(paper)))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Numbers of a platform fitted to measurements or claims.
+
+    Attributes:
+        factors: a row a fitted number: as stated, fitted, its interval and its range.
+        residuals: a row a measurement: stated, predicted before and after, and left out.
+        summary: what the fit says and what the rows cannot tell, one sentence each.
+    """
+
+    factors: pd.DataFrame
+    residuals: pd.DataFrame
+    summary: tuple[str, ...]
+    _calibration: Calibration
+
+    def save(self, file: Value) -> None:
+        """Write the fitted platform as TOML, which then serves as `platform=`.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        from nearkv.sweeps.evaluation.provenance import place_of, write_text
+        from nearkv.sweeps.validation.fit_report import platform_file
+
+        write_text(place_of(Path(text_of(file, "file"))), platform_file(self._calibration))
+
+
+def calibrate(
+    measurements: Value | None = None,
+    *,
+    claims: str = "",
+    platform: Value = "",
+    factors: Iterable[str] = (),
+    without: Iterable[str] = (),
+) -> Fit:
+    """Fit assumed numbers of a platform inside their ranges.
+
+    Args:
+        measurements: a CSV with the columns system, model, batch, context, output and step_ms.
+        claims: a paper, to fit to its measured claims instead.
+        platform: the machine; by default that of the claims or of the first system.
+        factors: at most six numbers to fit, as `derate.pcie`; by default the derates that matter.
+        without: rows to leave out: `line 5`, or the id of a claim.
+
+    Raises:
+        InputError: neither or both of measurements and claims, or a bad file or name.
+
+    >>> fit = calibrate(claims="hilos")
+    >>> {"stated", "fitted"} <= set(fit.factors.columns)
+    True
+    """
+    from nearkv.sweeps.validation import fit_report
+    from nearkv.sweeps.validation.calibration import calibrate as fitted
+    from nearkv.sweeps.validation.claimed_runs import claimed
+    from nearkv.sweeps.validation.evidence import without as left_out
+    from nearkv.sweeps.validation.measured_runs import measured
+
+    file = text_of(measurements, "measurements") if measurements is not None else ""
+    if bool(file) == bool(claims):
+        raise InputError("calibrate: give either measurements or claims")
+    bed = text_of(platform, "platform")
+    evidence = measured(file, bed) if file else claimed(claims, bed)
+    calibration = fitted(left_out(evidence, list(without)), list(factors))
+    return Fit(
+        factors=table_of_rows(fit_report.factor_rows(calibration)),
+        residuals=table_of_rows(fit_report.residual_rows(calibration)),
+        summary=tuple(fit_report.sentences(calibration)),
+        _calibration=calibration,
+    )

@@ -1,0 +1,162 @@
+"""The questions: what would a system do, which is best, and what does the answer depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Unpack
+
+import pandas as pd
+
+from nearkv.sweeps.api.arguments import (
+    Axes,
+    Models,
+    Names,
+    Value,
+    names_of,
+    study_of,
+    study_or_axes,
+    text_of,
+)
+from nearkv.sweeps.api.prediction import Prediction, predict
+from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
+from nearkv.sweeps.space.study import Study
+
+
+def estimate(system: Value, model: Models, **axes: Unpack[Axes]) -> Prediction:
+    """Predict one system on one workload.
+
+    Args:
+        system: its name; see `systems()`.
+        model: a name, a config.json or a `load_model` object.
+        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+
+    Raises:
+        InputError: an argument that cannot be used, or more than one design point.
+
+    >>> point = estimate("hilos", "opt-66b", context="64k", sets={"csd.count": 16})
+    >>> point.status, point["platform"], point["context_tok"]
+    ('ok', 'hilos-a100', 65536)
+    >>> leaves = point.breakdown("step")
+    >>> bool(abs(leaves["seconds"].sum() * 1e3 / point["step_ms"] - 1) < 1e-9)
+    True
+    """
+    return predict(study_of(system, model, axes))
+
+
+def compare(systems: Names, model: Models, **axes: Unpack[Axes]) -> pd.DataFrame:
+    """Put systems side by side, a row a design point.
+
+    Args:
+        systems: names; the first is what the others are compared with.
+        model: names, config.json files or `load_model` objects.
+        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+
+    Returns:
+        All columns, with `speedup` (of a decode step) and `total_speedup` (of whole requests,
+        prefill included) over the first system; NaN where either has no answer.
+
+    Raises:
+        InputError: an argument that cannot be used, or a first system with several rows a point.
+
+    >>> table = compare(["flexgen-ssd", "hilos"], model="opt-66b", context=[16_384, 65_536])
+    >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
+    [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
+    """
+    from nearkv.sweeps.evaluation.evaluate import compare as compared
+
+    return table_of_columns(compared(study_of(systems, model, axes)))
+
+
+def sweep(
+    study: Study | Value | None = None,
+    *,
+    systems: Names | None = None,
+    model: Models | None = None,
+    columns: Names | None = None,
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Evaluate a grid of design points into one table.
+
+    Grids of more than two million rows are for `nearkv sweep -o`, which writes files.
+
+    Args:
+        study: a `Study`, or the file of one, in place of the other arguments.
+        systems: names.
+        model: names, config.json files or `load_model` objects.
+        columns: the columns to return, in this order; all by default.
+        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+
+    Raises:
+        InputError: an argument that cannot be used, or too many rows.
+
+    >>> table = sweep(systems="hilos", model="opt-66b", context=range(8192, 32769, 8192))
+    >>> table["context_tok"].tolist()
+    [8192, 16384, 24576, 32768]
+    """
+    from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.table import select
+
+    found = table(study_or_axes(study, systems, model, axes))
+    only = ",".join(names_of(columns, "columns")) if columns is not None else ""
+    return table_of_columns(select(found, only))
+
+
+def pareto(
+    study: Study | Value | None = None,
+    *,
+    systems: Names | None = None,
+    model: Models | None = None,
+    by: Names = "throughput_tok_s,cost_usd",
+    where: Iterable[str] = (),
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Keep the designs of a sweep that no other beats in every column.
+
+    Args:
+        study: a `Study`, or the file of one, in place of systems, model and axes.
+        systems, model, axes: as `sweep` takes them.
+        by: two or three columns; more is better of rates and endurance, less of the rest.
+        where: limits, as `step_ms<=200`; designs outside are left out first.
+
+    Raises:
+        InputError: an argument that cannot be used, or no design is left.
+
+    >>> counts = {"csd.count": [1, 2, 4]}
+    >>> table = pareto(systems="hilos", model="opt-30b", context="8k", sets=counts)
+    >>> table["csd.count"].tolist()
+    [4, 2, 1]
+    """
+    from nearkv.sweeps.explore.pareto import pareto as undominated
+
+    chosen = study_or_axes(study, systems, model, axes)
+    limits = [where] if isinstance(where, str) else list(where)
+    return table_of_columns(undominated(chosen, text_of(by, "by"), limits))
+
+
+def sensitivity(
+    system: Value, model: Models, *, of: str = "throughput_tok_s", **axes: Unpack[Axes]
+) -> pd.DataFrame:
+    """Say which hardware numbers a prediction depends on.
+
+    Args:
+        system, model, axes: as `estimate` takes them: one design point.
+        of: the column that depends.
+
+    Returns:
+        A row a number, the most important first, with its `elasticity` (percent of change for one
+        percent). `table.attrs["band"]` holds the 5 % to 95 % band of the prediction over the
+        ranges of all assumed and fitted numbers.
+
+    Raises:
+        InputError: an argument that cannot be used, or a point without an answer.
+
+    >>> table = sensitivity("hilos", "opt-66b", context="64k")
+    >>> bool(table["elasticity"].abs().is_monotonic_decreasing)
+    True
+    """
+    from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
+
+    rows, band = elasticities(study_of(system, model, axes), of)
+    table = table_of_rows(rows)
+    table.attrs["band"] = band
+    return table

@@ -1,0 +1,206 @@
+"""`nearkv.solve`: the best value of a knob, of a batch, of a mapping, or of the hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Unpack, cast
+
+import pandas as pd
+
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, study_of, text_of
+from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
+from nearkv.sweeps.space.study import Study
+
+UNNAMED = "hilos"
+"""Stands in a study whose question names its systems itself."""
+
+
+class Options(Axes, total=False):
+    """Axes, and what single questions take besides.
+
+    Attributes:
+        systems: names, where the question is about chosen systems.
+        method: of `mapping`: exact, greedy, milp or brute.
+        vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
+        along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
+        search, gpu_batch, num_batches, fix: of `placement`.
+        requests, prompts, placement, time_limit, slack: of `subbatch`.
+    """
+
+    systems: Names
+    vary: str
+    target: str | Iterable[str]
+    along: str
+    of: str
+    search: str
+    gpu_batch: int
+    num_batches: int
+    fix: Mapping[str, float]
+    requests: Values
+    prompts: Values
+    placement: str
+    time_limit: float
+    slack: float
+
+
+def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFrame:
+    """Find the best value of a knob, with a proven bound and the paper's rule beside it.
+
+    Args:
+        question: alpha, spill, beta, mapping, batch, hardware, crossover, placement or subbatch.
+        model: names, config.json files or `load_model` objects.
+        options: axes as `compare` takes them, and what the question takes besides; see `Options`.
+
+    Returns:
+        A row a design point, with the columns of `nearkv solve QUESTION`.
+
+    Raises:
+        InputError: an unknown question, or an argument that the question does not take.
+
+    >>> best = solve("alpha", model="opt-66b", context="64k")
+    >>> bool(0 <= best["alpha"][0] <= 1)
+    True
+    >>> need = {"vary": "csd.count", "target": "throughput_tok_s=0.5"}
+    >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
+    True
+    """
+    if question not in QUESTIONS:
+        raise unknown("question", question, QUESTIONS, "solve")
+    answer, own = QUESTIONS[question]
+    for name in options:
+        if name not in own:
+            raise InputError(f"solve {question!r} does not take {name}; it takes {', '.join(own)}")
+    return answer(model, options)
+
+
+def _study(model: Models, options: Options, systems: Names) -> Study:
+    axes = {name: value for name, value in options.items() if name in Axes.__annotations__}
+    return study_of(options.get("systems", systems), model, cast("Axes", axes))
+
+
+def _alpha(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knobs import best_knob
+
+    return table_of_columns(best_knob(_study(model, options, "hilos"), "alpha"))
+
+
+def _spill(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knobs import best_knob
+
+    return table_of_columns(best_knob(_study(model, options, "hilos"), "interval"))
+
+
+def _beta(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knobs import best_beta
+
+    return table_of_columns(best_beta(_study(model, options, "hillinfer")))
+
+
+def _batch(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.sizing import best_batches
+
+    return table_of_rows(best_batches(_study(model, options, "hilos")))
+
+
+def _hardware(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.sizing import least_hardware
+
+    target = _needed(options, "target", "throughput_tok_s=0.5")
+    targets = [target] if isinstance(target, str) else list(target)
+    vary = _needed(options, "vary", "csd.count")
+    return table_of_rows(least_hardware(_study(model, options, "hilos"), vary, targets))
+
+
+def _crossover(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.crossover import crossovers
+
+    study = _study(model, options, "flexgen-dram,hilos")
+    along = _needed(options, "along", "context=4k:1M")
+    return table_of_rows(crossovers(study, along, options.get("of", "decode_tok_s")))
+
+
+def _mapping(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.mapping import best_mapping
+
+    point = {"batch": "32", "context": "1k", "platform": "gh-asymmetric", **options}
+    method = options.get("method", "exact")
+    del point["method"]
+    study = _study(model, cast("Options", point), UNNAMED)
+    return table_of_columns(best_mapping(replace(study, systems=(), output="1"), method))
+
+
+def _placement(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.placement import placements
+
+    study = _study(model, options, UNNAMED)
+    choice = {name: options.get(name) for name in ("gpu_batch", "num_batches")}
+    fixed = dict(options.get("fix", {}))
+    rows = placements(
+        _joined(study.models),
+        text_of(options.get("context", 512), "context"),
+        text_of(options.get("output", 32), "output"),
+        _joined(study.platforms) or "t4-flexgen",
+        study.sets,
+        search=options.get("search", "full"),
+        fixed=fixed,
+        **choice,
+    )
+    return table_of_rows(rows)
+
+
+def _subbatch(model: Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.subbatch import SubbatchPoint, subbatch
+
+    study = _study(model, options, UNNAMED)
+    point = SubbatchPoint(
+        model=_joined(study.models),
+        platform=_joined(study.platforms) or "dgx-a100-pim",
+        requests=text_of(_needed(options, "requests", "[2048, 3072]"), "requests"),
+        prompts=text_of(options.get("prompts", ""), "prompts"),
+        placement=options.get("placement", "balanced"),
+        seed=study.seed,
+        time_limit=options.get("time_limit", 10.0),
+        slack=options.get("slack", 0.02),
+        sets=study.sets,
+    )
+    return table_of_rows(subbatch(point))
+
+
+def _needed(options: Options, name: str, example: str) -> Any:
+    if name not in options:
+        raise InputError(f"solve: {name} is missing; give it, as in {name}={example!r}")
+    return options[name]  # type: ignore[literal-required]
+
+
+def _joined(items: Iterable[object]) -> str:
+    """Names with commas between them, for questions that read their own."""
+    names = list(items)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"this question reads {name!r} by name; give the name or a file")
+    return ",".join(str(name) for name in names)
+
+
+_AXES = ("systems", *Axes.__annotations__)
+_MACHINE = ("platform", "sets")
+Question = tuple[Callable[[Models, Options], pd.DataFrame], tuple[str, ...]]
+QUESTIONS: Mapping[str, Question] = {
+    "alpha": (_alpha, _AXES),
+    "spill": (_spill, _AXES),
+    "beta": (_beta, tuple(Axes.__annotations__)),
+    "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
+    "batch": (_batch, _AXES),
+    "hardware": (_hardware, (*_AXES, "vary", "target")),
+    "crossover": (_crossover, (*_AXES, "along", "of")),
+    "placement": (
+        _placement,
+        (*_MACHINE, "context", "output", "search", "gpu_batch", "num_batches", "fix"),
+    ),
+    "subbatch": (
+        _subbatch,
+        (*_MACHINE, "requests", "prompts", "placement", "time_limit", "slack", "seed"),
+    ),
+}
+"""Question -> what answers it, and the arguments it takes."""

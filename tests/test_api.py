@@ -1,0 +1,197 @@
+"""The Python interface: what the command line prints, as pandas tables."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import io
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import nearkv
+from nearkv.cli import app
+from nearkv.sweeps import api
+from nearkv.sweeps.api.arguments import text_of
+from nearkv.sweeps.api.tables import csv_number
+
+PUBLIC = """
+estimate compare sweep solve pareto sensitivity validate calibrate systems models platforms parts
+columns load_model load_platform Study Estimate Prediction Fit Span Leaf serial overlap pipeline
+stream Fits fits Knob system NearkvError InputError NearkvWarning __version__
+"""
+API_MODULES = [f"{api.__name__}.{module.name}" for module in pkgutil.iter_modules(api.__path__)]
+
+
+def printed(*words: str) -> str:
+    """Standard output of a command."""
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    text = io.StringIO()
+    table.to_csv(text, index=False, float_format=csv_number, lineterminator="\n")
+    return text.getvalue()
+
+
+def test_public_names_are_these_and_all_load() -> None:
+    assert set(nearkv.__all__) == set(PUBLIC.split())
+    for name in nearkv.__all__:
+        assert getattr(nearkv, name) is not None
+    with pytest.raises(AttributeError, match="estimat"):
+        _ = nearkv.estimat
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    """Importing a submodule sets its name in the package, which must not replace a function."""
+    for module in pkgutil.walk_packages(nearkv.__path__, "nearkv."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    modules = {name for name in nearkv.__all__ if isinstance(getattr(nearkv, name), type(sys))}
+    assert not modules
+
+
+def test_importing_loads_the_standard_library_alone() -> None:
+    code = (
+        "import sys, nearkv; outside = {name.split('.')[0] for name in sys.modules}; "
+        "print(sorted(outside - set(sys.stdlib_module_names) - {'nearkv', '__main__'}))"
+    )
+    command = [sys.executable, "-S", "-c", code]
+    source = str(Path(nearkv.__file__).parent.parent)
+    process = subprocess.run(command, capture_output=True, env={"PYTHONPATH": source}, check=True)
+    assert process.stdout.decode().strip() == "[]"
+
+
+@pytest.mark.parametrize("name", [*API_MODULES, "nearkv"])
+def test_examples_run(name: str) -> None:
+    module = importlib.import_module(name)
+    names = {key: getattr(nearkv, key) for key in nearkv.__all__}
+    outcome = doctest.testmod(module, extraglobs=names, raise_on_error=False)
+    assert not outcome.failed
+
+
+def test_every_public_function_has_an_example_that_runs() -> None:
+    questions = PUBLIC.split()[:15]
+    for name in questions:
+        assert ">>>" in (getattr(nearkv, name).__doc__ or ""), name
+
+
+POINT = {"model": "opt-66b,opt-175b", "context": "16k,128k"}
+OPTIONS = ("--model", "opt-66b,opt-175b", "--context", "16k,128k")
+
+
+def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
+    table = nearkv.compare(["flexgen-dram", "hilos"], **POINT)  # type: ignore[arg-type]
+    assert as_csv(table) == printed("compare", "flexgen-dram", "hilos", *OPTIONS, "--format", "csv")
+
+
+@pytest.mark.parametrize("question", ["alpha", "spill", "batch"])
+def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
+    table = nearkv.solve(question, **POINT)  # type: ignore[arg-type]
+    assert as_csv(table) == printed("solve", question, *OPTIONS, "--format", "csv")
+
+
+def test_a_sweep_and_a_front_are_the_bytes_of_the_command_line() -> None:
+    words = ("--system", "hilos", *OPTIONS, "--set", "csd.count=4,8")
+    counts = {"csd.count": [4, 8]}
+    table = nearkv.sweep(systems="hilos", sets=counts, **POINT)  # type: ignore[arg-type]
+    assert as_csv(table) == printed("sweep", *words, "--format", "csv")
+    front = nearkv.pareto(systems="hilos", sets=counts, **POINT)  # type: ignore[arg-type]
+    assert as_csv(front) == printed("pareto", *words, "--format", "csv")
+
+
+@pytest.mark.parametrize("name", ["systems", "models"])
+def test_a_catalogue_is_the_bytes_of_the_command_line(name: str) -> None:
+    assert as_csv(getattr(nearkv, name)()) == printed(name, "--format", "csv")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("64k", "64k"),
+        (1024, "1024"),
+        (0.5, "0.5"),
+        (1e16, "10000000000000000"),
+        ([1024, "2k"], "1024,2k"),
+        (range(1, 4), "1,2,3"),
+        (np.array([8, 16]), "8,16"),
+        (np.float64(0.1), "0.1"),
+        (Path("a/config.json"), "a/config.json"),
+    ],
+)
+def test_arguments_take_what_people_pass(value: object, text: str) -> None:
+    assert text_of(value, "context") == text
+
+
+def test_objects_stand_for_names() -> None:
+    """A machine changed in Python is the machine changed by --set."""
+    machine = nearkv.load_platform("hilos-a100").override("csd.count", 4)
+    model = nearkv.load_model("opt-66b")
+    changed = nearkv.estimate("hilos", model, platform=machine)
+    named = nearkv.estimate("hilos", "opt-66b", sets={"csd.count": 4})
+    assert changed["step_ms"] == named["step_ms"]
+    assert changed["platform"] == "hilos-a100"
+
+
+def test_tables_of_a_point_agree_with_its_columns() -> None:
+    point = nearkv.estimate("hilos", "opt-66b", batch=16, context="64k")
+    assert point.breakdown()["seconds"].sum() == pytest.approx(point["total_s"])
+    assert point.breakdown("step")["share"].sum() == pytest.approx(1.0)
+    busy = point.busy()
+    assert (busy["share"] <= 1 + 1e-12).all()
+    tree = point.explain()
+    assert tree["seconds"][0] == pytest.approx(point["total_s"])
+    flash = point.traffic("step").query("resource == 'csd.flash' and verb == 'read'")
+    assert flash["amount"].item() > 0
+    assert "step_ms" in point._repr_html_()
+    assert "hilos opt-66b" in repr(point)
+
+
+def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
+    point = nearkv.estimate("flexgen-dram", "opt-175b", context="128k")
+    assert point.status == "infeasible"
+    assert point["reason"] == "host memory is short"
+    assert point.breakdown().empty
+    assert point.traffic().empty
+    assert point.explain().empty
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: nearkv.compare("hylos", "opt-66b"),
+            "unknown system 'hylos'; did you mean 'hilos'",
+        ),
+        (lambda: nearkv.solve("alfa", "opt-66b"), "unknown question 'alfa'; did you mean 'alpha'"),
+        (lambda: nearkv.solve("alpha", "opt-66b", vary="csd.count"), "does not take vary"),
+        (lambda: nearkv.solve("hardware", "opt-66b"), "target is missing"),
+        (nearkv.sweep, "give a study, or systems and a model"),
+        (lambda: nearkv.sweep("a.toml", systems="hilos"), "not both"),
+        (lambda: nearkv.estimate("hilos", "opt-66b", context=[1, 2]), "one design point"),
+        (lambda: nearkv.estimate("hilos", object()), "model=<object"),  # type: ignore[arg-type]
+        (nearkv.calibrate, "either measurements or claims"),
+    ],
+)
+def test_bad_input_is_one_sentence(call: object, message: str) -> None:
+    with pytest.raises(nearkv.InputError) as problem:
+        call()  # type: ignore[operator]
+    assert message in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
+    fit = nearkv.calibrate(claims="hilos")
+    fit.save(tmp_path / "fitted.toml")
+    point = nearkv.estimate("hilos", "opt-66b", platform=tmp_path / "fitted.toml")
+    assert point.status == "ok"
+    assert len(fit.residuals) > len(fit.factors)
+    assert fit.summary
