@@ -43,7 +43,7 @@ def test_16k_exceeds_memory_at_batch_8_only() -> None:
 
 
 def test_half_of_all_kv_cannot_migrate() -> None:
-    # sec. 3.2: 20/60/20, and 20 to 50 % said to migrate: the drive's tokens up and as many down are 40 % of all
+    # sec. 3.2: 20/60/20, and 20 to 50 % to migrate: the drive's tokens up and as many down are 40 %
     on_gpu, in_dram, stored = (kv_share(tier) for tier in ("gpu", "host", "drive"))
     assert [on_gpu, in_dram, stored] == pytest.approx([20, 60, 20])
     moved = 2 * min(in_dram, stored)
@@ -64,14 +64,14 @@ def test_the_solved_bound_is_where_eq3_binds() -> None:
 
 def test_llama_13b_does_not_fit_the_gpu() -> None:
     # sec. 5.2 runs it on 24 GB at FP16
-    found = table(Study(("full-cache",), ("llama-13b",), "1", "2k", "1"))
-    assert found["short_of"][0] == "gpu"
+    rows = table(Study(("full-cache",), ("llama-13b",), "1", "2k", "1"))
+    assert rows["short_of"][0] == "gpu"
 
 
 def test_batch_25_needs_no_cold_tier() -> None:
     # HI-020, sec. 5.4: "aggressive memory pressure"
-    found = table(Study(("full-cache",), ("opt-6.7b",), "25", "1920", "128"))
-    whole = sum(found[f"kv_{tier}_gb"][0].item() for tier in ("gpu", "host", "drive"))
+    rows = table(Study(("full-cache",), ("opt-6.7b",), "25", "1920", "128"))
+    whole = sum(rows[f"kv_{tier}_gb"][0].item() for tier in ("gpu", "host", "drive"))
     assert whole == pytest.approx(26.8, abs=0.1)
     assert whole * 1e9 < NUMBERS["host"].numbers["kv_memory"].si
 

@@ -1,4 +1,4 @@
-"""HillInfer against its paper: the two formulas of beta, the exact split, placement and baselines."""
+"""HillInfer against its paper: two formulas of beta, the exact split, placement, baselines."""
 
 from __future__ import annotations
 
@@ -34,8 +34,13 @@ from nearkv.sweeps.space.study import Study
 RNG = np.random.default_rng(7)
 WORK = Workload(8.0, 12288.0, 128.0)
 KNOBS: dict[str, Real] = {
-    "retention": 0.2, "sigma": 0.5, "hop": 1.0, "score_precision": 1.0, "score_source": 0.0, "placement": 0.0,
-}  # fmt: skip
+    "retention": 0.2,
+    "sigma": 0.5,
+    "hop": 1.0,
+    "score_precision": 1.0,
+    "score_source": 0.0,
+    "placement": 0.0,
+}
 STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
 
 
@@ -63,9 +68,13 @@ def random_machines(points: int) -> Machine:
         return 10 ** RNG.uniform(np.log10(low), np.log10(high), points)
 
     return machine(
-        host__bandwidth=spread(2e10, 4e11), csd__p2p_read=spread(1e9, 2e10), csd__read=spread(1e9, 2e10),
-        gpu_link__bandwidth=spread(1e10, 6e10), csd_link__bandwidth=spread(1e9, 2e10), host__kv_memory=spread(1e9, 6e10),
-    )  # fmt: skip
+        host__bandwidth=spread(2e10, 4e11),
+        csd__p2p_read=spread(1e9, 2e10),
+        csd__read=spread(1e9, 2e10),
+        gpu_link__bandwidth=spread(1e10, 6e10),
+        csd_link__bandwidth=spread(1e9, 2e10),
+        host__kv_memory=spread(1e9, 6e10),
+    )
 
 
 def test_eq4_is_the_balance_without_skew_and_hop() -> None:
@@ -104,9 +113,9 @@ def brute_force(
     seconds = balanced_paths(
         hw, llm, pools, knobs["score_precision"], knobs["score_source"]
     ).seconds
-    capacity_check = share * off * llm.layers * llm.kv_bytes(work.batch, work.final)
+    in_dram = share * off * llm.layers * llm.kv_bytes(work.batch, work.final)
     least: np.ndarray[tuple[int], np.dtype[np.float64]] = np.where(
-        capacity_check <= hw.host.kv_memory, seconds, np.inf
+        in_dram <= hw.host.kv_memory, seconds, np.inf
     ).min(0)
     return least
 
@@ -115,11 +124,11 @@ def brute_force(
 @pytest.mark.parametrize("hop", [0.0, 1.0])
 def test_the_optimum_beats_every_split_that_fits(sigma: float, hop: float) -> None:
     hw, knobs = random_machines(40), KNOBS | {"sigma": sigma, "hop": hop}
-    found = best_beta(hw, model("qwen-7b"), WORK, knobs)
-    assert np.all(found.best.seconds <= brute_force(hw, knobs, WORK) * (1 + 1e-9))
-    np.testing.assert_allclose(found.best.seconds, found.bound, rtol=1e-9)
-    for rule in (found.eq4, found.sec54):
-        assert np.all(rule.at.seconds >= found.best.seconds * (1 - 1e-12))
+    optimum = best_beta(hw, model("qwen-7b"), WORK, knobs)
+    assert np.all(optimum.best.seconds <= brute_force(hw, knobs, WORK) * (1 + 1e-9))
+    np.testing.assert_allclose(optimum.best.seconds, optimum.bound, rtol=1e-9)
+    for rule in (optimum.eq4, optimum.sec54):
+        assert np.all(rule.at.seconds >= optimum.best.seconds * (1 - 1e-12))
 
 
 def test_a_grid_of_machines_equals_its_points() -> None:
@@ -143,12 +152,12 @@ def at_memory(gigabytes: float) -> BestBeta:
 
 def test_host_memory_binds_and_leaves_the_smartssd_behind() -> None:
     # eq. 3; beta <= M0 / M_s is circular, solved it is M0 / (M - M0)
-    found, llm = at_memory(20), model("qwen-7b")
+    optimum, llm = at_memory(20), model("qwen-7b")
     off = 1 - place(machine(host__kv_memory=20e9), llm, WORK, 0.0).gpu
     m = off * llm.layers * llm.kv_bytes(WORK.batch, WORK.final)
-    assert found.bound_by == "host memory M0"
-    assert found.best.beta == pytest.approx(20e9 / (m - 20e9), rel=1e-9)
-    assert found.best.cpu < found.best.csd
+    assert optimum.bound_by == "host memory M0"
+    assert optimum.best.beta == pytest.approx(20e9 / (m - 20e9), rel=1e-9)
+    assert optimum.best.cpu < optimum.best.csd
     assert at_memory(60).bound_by == "balance"
     assert at_memory(60).best.cpu == pytest.approx(at_memory(60).best.csd)
 
@@ -156,12 +165,12 @@ def test_host_memory_binds_and_leaves_the_smartssd_behind() -> None:
 def test_accelerator_memory_bounds_a_copy_in_it() -> None:
     # an INT4 copy of M_s / 2 bytes of keys in 4 GiB: M_s <= 8 x 4 GiB
     hw, llm, work = machine(host__kv_memory=66e9), model("qwen-7b"), Workload(8.0, 24576.0, 128.0)
-    found = best_beta(
+    optimum = best_beta(
         hw, llm, work, KNOBS | {"score_precision": 2.0, "score_source": 2.0, "sigma": 0.9}
     )
     off = (1 - place(hw, llm, work, 0.0).gpu) * llm.layers * llm.kv_bytes(work.batch, work.final)
-    assert (1 - found.best.hot_share) * off == pytest.approx(8 * 4 * 2**30)
-    assert found.bound_by == "SmartSSD capacity"
+    assert (1 - optimum.best.hot_share) * off == pytest.approx(8 * 4 * 2**30)
+    assert optimum.bound_by == "SmartSSD capacity"
 
 
 def test_score_blocks_hide_behind_scoring() -> None:
@@ -213,8 +222,8 @@ def test_where_kv_lives_adds_up(system: str) -> None:
 @pytest.mark.parametrize("system", ["full-cache", "h2o", "infinigen", "leoam", "hillinfer"])
 def test_the_output_head_is_read_once_and_stays_on_the_gpu(system: str) -> None:
     llm, hw = model("qwen-7b"), machine()
-    found = solved(system, hw, "qwen-7b", WORK).estimate
-    for span in (found.prefill, found.step):
+    estimate = solved(system, hw, "qwen-7b", WORK).estimate
+    for span in (estimate.prefill, estimate.step):
         head = span.parts["head"]
         assert head.traffic() == {
             ("gpu.hbm", "read"): llm.vocab * llm.hidden * 2,
@@ -259,29 +268,29 @@ def test_long_contexts_need_the_score_source_to_shrink() -> None:
 
 
 def test_weights_that_do_not_fit_are_an_answer() -> None:
-    found = table(replace(STUDY, systems=("full-cache", "hillinfer"), models=("llama-13b",)))
-    assert list(found["short_of"]) == ["gpu", "gpu"]
-    assert np.all(np.isnan(found["step_ms"]))
+    rows = table(replace(STUDY, systems=("full-cache", "hillinfer"), models=("llama-13b",)))
+    assert list(rows["short_of"]) == ["gpu", "gpu"]
+    assert np.all(np.isnan(rows["step_ms"]))
     assert why_beta(beta_table(replace(STUDY, models=("llama-13b",)))) == [
         "llama-13b: infeasible; gpu memory is short."
     ]
 
 
 def test_the_table_says_what_binds() -> None:
-    found = beta_table(replace(STUDY, context="12k,36k"))
-    assert {"beta", "t_cpu_ms", "t_csd_ms", "eq4_beta", "sec54_beta", "bound_by"} <= found.keys()
-    assert list(found["bound_by"]) == ["balance", "host memory M0"]
-    assert "the SmartSSD is the straggler" in why_beta(found)[1]
-    assert found["t_cpu_ms"][1] < found["t_csd_ms"][1]
+    rows = beta_table(replace(STUDY, context="12k,36k"))
+    assert {"beta", "t_cpu_ms", "t_csd_ms", "eq4_beta", "sec54_beta", "bound_by"} <= rows.keys()
+    assert list(rows["bound_by"]) == ["balance", "host memory M0"]
+    assert "the SmartSSD is the straggler" in why_beta(rows)[1]
+    assert rows["t_cpu_ms"][1] < rows["t_csd_ms"][1]
 
 
 def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
-    found = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
-    assert list(found["bound_by"] == "none: nothing is off the GPU") == [True, False]
+    rows = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
+    assert list(rows["bound_by"] == "none: nothing is off the GPU") == [True, False]
     for name in ("beta", "hot_share", "eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"):
-        assert list(np.isnan(found[name].astype(float))) == [True, False]
+        assert list(np.isnan(rows[name].astype(float))) == [True, False]
     assert (
-        why_beta(found)[0]
+        why_beta(rows)[0]
         == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
     )
 
@@ -293,11 +302,11 @@ def test_the_gpus_link_can_bind() -> None:
         "csd_link.bandwidth": "100GB/s",
     }
     fast |= {"csd.p2p_read": "100GB/s", "csd.read": "100GB/s"}
-    found = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
-    assert list(found["bound_by"]) == ["GPU link"]
-    assert found["bound_ms"][0] > 1.01 * max(found["t_cpu_ms"][0], found["t_csd_ms"][0])
-    assert "queue there" in why_beta(found)[0]
-    assert found["eq4_loss"][0] == found["sec54_loss"][0] == 0.0
+    rows = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
+    assert list(rows["bound_by"]) == ["GPU link"]
+    assert rows["bound_ms"][0] > 1.01 * max(rows["t_cpu_ms"][0], rows["t_csd_ms"][0])
+    assert "queue there" in why_beta(rows)[0]
+    assert rows["eq4_loss"][0] == rows["sec54_loss"][0] == 0.0
 
 
 def test_the_split_that_is_solved_for_is_not_taken() -> None:

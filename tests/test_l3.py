@@ -1,4 +1,4 @@
-"""L3 and its baselines: golden numbers of the paper, the twelve cells, fluid model against simulation."""
+"""L3 and its baselines: numbers of the paper, the twelve cells, fluid model and simulation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nearkv.costmodel.mechanisms.dimm import (
     row_efficiency,
     unit_power,
 )
+from nearkv.costmodel.mechanisms.fluid import tokens_reserved
 from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
     gpu_room,
-    kv_bytes_reserved,
     kv_token_bytes,
     tensor_parallel,
 )
@@ -32,7 +32,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
-from nearkv.sweeps.space.traces import Trace, load_trace, workload_of
+from nearkv.sweeps.space.traces import Trace, load_trace
 
 HW = load_platform("dgx-a100-pim").machine()
 MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
@@ -43,23 +43,23 @@ DRAWN = {name: load_trace(name) for name in TRACES}
 
 
 def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> Estimate:
-    found = find_system(system)
-    knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
-    return resolve_knobs(found, HW, llm, work, {**knobs, **requested}).estimate
+    spec = find_system(system)
+    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    return resolve_knobs(spec, HW, llm, work, {**knobs, **requested}).estimate
 
 
-def throughput(found: Estimate) -> float:
-    return float(found.work.batch * found.work.output / found.total.seconds)
+def throughput(estimate: Estimate) -> float:
+    return float(estimate.work.batch * estimate.work.output / estimate.total.seconds)
 
 
-def played(system: str, name: str, trace: str, **requested: Real | str) -> SimulatedQueue:
+def simulated(system: str, name: str, trace: str, **requested: Real | str) -> SimulatedQueue:
     work = DRAWN[trace].workload
     serving = estimate(system, LLMS[name], work, **requested).serving
     assert serving is not None
-    return simulate(DRAWN[trace], serving, float(kv_bytes_reserved(work, serving.reserve)))
+    return simulate(DRAWN[trace], serving, float(tokens_reserved(work, serving.reserve)))
 
 
-# --- numbers of the paper ---------------------------------------------------------------------
+# --- numbers of the paper ---
 
 
 def test_bandwidths_follow_from_channels_ranks_banks_and_timing() -> None:
@@ -84,12 +84,10 @@ def test_splits_of_table_3() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_gpus_that_fill_no_replica_do_nothing(system: str) -> None:
-    found = find_system(system)
-    knobs = {name: knob.default for name, knob in found.knobs.items() if not knob.sets}
+    spec = find_system(system)
+    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
     counts = HW.with_values({"gpu.count": np.array([8.0, 12.0, 15.0, 16.0, 20.0, 23.0])})
-    answer = resolve_knobs(
-        found, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs
-    ).estimate
+    answer = resolve_knobs(spec, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs).estimate
     one, two = np.split(np.broadcast_to(answer.total.seconds, 6), 2)
     assert np.all(one == one[0])
     assert np.all(two == two[0])
@@ -122,23 +120,25 @@ def test_prompt_cache_hides_under_feed_forward() -> None:
     assert sent / computed == pytest.approx(0.16, abs=0.02)  # sec. 5.1: typically 16 %
 
 
-# --- the twelve cells -------------------------------------------------------------------------
+# --- the twelve cells ---
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_l3_comes_first_in_every_cell(name: str) -> None:
     for trace in TRACES:
-        found = {system: estimate(system, LLMS[name], DRAWN[trace].workload) for system in SYSTEMS}
-        rates = {system: throughput(e) for system, e in found.items() if e.fits.ok}
+        answers = {
+            system: estimate(system, LLMS[name], DRAWN[trace].workload) for system in SYSTEMS
+        }
+        rates = {system: throughput(e) for system, e in answers.items() if e.fits.ok}
         assert max(rates, key=rates.__getitem__) == "l3", trace
-        out_of_memory = {system for system in SYSTEMS if not found[system].fits.ok}
+        out_of_memory = {system for system in SYSTEMS if not answers[system].fits.ok}
         expected = (
             {"gpu-only", "hbm-pim"}
             if name == "opt-66b" and trace in ("openr1", "openthoughts")
             else set()
         )
         assert out_of_memory == expected, trace  # fig. 8a, 8c
-        assert all(str(found[system].fits.short_of) == "gpu" for system in out_of_memory)
+        assert all(str(answers[system].fits.short_of) == "gpu" for system in out_of_memory)
 
 
 def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
@@ -156,19 +156,19 @@ LOOSE = {("l3", "opt-66b", "longbench"): 0.18, ("cpu-offload", "opt-66b", "longb
 def test_fluid_model_is_near_the_simulation(system: str) -> None:
     for name in MODELS:
         for trace in TRACES:
-            found = estimate(system, LLMS[name], DRAWN[trace].workload)
-            if found.fits.ok:
-                apart = throughput(found) / played(system, name, trace).throughput - 1
+            fluid = estimate(system, LLMS[name], DRAWN[trace].workload)
+            if fluid.fits.ok:
+                apart = throughput(fluid) / simulated(system, name, trace).throughput - 1
                 assert abs(apart) <= LOOSE.get((system, name, trace), 0.15), (name, trace)
 
 
 def test_l3_comes_first_in_the_simulation_too() -> None:
     for trace in TRACES:
-        rates = {system: played(system, "gpt-175b", trace).throughput for system in SYSTEMS}
+        rates = {system: simulated(system, "gpt-175b", trace).throughput for system in SYSTEMS}
         assert max(rates, key=rates.__getitem__) == "l3", trace
 
 
-# --- knobs ------------------------------------------------------------------------------------
+# --- knobs ---
 
 
 def test_each_optimisation_of_l3_helps_where_the_paper_uses_it() -> None:
@@ -224,7 +224,7 @@ def test_imbalance_matches_random_placement() -> None:
     assert imbalance(0.1, 4.0, 2.0) == 4.0
 
 
-# --- simulation -------------------------------------------------------------------------------
+# --- simulation ---
 
 
 def equal(requests: int, prompt: float, output: float) -> Trace:
@@ -237,14 +237,14 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
     llm, trace = LLMS["gpt-175b"], equal(4, 1000.0, 40.0)
     serving = estimate(system, llm, trace.workload).serving
     assert serving is not None
-    found = simulate(trace, serving, 1020.0)
+    queue = simulate(trace, serving, 1020.0)
     steps = [
         estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)
     ]
     prefill = estimate(system, llm, trace.workload).prefill.seconds
-    assert found.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
-    assert found.tokens == 160
-    assert found.preempted == 0
+    assert queue.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
+    assert queue.tokens == 160
+    assert queue.preempted == 0
 
 
 @pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
@@ -253,10 +253,10 @@ def test_a_lone_request_takes_what_the_fluid_model_says(
     system: str, prompt: float, output: float
 ) -> None:
     llm, trace = LLMS["gpt-175b"], equal(1, prompt, output)
-    found = estimate(system, llm, trace.workload)
-    assert found.serving is not None
-    assert simulate(trace, found.serving, prompt).seconds == pytest.approx(
-        float(found.total.seconds), rel=0.02
+    fluid = estimate(system, llm, trace.workload)
+    assert fluid.serving is not None
+    assert simulate(trace, fluid.serving, prompt).seconds == pytest.approx(
+        float(fluid.total.seconds), rel=0.02
     )
 
 
@@ -264,94 +264,18 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
     trace = equal(40, 500.0, 6000.0)
     serving = estimate("gpu-only", LLMS["gpt-175b"], trace.workload).serving
     assert serving is not None
-    found = simulate(trace, serving, 3500.0)
-    assert found.preempted > 0
-    assert found.tokens == 40 * 6000
-    # 39 x 6000 tokens wait for a step of at least the weights, shared by no more than the room holds
+    queue = simulate(trace, serving, 3500.0)
+    assert queue.preempted > 0
+    assert queue.tokens == 40 * 6000
+    # 39 x 6000 tokens wait for a step of at least the weights, shared by what the room holds
     most = gpu_room(HW, LLMS["gpt-175b"]) / 500
-    assert found.iterations >= 40 * 5999 / most
+    assert queue.iterations >= 40 * 5999 / most
 
 
 def test_a_request_beyond_the_memory_is_named() -> None:
     trace = equal(2, 100.0, 30_000.0)
-    found = estimate("gpu-only", LLMS["opt-66b"], trace.workload)
-    assert not found.fits.ok
-    assert found.serving is not None
+    fluid = estimate("gpu-only", LLMS["opt-66b"], trace.workload)
+    assert not fluid.fits.ok
+    assert fluid.serving is not None
     with pytest.raises(InputError, match="a request of 30,100 tokens exceeds the 17,"):
-        simulate(trace, found.serving, 15_000.0)
-
-
-# --- traces -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "prompt", "prompt_std", "output", "output_std"),
-    [  # Table 4
-        ("openr1", 96.0, 75.1, 12684.1, 8464.6),
-        ("dolphin", 201.9, 563.0, 3926.2, 4216.0),
-        ("openthoughts", 89.4, 66.7, 6366.7, 4662.9),
-        ("longbench", 7703.9, 4285.5, 89.8, 213.7),
-    ],
-)
-def test_drawn_traces_have_the_moments_of_table_4(
-    name: str, prompt: float, prompt_std: float, output: float, output_std: float
-) -> None:
-    trace = load_trace(name, requests=200_000, seed=1)
-    assert trace.prompt.mean() == pytest.approx(prompt, rel=0.02)
-    assert trace.prompt.std() == pytest.approx(prompt_std, rel=0.03)
-    assert trace.output.mean() == pytest.approx(output, rel=0.03)
-    assert trace.output.std() == pytest.approx(output_std, rel=0.04)
-    assert min(trace.prompt.min(), trace.output.min()) >= 1
-
-
-def test_the_seed_decides_the_requests() -> None:
-    same, other = load_trace("dolphin", seed=3), load_trace("dolphin", seed=4)
-    assert np.array_equal(same.output, load_trace("dolphin", seed=3).output)
-    assert not np.array_equal(same.output, other.output)
-
-
-def test_moments_are_those_of_every_token_decoded() -> None:
-    trace = Trace("two", np.array([10.0, 100.0]), np.array([2.0, 8.0]))
-    # every token of every request, seen at the middle of its step
-    contexts = [
-        s + t + 0.5 for s, n in zip(trace.prompt, trace.output, strict=True) for t in range(int(n))
-    ]
-    work = trace.workload
-    assert work.context == pytest.approx(np.mean(contexts))
-    assert work.spread.context_square == pytest.approx(
-        np.mean(np.square(contexts)) / np.mean(contexts) ** 2, rel=1e-3
-    )
-    assert work.longest == 108
-    assert workload_of((trace, trace), np.array([0, 1])).context == pytest.approx(
-        [work.context] * 2
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "holds no requests"),
-        ("input_tok,output_tok\n", "holds no requests"),
-        ("input_tok,out\n1,2\n", "has no column 'output_tok'; it has input_tok, out"),
-        ("input_tok,output_tok\n5,6\n5,many\n", "row 3, output_tok: 'many' is not a number"),
-        ("input_tok,output_tok\n-5,6\n", "row 2, input_tok: '-5' must be a whole number"),
-        ("input_tok,output_tok\n5\n", "row 2: has 1 values for 2 columns"),
-        ("input_tok,output_tok,input_tok\n5,6,7\n", "has column 'input_tok' twice"),
-        ("input_tok,output_tok\n5,nan\n", "row 2, output_tok: 'nan' must be a whole number"),
-    ],
-)
-def test_a_bad_csv_is_one_sentence(tmp_path, text: str, message: str) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "trace.csv"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        load_trace(str(path))
-
-
-def test_a_csv_keeps_its_requests(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "trace.csv"
-    path.write_text(
-        "\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
-    )  # as spreadsheets write it
-    trace = load_trace(str(path))
-    assert trace.prompt.tolist() == [5, 7]
-    assert trace.output.tolist() == [6, 8]
+        simulate(trace, fluid.serving, 15_000.0)

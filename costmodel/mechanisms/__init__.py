@@ -1,1 +1,1 @@
-"""What several systems share: offloading, writeback, eviction, scoring, paging, head mapping, serving."""
+"""What several systems share: offloading, eviction, scoring, paging, head mapping, serving."""

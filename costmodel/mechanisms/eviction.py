@@ -1,7 +1,9 @@
-"""KV eviction on one PC: where K and V live, and what scoring and fetching tokens costs (HillInfer sec. 3.2, 4.3).
+"""KV eviction on one PC: where K and V live, what scoring and fetching tokens costs.
 
-Symbols: M bytes of K and V off the GPU, M_c of them in host DRAM, M_s on a drive, M_0 the DRAM they may
-take, alpha the share of tokens retained, sigma the skew, f scoring and B fetching rates.
+Source: HillInfer sec. 3.2, 4.3.
+
+Symbols: M bytes of K and V off the GPU, M_c of them in host DRAM, M_s on a drive, M_0 the DRAM they
+may take, alpha the share of tokens retained, sigma the skew, f scoring and B fetching rates.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ STATIC_SHARES = (0.2, 0.6)
 
 PLACEMENT = Knob(
     "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
-    high=1, default=0, kind="choice", choices=("static", "capacity"),
-)  # fmt: skip
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("static", "capacity"),
+)
 RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
 
 
@@ -48,7 +53,8 @@ def kv_budget(hw: Machine) -> Real:
     """
     if np.any(np.greater(hw.host.kv_memory, hw.host.memory)):
         raise InputError(
-            "host.kv_memory (M0) is larger than host.memory; lower it, as in --set host.kv_memory=48GiB"
+            "host.kv_memory (M0) is larger than host.memory; "
+            "lower it, as in --set host.kv_memory=48GiB"
         )
     return hw.host.kv_memory
 
@@ -61,11 +67,13 @@ def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
         placement: 0 static shares, 1 by capacity.
     """
     kv = np.maximum(llm.layers * llm.kv_bytes(work.batch, work.final), 1.0)
-    room = np.maximum(hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work), 0.0)
+    beside_weights = hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work)
+    room = np.maximum(beside_weights, 0.0)
     static_gpu, static_host = STATIC_SHARES
-    on_gpu = np.minimum(static_gpu + placement * (1 - static_gpu), room / kv)
-    wanted = (1 - placement) * static_host + placement * (1 - on_gpu)
-    in_dram = np.minimum(wanted, kv_budget(hw) / kv)
+    gpu_target = static_gpu + placement * (1 - static_gpu)
+    on_gpu = np.minimum(gpu_target, room / kv)
+    host_target = (1 - placement) * static_host + placement * (1 - on_gpu)
+    in_dram = np.minimum(host_target, kv_budget(hw) / kv)
     return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram)
 
 
@@ -81,35 +89,38 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
         attended: share of the context the attention uses [1].
     """
     b, s = work.batch, work.context
+    read = llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s)
+    flops = llm.linear_flops(b) + attended * llm.attention_flops(b, s)
     return overlap(
-        hbm=gpu_.read(
-            llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s), "weights and retained KV"
-        ),
-        compute=gpu_.run(
-            llm.linear_flops(b) + attended * llm.attention_flops(b, s), "2 FLOPs a weight and token"
-        ),
+        hbm=gpu_.read(read, "weights and retained KV"),
+        compute=gpu_.run(flops, "2 FLOPs a weight and token"),
     )
 
 
-def put_away(kv: Real, tiers: Tiers, gpu_link: Link, lanes: Link, store: Port) -> Span:
+def store_new_kv(kv: Real, tiers: Tiers, gpu_link: Link, lanes: Link, store: Port) -> Span:
     """Send new K and V of one layer from the GPU to where they live.
 
     Args:
         kv: their bytes [B].
         lanes, store: link and flash of the drive.
     """
+    off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
     return overlap(
-        gpu=gpu_link.outward((tiers.host + tiers.drive) * kv, "new KV off the GPU"),
-        drive=stream(tiers.drive * kv, "new KV to the drive", link=lanes.outward, flash=store),
+        gpu=gpu_link.outward(off_gpu, "new KV off the GPU"),
+        drive=stream(cold, "new KV to the drive", link=lanes.outward, flash=store),
     )
 
 
-def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, put: Span) -> Span:
-    """One layer over all prompts while its KV leaves for its tiers."""
+def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
+    """One layer over all prompts while its KV leaves for its tiers.
+
+    Args:
+        stored: new K and V of the layer on their way.
+    """
     return overlap(
         hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
         compute=prefill_compute(llm, work, work.batch, gpu_),
-        put_away=put,
+        put_away=stored,
     )
 
 

@@ -3,7 +3,8 @@
 Attention and qkv-linear are cut between heads, fc between columns in the same shares. After every
 kernel a barrier closes and the sides exchange its output, so that both hold all activations.
 
-Symbols: n heads on HBM, N heads, g queries a KV head, b batch, m tokens, h hidden, d head size, L layers.
+Symbols: n heads on HBM, N heads, g queries a KV head, b batch, m tokens, h hidden, d head size,
+L layers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.llm import LLM
@@ -53,12 +55,16 @@ class Asymmetric:
 def asymmetric_memory(hw: Machine) -> Asymmetric:
     """Build both sides.
 
-    The paper prints no time for its hardware barrier; it takes at least an access to each memory, one
-    to post that a side is done and one to see it (Table 2: 32 + 45 ns).
+    The paper prints no time for its hardware barrier; it takes at least an access to each memory,
+    one to post that a side is done and one to see it (Table 2: 32 + 45 ns).
     """
-    barrier = Port("c2c.barrier", "wait", per(hw.hbm.latency + hw.lpddr.latency), "op")
-    link = Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth)
-    return Asymmetric(side(hw, "hbm", "hbm_chip"), side(hw, "lpddr", "lpddr_chip"), barrier, link)
+    delay = hw.hbm.latency + hw.lpddr.latency
+    return Asymmetric(
+        hbm=side(hw, "hbm", "hbm_chip"),
+        lpddr=side(hw, "lpddr", "lpddr_chip"),
+        barrier=Port("c2c.barrier", "wait", per(delay), "op"),
+        link=Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth),
+    )
 
 
 def check_heads(llm: LLM) -> None:
@@ -69,11 +75,11 @@ def check_heads(llm: LLM) -> None:
     """
     uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
     if uneven.any():
-        heads, kv_heads = (
-            np.broadcast_to(n, uneven.shape)[uneven][0] for n in (llm.heads, llm.kv_heads)
-        )
+        heads = first_where(uneven, llm.heads)
+        kv_heads = first_where(uneven, llm.kv_heads)
         raise InputError(
-            f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; correct heads or kv_heads"
+            f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; "
+            "correct heads or kv_heads"
         )
 
 
@@ -88,15 +94,22 @@ def check_units(most: Real, **mapped: Real) -> None:
         InputError: outside 0..most or not whole.
     """
     for name, n in mapped.items():
-        wrong = np.asarray((n < np.zeros(())) | (n > np.asarray(most)) | (np.floor(n) != n))
+        outside = np.less(n, 0) | np.greater(n, most)
+        wrong = np.asarray(outside | np.not_equal(np.floor(n), n))
         if wrong.any():
-            first, there = (np.broadcast_to(value, wrong.shape)[wrong][0] for value in (n, most))
+            units, limit = first_where(wrong, n), first_where(wrong, most)
             raise InputError(
-                f"knob {name}: {first:g} must be a whole number from 0 to {there:g}; choose one of these"
+                f"knob {name}: {units:g} must be a whole number from 0 to {limit:g}; "
+                "choose one of these"
             )
 
 
-# --- time of one sub-layer, n heads on HBM ---------------------------------------------------------
+def first_where(wrong: NDArray[np.bool_], value: Real) -> float:
+    """Value at the first design point that is wrong [that of the value]."""
+    return float(np.broadcast_to(value, wrong.shape)[wrong][0])
+
+
+# --- time of one sub-layer, n heads on HBM ---
 
 
 def split(
@@ -110,11 +123,12 @@ def split(
         n, all_heads: heads on HBM and in all [1].
         output: bytes both sides together put out [B].
     """
+    work = overlap(
+        hbm=powered(kernel(two.hbm, n), two.hbm.name),
+        lpddr=powered(kernel(two.lpddr, all_heads - n), two.lpddr.name),
+    )
     return serial(
-        work=overlap(
-            hbm=powered(kernel(two.hbm, n), two.hbm.name),
-            lpddr=powered(kernel(two.lpddr, all_heads - n), two.lpddr.name),
-        ),
+        work=work,
         barrier=two.barrier(1.0 * np.greater(output, 0), "one a kernel"),
         exchange=two.link(output, "outputs copied to both sides"),
     )
@@ -124,30 +138,32 @@ def attention(
     two: Asymmetric, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
 ) -> Span:
     """One new token of every sequence against its context, one layer."""
-    out = llm.query_bytes(batch)
-    return split(
-        two, lambda on, part: attend(on, llm, batch, context, part, paged), n, llm.heads, out
-    )
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return attend(on, llm, batch, context, heads, paged)
+
+    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch))
 
 
 def prompt_attention(
     two: Asymmetric, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
 ) -> Span:
     """All tokens of all prompts, one layer."""
-    out = llm.query_bytes(batch * prompt)
-    return split(
-        two, lambda on, part: attend_prompt(on, llm, batch, prompt, part, paged), n, llm.heads, out
-    )
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return attend_prompt(on, llm, batch, prompt, heads, paged)
+
+    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch * prompt))
 
 
 def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
     """Q of n heads, K and V of their groups; a group cut in two is projected on both sides."""
 
-    def project(on: Side, part: Real) -> Span:
-        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, part), paged)
+    def heads_on(on: Side, heads: Real) -> Span:
+        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, heads), paged)
 
-    out = m * (llm.query_size + 2 * llm.kv_size) * llm.activation_width
-    return split(two, project, n, llm.heads, out)
+    output = m * (llm.query_size + 2 * llm.kv_size) * llm.activation_width
+    return split(two, heads_on, n, llm.heads, output)
 
 
 def qkv_columns(llm: LLM, n: Real) -> Real:
@@ -155,38 +171,48 @@ def qkv_columns(llm: LLM, n: Real) -> Real:
     return (n + 2 * np.ceil(n / llm.group)) * llm.head_size
 
 
-def fc_shapes(llm: LLM, m: Real) -> dict[str, tuple[Real, Real, Real, Real]]:
-    """GEMMs of projection and MLP: tokens, k, w and how many; gate and up matrix are one kernel [1].
+@dataclass(frozen=True)
+class Gemm:
+    """Shape of a product [m, k] x [k, w], and how many such matrices [1]."""
 
-    In an MoE layer every expert that some token uses is a GEMM over its share of the tokens.
+    m: Real
+    k: Real
+    w: Real
+    matrices: Real = 1.0
+
+
+def fc_shapes(llm: LLM, m: Real) -> dict[str, Gemm]:
+    """GEMMs of projection and MLP for m tokens; gate and up matrix are one kernel [1].
+
+    In an MoE layer every expert that a token uses is a GEMM over its share of the tokens.
     """
-    experts = (
-        llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
-    ) / llm.expert_parameters
-    active = (
-        llm.layer_parameters(llm.active_experts) - llm.attention_parameters
-    ) / llm.expert_parameters
-    each = m * active / experts
+    used = llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
+    active = llm.layer_parameters(llm.active_experts) - llm.attention_parameters
+    experts = used / llm.expert_parameters
+    tokens = m * (active / llm.expert_parameters) / experts
     return {
-        "output": (m, llm.query_size, llm.hidden, 1.0),
-        "up": (each, llm.hidden, (1 + llm.gated) * llm.ffn, experts),
-        "down": (each, llm.ffn, llm.hidden, experts),
+        "output": Gemm(m, llm.query_size, llm.hidden),
+        "up": Gemm(tokens, llm.hidden, (1 + llm.gated) * llm.ffn, experts),
+        "down": Gemm(tokens, llm.ffn, llm.hidden, experts),
     }
 
 
 def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
     """Projection and MLP, split column-wise (sec. 3.1, fig. 5b)."""
 
-    def kernel(tokens: Real, k: Real, w: Real, matrices: Real) -> Span:
-        def columns(on: Side, part: Real) -> Span:
-            return gemm(on, llm, tokens, k, w * part / llm.heads, paged, matrices)
+    def kernel(shape: Gemm) -> Span:
+        def columns_on(on: Side, heads: Real) -> Span:
+            columns = shape.w * heads / llm.heads
+            return gemm(on, llm, shape.m, shape.k, columns, paged, shape.matrices)
 
-        return split(two, columns, n, llm.heads, matrices * tokens * w * llm.activation_width)
+        output = shape.matrices * shape.m * shape.w * llm.activation_width
+        return split(two, columns_on, n, llm.heads, output)
 
-    return serial(**{name: kernel(*shape) for name, shape in fc_shapes(llm, m).items()})
+    shapes = fc_shapes(llm, m)
+    return serial(**{name: kernel(shape) for name, shape in shapes.items()})
 
 
-# --- bytes of one sub-layer, all layers ------------------------------------------------------------
+# --- bytes of one sub-layer, all layers ---
 
 
 def attention_bytes(llm: LLM, batch: Real, tokens: Real, n: Real) -> Real:
@@ -202,16 +228,15 @@ def qkv_bytes(llm: LLM, n: Real) -> Real:
 def fc_bytes(llm: LLM, n: Real) -> Real:
     """Weights of n of N shares of fc on one side, all experts [B]."""
     mlp = llm.layer_parameters(llm.experts) - llm.attention_parameters
-    return llm.layers * (llm.query_size * llm.hidden + mlp) * llm.weight_width * n / llm.heads
+    parameters = llm.query_size * llm.hidden + mlp
+    return llm.layers * parameters * llm.weight_width * n / llm.heads
 
 
 def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
     """Everything the decoder layers hold, embeddings apart (sec. 5.1) [B]."""
-    return (
-        attention_bytes(llm, batch, tokens, llm.heads)
-        + qkv_bytes(llm, llm.heads)
-        + fc_bytes(llm, llm.heads)
-    )
+    cache = attention_bytes(llm, batch, tokens, llm.heads)
+    weights = qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads)
+    return cache + weights
 
 
 def footprint(

@@ -5,12 +5,12 @@ Symbols: n heads on HBM, N heads, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.compose import serial
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import (
     Asymmetric,
@@ -33,7 +33,9 @@ Three = tuple[Array, Array, Array]
 
 @dataclass(frozen=True)
 class HeadTables:
-    """Three sub-layers (attention, qkv, fc) by units on HBM; units are the last axis, design points the others.
+    """Three sub-layers (attention, qkv, fc) by units on HBM.
+
+    Units are the last axis, design points the others.
 
     Attributes:
         seconds: of a whole step; infinite where a model has fewer units [s].
@@ -53,11 +55,12 @@ class HeadTables:
     @property
     def points(self) -> tuple[int, ...]:
         """Shape of the design points."""
-        shapes = {
-            table.shape[:-1] for three in (self.seconds, self.hbm, self.lpddr) for table in three
-        }
-        shapes |= {self.hbm_room.shape, self.lpddr_room.shape, self.units.shape}
-        return next(iter(shapes)) if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        shapes = {self.hbm_room.shape, self.lpddr_room.shape, self.units.shape}
+        for tables in (self.seconds, self.hbm, self.lpddr):
+            shapes.update(table.shape[:-1] for table in tables)
+        if len(shapes) == 1:
+            return shapes.pop()
+        return np.broadcast_shapes(*shapes)
 
 
 def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
@@ -71,25 +74,26 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     """
     check_heads(llm)
     two = asymmetric_memory(hw)
-    n = _units_first(np.max(llm.heads), two, llm, work)
-    rest = np.maximum(llm.heads - n, 0)
-    spans = (
-        attention(two, llm, work.batch, work.context, n),
-        qkv(two, llm, work.batch, n),
-        fc(two, llm, work.batch, n),
-    )
+    b, s = work.batch, work.context
+    n = units_first(np.max(llm.heads), two, llm, work)
+
+    def seconds(layer: Span) -> Real:
+        """Of all layers; infinite where the model has fewer heads [s]."""
+        return np.where(n <= llm.heads, llm.layers * layer.seconds, np.inf)
+
+    def stored(heads: Real) -> Three:
+        return units_last(
+            attention_bytes(llm, b, s, heads), qkv_bytes(llm, heads), fc_bytes(llm, heads)
+        )
+
     return HeadTables(
-        seconds=_three(
-            *(np.where(n <= llm.heads, llm.layers * span.seconds, np.inf) for span in spans)
+        seconds=units_last(
+            seconds(attention(two, llm, b, s, n)),
+            seconds(qkv(two, llm, b, n)),
+            seconds(fc(two, llm, b, n)),
         ),
-        hbm=_three(
-            attention_bytes(llm, work.batch, work.context, n), qkv_bytes(llm, n), fc_bytes(llm, n)
-        ),
-        lpddr=_three(
-            attention_bytes(llm, work.batch, work.context, rest),
-            qkv_bytes(llm, rest),
-            fc_bytes(llm, rest),
-        ),
+        hbm=stored(n),
+        lpddr=stored(np.maximum(llm.heads - n, 0)),
         hbm_room=np.asarray(two.hbm.capacity, float),
         lpddr_room=np.asarray(two.lpddr.capacity, float),
         units=np.asarray(llm.heads, float),
@@ -103,47 +107,50 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     """
     check_heads(llm)
     two = asymmetric_memory(hw)
-    n = _units_first(np.max(llm.layers), two, llm, work)
+    b, s = work.batch, work.context
+    n = units_first(np.max(llm.layers), two, llm, work)
     rest = np.maximum(llm.layers - n, 0)
+    none = np.zeros(np.shape(llm.heads))
 
-    def seconds(on_hbm: Span, on_lpddr: Span) -> Array:
-        return np.where(n <= llm.layers, n * on_hbm.seconds + rest * on_lpddr.seconds, np.inf)
+    def seconds(layer: Callable[[Real], Span]) -> Real:
+        """Of all layers; infinite where the model has fewer [s]."""
+        on_hbm, on_lpddr = layer(llm.heads), layer(none)
+        whole = n * on_hbm.seconds + rest * on_lpddr.seconds
+        return np.where(n <= llm.layers, whole, np.inf)
 
-    whole = (
-        attention_bytes(llm, work.batch, work.context, llm.heads) / llm.layers,
-        qkv_bytes(llm, llm.heads) / llm.layers,
-        fc_bytes(llm, llm.heads) / llm.layers,
-    )
-    all_, none = llm.heads, np.zeros(np.shape(llm.heads))
+    def stored(layers: Real) -> Three:
+        return units_last(
+            layers * (attention_bytes(llm, b, s, llm.heads) / llm.layers),
+            layers * (qkv_bytes(llm, llm.heads) / llm.layers),
+            layers * (fc_bytes(llm, llm.heads) / llm.layers),
+        )
+
     return HeadTables(
-        seconds=_three(
-            seconds(
-                *(attention(two, llm, work.batch, work.context, heads) for heads in (all_, none))
-            ),
-            seconds(*(qkv(two, llm, work.batch, heads) for heads in (all_, none))),
-            seconds(*(fc(two, llm, work.batch, heads) for heads in (all_, none))),
+        seconds=units_last(
+            seconds(lambda heads: attention(two, llm, b, s, heads)),
+            seconds(lambda heads: qkv(two, llm, b, heads)),
+            seconds(lambda heads: fc(two, llm, b, heads)),
         ),
-        hbm=_three(*(n * each for each in whole)),
-        lpddr=_three(*(rest * each for each in whole)),
+        hbm=stored(n),
+        lpddr=stored(rest),
         hbm_room=np.asarray(two.hbm.capacity, float),
         lpddr_room=np.asarray(two.lpddr.capacity, float),
         units=np.asarray(llm.layers, float),
     )
 
 
-def _units_first(most: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
-    """0..N along a new first axis, in front of all axes that design points have."""
-    whole = serial(
-        a=attention(two, llm, work.batch, work.context, llm.heads),
-        f=fc(two, llm, work.batch, llm.heads),
-    )
+def units_first(most: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
+    """Count 0..N along a new first axis, in front of all axes that design points have [1]."""
+    attention_layer = attention(two, llm, work.batch, work.context, llm.heads)
+    fc_layer = fc(two, llm, work.batch, llm.heads)
+    seconds = attention_layer.seconds + fc_layer.seconds
+    axes = np.ndim(seconds + two.hbm.capacity + two.lpddr.capacity)
     n = np.arange(float(most) + 1)
-    return n.reshape(
-        n.shape + (1,) * np.ndim(whole.seconds + two.hbm.capacity + two.lpddr.capacity)
-    )
+    return n.reshape(n.shape + (1,) * axes)
 
 
-def _three(attention: Real, qkv: Real, fc: Real) -> Three:
+def units_last(attention: Real, qkv: Real, fc: Real) -> Three:
     """Move the units' axis last, where solvers look for it."""
-    a, q, f = (np.moveaxis(np.asarray(table, float), 0, -1) for table in (attention, qkv, fc))
-    return a, q, f
+    tables = [np.asarray(table, float) for table in (attention, qkv, fc)]
+    moved = [np.moveaxis(table, 0, -1) for table in tables]
+    return moved[0], moved[1], moved[2]

@@ -1,4 +1,4 @@
-"""What 2 MB pages cost in memory: the flat page table and the last, partly used page of every tensor (H2M2 sec. 4.2.1).
+"""What 2 MB pages cost in memory: a flat page table and partly used last pages (H2M2 sec. 4.2.1).
 
 Symbols: n heads on a side, N heads, L layers.
 """
@@ -36,7 +36,10 @@ def page_table_bytes(hw: Machine, space: Real) -> Real:
 
 
 def tlb_reach_bytes(hw: Machine) -> Real:
-    """Bytes a chip's TLB translates without a miss; a step streams far more, so every page misses once [B]."""
+    """Bytes a chip's TLB translates without a miss [B].
+
+    A step streams far more, so every page misses once.
+    """
     return hw.hbm_chip.tlb_entries * hw.hbm_chip.page
 
 
@@ -45,40 +48,41 @@ def fragmentation(
 ) -> Fragmentation:
     """Internal fragmentation of a mapping, on both sides.
 
-    The paper does not list its tensors. These are, a layer and a side, what one kernel reads in one
-    piece: the fused weights of qkv-linear, output, up and down of every expert, and the KV cache of the side's heads.
+    The paper does not list its tensors. Here a tensor is what one kernel reads in one piece, a
+    layer and a side: the fused weights of qkv-linear, output, up and down of every expert, and the
+    KV cache of the side's heads.
 
     Args:
         hw: role hbm_chip, for the page.
         llm, work: what runs.
         n_attention, n_qkv, n_fc: heads on HBM [1].
     """
-    page = hw.hbm_chip.page
-    printed: Real = 0.0
+    page, n = hw.hbm_chip.page, llm.heads
+    on_hbm = tensors(llm, work, n_attention, n_qkv, n_fc)
+    on_lpddr = tensors(llm, work, n - n_attention, n - n_qkv, n - n_fc)
+    as_printed: Real = 0.0
     wasted: Real = 0.0
-    for sides in (
-        (n_attention, n_qkv, n_fc),
-        (llm.heads - n_attention, llm.heads - n_qkv, llm.heads - n_fc),
-    ):
-        for size, alike in tensors(llm, work, *sides):
-            printed = printed + llm.layers * alike * np.mod(size, page)
-            wasted = wasted + llm.layers * alike * np.mod(-size, page)
-    return Fragmentation(printed, wasted)
+    for size, count in on_hbm + on_lpddr:
+        pieces = llm.layers * count
+        as_printed = as_printed + pieces * np.mod(size, page)
+        wasted = wasted + pieces * np.mod(-size, page)
+    return Fragmentation(as_printed, wasted)
 
 
 def tensors(
     llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> list[tuple[Real, Real]]:
-    """Tensors of an average layer on a side with so many heads of each sub-layer: size [B], how many [1]."""
-    experts = (llm.layer_parameters(llm.experts) - llm.attention_parameters) / llm.expert_parameters
-    cache = kv_head_bytes(llm, work.batch, work.context) * np.ceil(n_attention / llm.group)
-    weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width
-    columns = {
-        name: k * w * n_fc / llm.heads for name, (_, k, w, _) in fc_shapes(llm, work.batch).items()
-    }
-    how_many = {"output": 1.0, "up": experts, "down": experts}
-    return [
-        (cache, 1.0),
-        (weights, 1.0),
-        *((columns[n] * llm.weight_width, how_many[n]) for n in columns),
-    ]
+    """Tensors of an average layer on a side with so many heads: size [B], how many [1]."""
+    cache_of_head = kv_head_bytes(llm, work.batch, work.context)
+    cache = cache_of_head * np.ceil(n_attention / llm.group)
+    qkv_weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width
+    sizes: list[tuple[Real, Real]] = [(cache, 1.0), (qkv_weights, 1.0)]
+    mlp_parameters = llm.layer_parameters(llm.experts) - llm.attention_parameters
+    experts = mlp_parameters / llm.expert_parameters
+    counts = {"output": 1.0, "up": experts, "down": experts}
+    share = n_fc / llm.heads
+    for name, shape in fc_shapes(llm, work.batch).items():
+        columns = share * shape.w
+        size = shape.k * columns * llm.weight_width
+        sizes.append((size, counts[name]))
+    return sizes

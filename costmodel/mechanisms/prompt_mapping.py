@@ -1,7 +1,8 @@
 """Heads on HBM while prompts are prefilled, and the move from there to the mapping of decode.
 
-H2M2 maps the iterations of the generation phase alone (sec. 3.2, 5.1). Prefill wants another mapping: whole
-prompts keep the arrays of both sides busy, so each kernel should be cut as the arrays' rates are.
+H2M2 maps the iterations of the generation phase alone (sec. 3.2, 5.1). Prefill needs another
+mapping: whole prompts keep the arrays of both sides busy, so each kernel should be cut as the
+arrays' rates are.
 
 Symbols: n heads on HBM, N heads, g queries a KV head.
 """
@@ -36,11 +37,12 @@ def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
 
 
 def prompt_heads(two: Asymmetric, llm: LLM, work: Workload) -> Heads:
-    """Cut every kernel as the sides' arrays are fast, as far as HBM holds it; fc first, then qkv, then attention.
+    """Cut every kernel as fast as the sides' arrays are, as far as HBM holds it.
 
-    A byte of weights stands for more work on a prompt than a byte of its KV cache, so weights go
-    first. What LPDDR cannot hold goes to HBM in any case. Whole KV groups, so that none is held twice;
-    for the chips of Table 2 no mapping is faster, for unlike ones none by more than 2 %.
+    fc goes first, then qkv, then attention: a byte of weights stands for more work on a prompt than
+    a byte of its KV cache. What LPDDR cannot hold goes to HBM in any case. Whole KV groups, so that
+    none is stored twice; for the chips of Table 2 no mapping is faster, for unlike ones none by
+    more than 2 %.
 
     Args:
         two: both sides.
@@ -49,32 +51,43 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload) -> Heads:
     Returns:
         Heads of attention, qkv and fc on HBM [1].
     """
-    hbm, lpddr = (on.arrays.rate * on.rows * on.columns for on in (two.hbm, two.lpddr))
-    even, room, rest = hbm / (hbm + lpddr), two.hbm.capacity, two.lpddr.capacity
-    heads: dict[str, Real] = {}
-    sizes = dict(
-        zip(("attention", "qkv", "fc"), bytes_of(llm, work, (llm.heads,) * 3), strict=True)
-    )
-    for name in ("fc", "qkv", "attention"):
-        size = np.maximum(sizes[name], 1.0)
-        units = llm.heads if name == "fc" else llm.kv_heads
-        most = np.floor(units * np.minimum(even, room / size) + _ROUNDING)
-        least = np.clip(np.ceil(units * (1 - rest / size) - _ROUNDING), 0.0, units)
-        n = np.maximum(most, least)
-        heads[name], capacity_check = n * llm.heads / units, size * n / units
-        room, rest = (
-            np.maximum(room - capacity_check, 0.0),
-            np.maximum(rest - (size - capacity_check), 0.0),
-        )
-    return heads["attention"], heads["qkv"], heads["fc"]
+    even = even_share(two)
+    hbm_room, lpddr_room = two.hbm.capacity, two.lpddr.capacity
+    all_heads = (llm.heads, llm.heads, llm.heads)
+    attention_size, qkv_size, fc_size = bytes_of(llm, work, all_heads)
+    heads: list[Real] = []
+    for size, units in (
+        (fc_size, llm.heads),
+        (qkv_size, llm.kv_heads),
+        (attention_size, llm.kv_heads),
+    ):
+        whole = np.maximum(size, 1.0)
+        share = np.minimum(even, hbm_room / whole)
+        most = np.floor(units * share + _ROUNDING)
+        needed = np.ceil(units * (1 - lpddr_room / whole) - _ROUNDING)
+        n = np.maximum(most, np.clip(needed, 0.0, units))
+        heads.append(n * llm.heads / units)
+        on_hbm = whole * n / units
+        hbm_room = np.maximum(hbm_room - on_hbm, 0.0)
+        lpddr_room = np.maximum(lpddr_room - (whole - on_hbm), 0.0)
+    fc_heads, qkv_heads, attention_heads = heads
+    return attention_heads, qkv_heads, fc_heads
+
+
+def even_share(two: Asymmetric) -> Real:
+    """Share of a product on HBM that keeps the arrays of both sides busy as long [1]."""
+    hbm = two.hbm.arrays.rate * two.hbm.rows * two.hbm.columns
+    lpddr = two.lpddr.arrays.rate * two.lpddr.rows * two.lpddr.columns
+    return hbm / (hbm + lpddr)
 
 
 def change_mapping(two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads) -> Span:
     """Move what the two mappings hold on different sides, all layers (sec. 4.2.2, Migration)."""
+    sizes_before = bytes_of(llm, work, before)
+    sizes_after = bytes_of(llm, work, after)
     moved: Real = 0.0
-    for one, other in zip(bytes_of(llm, work, before), bytes_of(llm, work, after), strict=True):
-        moved = moved + np.abs(one - other)
-    moved = moved * np.greater(work.batch, 0)
-    return stream(
-        moved, "to the mapping of decode", hbm=two.hbm.memory, link=two.link, lpddr=two.lpddr.memory
-    )
+    for size_before, size_after in zip(sizes_before, sizes_after, strict=True):
+        moved = moved + np.abs(size_before - size_after)
+    ports = {"hbm": two.hbm.memory, "link": two.link, "lpddr": two.lpddr.memory}
+    any_batch = np.greater(work.batch, 0)
+    return stream(moved * any_batch, "to the mapping of decode", **ports)

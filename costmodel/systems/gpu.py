@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
+from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, resident, steady
 from nearkv.costmodel.mechanisms.serving import (
-    POLICY,
     data_parallel,
     decode_attention,
     gpu_room,
     in_use,
     kv_token_bytes,
     linear,
-    memory_needed,
     prompts_alone,
-    resident,
-    steady,
 )
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob, system
@@ -34,7 +31,11 @@ from nearkv.hardware.machine import Machine
 
 
 @system(
-    "gpu-only", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY}
+    "gpu-only",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host"),
+    knobs={"policy": POLICY},
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Weights and KV cache in GPU memory, tensor and data parallel; prompts come first.
@@ -56,14 +57,23 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         )
 
     serving = Serving(
-        iteration,
+        iteration=iteration,
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
         room=gpu_room(hw, llm),
         replicas=data_parallel(hw, llm),
         reserve=policy,
     )
-    need = serving.replicas * llm.weight_bytes + kv_token_bytes(llm) * memory_needed(work, serving)
-    return steady(work, serving, fits(gpu=(need, gpu(hw).memory)))
+    cache = kv_token_bytes(llm) * memory_needed(work, serving)
+    needed = serving.replicas * llm.weight_bytes + cache
+    return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
+
+
+CPU_SHARE = Knob(
+    "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
+    default="balanced",
+    # the rule is exact, and the amounts are not affine in the share: auto means the rule
+    rules={"balanced": balanced_share, "auto": balanced_share},
+)
 
 
 @system(
@@ -71,17 +81,10 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    knobs={
-        "cpu_share": Knob(
-            "share of the resident requests whose KV and attention stay with the CPU (1: FastDecode)",
-            default="balanced",
-            # the rule is exact, and the amounts are not affine in the share: auto means the rule
-            rules={"balanced": balanced_share, "auto": balanced_share},
-        )
-    },
+    knobs={"cpu_share": CPU_SHARE},
 )
 def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
-    """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO; FastDecode at share 1).
+    """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO, FastDecode).
 
     Idealised in its favour: both sides run at once with the weights read once an iteration, where
     NEO's two sub-batches read them twice, and no transfer is exposed.
@@ -95,38 +98,37 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
     hw = in_use(hw, llm)
+    gpu_share = 1 - cpu_share
     host_room = hw.host.memory / kv_token_bytes(llm)
 
     def iteration(load: Load) -> Span:
-        on_cpu, here = host_attention(hw), 1 - cpu_share
-        return llm.layers * overlap(
-            gpu=serial(
-                linear=linear(hw, llm, load.sequences),
-                attention=decode_attention(hw, llm, here * load.sequences, here * load.tokens),
-            ),
-            cpu=on_cpu(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+        sequences, tokens = gpu_share * load.sequences, gpu_share * load.tokens
+        on_gpu = serial(
+            linear=linear(hw, llm, load.sequences),
+            attention=decode_attention(hw, llm, sequences, tokens),
         )
+        on_cpu = host_attention(hw)(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L")
+        return llm.layers * overlap(gpu=on_gpu, cpu=on_cpu)
 
     with np.errstate(divide="ignore"):
-        room = np.minimum(
-            np.divide(gpu_room(hw, llm), 1 - cpu_share), np.divide(host_room, cpu_share)
-        )
+        gpu_most = np.divide(gpu_room(hw, llm), gpu_share)
+        host_most = np.divide(host_room, cpu_share)
     serving = Serving(
-        iteration,
+        iteration=iteration,
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
-        room=room,
+        room=np.minimum(gpu_most, host_most),
         replicas=data_parallel(hw, llm),
         longest_room=host_room,
     )
-    kappa, dp, capacity_check = (
-        kv_token_bytes(llm),
-        serving.replicas,
-        resident(work, serving) * work.context,
-    )
-    # a request too long for the GPUs of a replica lives in host memory
-    too_long = np.where(gpu_room(hw, llm) < dp * work.longest, dp * work.longest, 0.0)
-    memories = fits(
-        gpu=(dp * llm.weight_bytes + kappa * (1 - cpu_share) * capacity_check, gpu(hw).memory),
-        host=(kappa * np.maximum(cpu_share * capacity_check, too_long), hw.host.memory),
-    )
-    return steady(work, serving, memories)
+    return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
+
+
+def both_memories(hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real) -> Fits:
+    """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host."""
+    replicas, kappa = serving.replicas, kv_token_bytes(llm)
+    tokens = resident(work, serving) * work.context
+    longest = replicas * work.longest
+    too_long = np.where(gpu_room(hw, llm) < longest, longest, 0.0)
+    on_gpu = replicas * llm.weight_bytes + kappa * (1 - cpu_share) * tokens
+    on_host = kappa * np.maximum(cpu_share * tokens, too_long)
+    return fits(gpu=(on_gpu, gpu(hw).memory), host=(on_host, hw.host.memory))

@@ -1,4 +1,4 @@
-"""HillInfer: tokens scored where they live, in host DRAM and in one SmartSSD (paper: hillinfer sec. 4).
+"""HillInfer: tokens scored where they live, in host DRAM and in one SmartSSD (HillInfer sec. 4).
 
 Symbols: M_c, M_s bytes of K and V in host DRAM (hot) and in the SmartSSD (cold), beta = M_c / M_s,
 alpha retained share, sigma skew, m chunks.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, pipeline, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.eviction import (
     gpu_layer,
     place,
     prefill_layer,
-    put_away,
+    store_new_kv,
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.offload import output_head
@@ -35,8 +35,8 @@ from nearkv.costmodel.mechanisms.scoring import (
     narrow_copies,
 )
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.resources import csd, gpu, link
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.resources import csd, drives, gpu, link
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -49,45 +49,72 @@ def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = 
     return STATIC_HOT_SHARE
 
 
+HOT_SHARE = Knob(
+    "share of the KV off the GPU that host DRAM holds, beta / (1 + beta) (APP, sec. 4.3)",
+    rules={"static": static_split},
+)
+SIGMA = Knob(
+    "skew: share of the cold pool's retained tokens that the hot pool serves (HKM, sec. 4.3)",
+    high=0.99,
+    default=0.5,
+)
+HOP = Knob(
+    "how tokens leave the SmartSSD: straight to the GPU (eq. 4), or through the host (sec. 5.4)",
+    high=1,
+    default=1,
+    kind="choice",
+    choices=("direct", "through-host"),
+)
+CHUNKS = Knob("score blocks a layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count")
+SCORE_PRECISION = Knob(
+    "width of a key where it is scored (CEC, sec. 4.4)",
+    high=2,
+    default=1,
+    kind="choice",
+    choices=PRECISIONS,
+)
+SCORE_SOURCE = Knob(
+    "where scoring reads keys: FP16 in flash, or a narrow copy in flash or the accelerator's DRAM",
+    high=2,
+    default=0,
+    kind="choice",
+    choices=SOURCES,
+)
+MEMORY = Knob("DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory")
+
+
 @system(
     "hillinfer",
     platform="aipc-4090",
     cite="hillinfer",
     owns=("gpu", "host", "csd"),
     knobs={
-        "hot_share": Knob(
-            "share of the KV off the GPU that host DRAM holds, beta / (1 + beta) (APP, sec. 4.3)",
-            rules={"static": static_split},
-        ),
+        "hot_share": HOT_SHARE,
         "retention": RETENTION,
-        "sigma": Knob(
-            "skew: the share of the cold pool's tokens' worth that the hot pool serves (HKM, sec. 4.3)",
-            high=0.99, default=0.5,
-        ),
-        "hop": Knob(
-            "how tokens come from the SmartSSD: straight to the GPU (eq. 4), or stored in the host first (sec. 5.4)",
-            high=1, default=1, kind="choice", choices=("direct", "through-host"),
-        ),
-        "chunks": Knob(
-            "score blocks a layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count",
-        ),
-        "score_precision": Knob(
-            "width of a key where it is scored (CEC, sec. 4.4)",
-            high=2, default=1, kind="choice", choices=PRECISIONS,
-        ),
-        "score_source": Knob(
-            "where scoring reads keys: FP16 in flash, a narrow copy in flash, or one in the accelerator's DRAM",
-            high=2, default=0, kind="choice", choices=SOURCES,
-        ),
+        "sigma": SIGMA,
+        "hop": HOP,
+        "chunks": CHUNKS,
+        "score_precision": SCORE_PRECISION,
+        "score_source": SCORE_SOURCE,
         "placement": PLACEMENT,
-        "memory": Knob("DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory"),
+        "memory": MEMORY,
     },
-)  # fmt: skip
+)
 def hillinfer(
-    hw: Machine, llm: LLM, work: Workload, *, hot_share: Real, retention: Real, sigma: Real, hop: Real,
-    chunks: Real, score_precision: Real, score_source: Real, placement: Real,
-) -> Estimate:  # fmt: skip
-    """CPU and SmartSSD score their own pools side by side, a layer ahead of the GPU; only retained tokens move.
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    hot_share: Real,
+    retention: Real,
+    sigma: Real,
+    hop: Real,
+    chunks: Real,
+    score_precision: Real,
+    score_source: Real,
+    placement: Real,
+) -> Estimate:
+    """CPU and SmartSSD score their own pools a layer ahead of the GPU; only retained tokens move.
 
     Args:
         hw: roles gpu, gpu_link, host (with kv_memory), csd, csd_link.
@@ -104,35 +131,55 @@ def hillinfer(
         Prefill, one decode step and what fits; `host` is M_c <= M_0.
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
-    on_gpu = place(hw, llm, work, placement).gpu
-    tiers = Tiers(on_gpu, hot_share * (1 - on_gpu), (1 - hot_share) * (1 - on_gpu))
+    tiers = split_off_gpu(place(hw, llm, work, placement).gpu, hot_share)
     gpu_, dev = gpu(hw), csd(hw, llm.group)
-    gpu_link, lanes = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
-    kv = llm.kv_bytes(work.batch, work.context)
-    pools = Pools(tiers.host * kv, tiers.drive * kv, retention, sigma, hop)
-    launches = np.minimum(work.batch, 1.0)
 
-    layer_ahead = overlap(
+    def store(kv: Real) -> Span:
+        gpu_link, csd_link = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
+        return store_new_kv(kv, tiers, gpu_link, csd_link, dev.write)
+
+    any_batch = np.minimum(work.batch, 1.0)
+    pools = pools_of(llm, work, tiers, retention, sigma, hop)
+    prefetch = overlap(
         cpu=cpu_path(hw, pools),
-        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
-        put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, dev.write),
+        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, any_batch),
+        put_away=store(llm.kv_bytes(work.batch, 1)),
     )
-    layer = gpu_layer(llm, work, on_gpu + retention * (1 - on_gpu), gpu_)
+    layer = gpu_layer(llm, work, tiers.gpu + retention * (1 - tiers.gpu), gpu_)
+    prompt = prefill_layer(llm, work, gpu_, store(llm.kv_bytes(work.batch, work.prompt)))
     head = output_head(llm, work.batch, gpu_)
-    copies = narrow_copies(
-        llm,
-        tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final),
-        score_precision,
-        score_source,
-    )
-    stored = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, dev.write)
-    capacity_check = fits_in(hw, llm, work, tiers, "csd", dev.capacity, copies.flash)
     return Estimate(
-        prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu_, stored), head=head),
-        step=serial(layers=pipeline(llm.layers, prefetch=layer_ahead, gpu=layer), head=head),
-        fits=fits(**capacity_check, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory)),
+        prefill=serial(layers=llm.layers * prompt, head=head),
+        step=serial(layers=pipeline(llm.layers, prefetch=prefetch, gpu=layer), head=head),
+        fits=memories(hw, llm, work, tiers, score_precision, score_source),
         work=work,
         batch_run=work.batch,
         accelerator_power={"csd": dev.kernel_power},
         also=where_kv_lives(llm, work, tiers),
     )
+
+
+def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
+    """Split what the GPU does not hold between host DRAM and SmartSSD."""
+    off_gpu = 1 - on_gpu
+    return Tiers(on_gpu, hot_share * off_gpu, (1 - hot_share) * off_gpu)
+
+
+def pools_of(
+    llm: LLM, work: Workload, tiers: Tiers, retention: Real, sigma: Real, hop: Real
+) -> Pools:
+    """K and V of one layer off the GPU, at the context of the step."""
+    kv = llm.kv_bytes(work.batch, work.context)
+    hot, cold = tiers.host * kv, tiers.drive * kv
+    return Pools(hot, cold, retention, sigma, hop)
+
+
+def memories(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, precision: Real, source: Real
+) -> Fits:
+    """What GPU, host, flash and the accelerator's DRAM must hold; the host up to M_0 (eq. 3)."""
+    cold = tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final)
+    copies = narrow_copies(llm, cold, precision, source)
+    capacity = drives(hw, "csd").capacity
+    beside_copies = fits_in(hw, llm, work, tiers, "csd", capacity, copies.flash)
+    return fits(**beside_copies, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory))

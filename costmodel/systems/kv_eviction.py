@@ -1,11 +1,14 @@
-"""What HillInfer compares with: the full KV cache and three ways to evict it, on an ordinary SSD (sec. 5.2).
+"""What HillInfer compares with: the full KV cache and three ways to evict from it, on an SSD.
 
-The paper names the systems; their flows per layer are modelled here from what it says of them.
+The paper names the systems (sec. 5.2); their flows per layer are modelled here from what it says
+of them.
 
 Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share, L layers.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, pipeline, serial, stream
@@ -20,8 +23,8 @@ from nearkv.costmodel.mechanisms.eviction import (
     gpu_layer,
     place,
     prefill_layer,
-    put_away,
     scattered,
+    store_new_kv,
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.offload import output_head
@@ -34,24 +37,38 @@ from nearkv.hardware.machine import Machine
 OWNS = ("gpu", "host", "ssd")
 
 
-def answer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span) -> Estimate:
-    """Wrap the layers of one decode step into an estimate; head, prefill and placement are alike for all four."""
+@dataclass(frozen=True)
+class Storage:
+    """The SSD, its link, and the link of the GPU."""
+
+    drives: Drives
+    ssd_link: Link
+    gpu_link: Link
+
+    def store_new(self, kv: Real, tiers: Tiers) -> Span:
+        """Send new K and V of one layer from the GPU to where they live [B]."""
+        return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
+
+
+def storage(hw: Machine) -> Storage:
+    """Build the path between SSD, host and GPU."""
+    return Storage(drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie"))
+
+
+def with_prefill(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span) -> Estimate:
+    """Add what all four systems do alike to the layers of one decode step."""
+    disk = storage(hw)
+    stored = disk.store_new(llm.kv_bytes(work.batch, work.prompt), tiers)
+    prompt = prefill_layer(llm, work, gpu(hw), stored)
     head = output_head(llm, work.batch, gpu(hw))
-    store, gpu_link, lanes = ssd(hw)
-    put = put_away(llm.kv_bytes(work.batch, work.prompt), tiers, gpu_link, lanes, store.write)
     return Estimate(
-        prefill=serial(layers=llm.layers * prefill_layer(llm, work, gpu(hw), put), head=head),
+        prefill=serial(layers=llm.layers * prompt, head=head),
         step=serial(layers=layers, head=head),
-        fits=fits(**fits_in(hw, llm, work, tiers, "ssd", store.capacity)),
+        fits=fits(**fits_in(hw, llm, work, tiers, "ssd", disk.drives.capacity)),
         work=work,
         batch_run=work.batch,
         also=where_kv_lives(llm, work, tiers),
     )
-
-
-def ssd(hw: Machine) -> tuple[Drives, Link, Link]:
-    """The SSD, the GPU's link and the SSD's own."""
-    return drives(hw, "ssd"), link(hw, "gpu_link", "pcie"), link(hw, "ssd_link", "pcie")
 
 
 def fetch(
@@ -66,51 +83,62 @@ def fetch(
     """Bring a share of the K and V off the GPU to it: S/B_ssd beside (C + S)/B_c.
 
     Args:
-        share: how much of them [1].
+        hw, llm, work: as in `full_cache`.
+        tiers: where the KV cache lives.
+        share: how much of the KV cache [1].
         in_sequence: 1 where the SSD reads in sequence, 0 where token by token.
         sigma: share of the SSD's part that DRAM serves instead [1].
     """
-    store, gpu_link, lanes = ssd(hw)
+    disk = storage(hw)
     kv = share * llm.kv_bytes(work.batch, work.context)
-    cold, off_gpu = (1 - sigma) * tiers.drive * kv, (tiers.host + tiers.drive) * kv
+    cold = (1 - sigma) * tiers.drive * kv
+    off_gpu = (tiers.host + tiers.drive) * kv
+    gather = scattered(hw, "ssd", disk.drives)
     return overlap(
-        sequence=store.read(in_sequence * cold, "S / B_ssd"),
-        gather=scattered(hw, "ssd", store)((1 - in_sequence) * cold, "S / B_ssd, token by token"),
-        ssd_link=lanes.inward(cold, "S"),
-        gpu_link=gpu_link.inward(off_gpu, "(C + S) / B_c"),
+        sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),
+        gather=gather((1 - in_sequence) * cold, "S / B_ssd, token by token"),
+        ssd_link=disk.ssd_link.inward(cold, "S"),
+        gpu_link=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
     )
 
 
 def evict(
-    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, alpha: Real, scored: Real, in_sequence: Real,
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    tiers: Tiers,
+    alpha: Real,
+    scored: Real,
+    in_sequence: Real,
     sigma: Real = 0.0,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Score what stands for the keys, fetch the retained tokens, a layer ahead of the GPU.
 
     Args:
+        hw, llm, work: as in `full_cache`.
+        tiers: where the KV cache lives.
         alpha: share of tokens retained [1].
         scored: bytes read for scoring, over the bytes of K and V [1].
         in_sequence, sigma: as in `fetch`.
     """
-    b, s = work.batch, work.context
-    store, gpu_link, lanes = ssd(hw)
-    proxy = scored * llm.kv_bytes(b, s)
+    disk = storage(hw)
+    proxy = scored * llm.kv_bytes(work.batch, work.context)
+    read = stream(
+        tiers.drive * proxy,
+        "what stands for keys on the SSD",
+        flash=disk.drives.read,
+        link=disk.ssd_link.inward,
+    )
+    score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
+    retained = fetch(hw, llm, work, tiers, alpha, in_sequence, sigma)
     prefetch = overlap(
-        score_and_fetch=serial(
-            read=stream(
-                tiers.drive * proxy,
-                "what stands for keys on the SSD",
-                flash=store.read,
-                link=lanes.inward,
-            ),
-            score=cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU"),
-            fetch=fetch(hw, llm, work, tiers, alpha, in_sequence, sigma),
-        ),
-        put_away=put_away(llm.kv_bytes(b, 1), tiers, gpu_link, lanes, store.write),
+        score_and_fetch=serial(read=read, score=score, fetch=retained),
+        put_away=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
     )
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
-    layers = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, attended, gpu(hw)))
-    return answer(hw, llm, work, tiers, layers)
+    layer = gpu_layer(llm, work, attended, gpu(hw))
+    layers = pipeline(llm.layers, prefetch=prefetch, gpu=layer)
+    return with_prefill(hw, llm, work, tiers, layers)
 
 
 @system(
@@ -128,18 +156,18 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 1.
     """
     tiers = place(hw, llm, work, placement)
-    store, gpu_link, lanes = ssd(hw)
     prefetch = overlap(
-        fetch=fetch(hw, llm, work, tiers, 1.0, 1.0),
-        put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, store.write),
+        fetch=fetch(hw, llm, work, tiers, share=1.0, in_sequence=1.0),
+        put_away=storage(hw).store_new(llm.kv_bytes(work.batch, 1), tiers),
     )
-    layers = pipeline(llm.layers, prefetch=prefetch, gpu=gpu_layer(llm, work, 1.0, gpu(hw)))
-    return answer(hw, llm, work, tiers, layers)
+    layer = gpu_layer(llm, work, 1.0, gpu(hw))
+    layers = pipeline(llm.layers, prefetch=prefetch, gpu=layer)
+    return with_prefill(hw, llm, work, tiers, layers)
 
 
 @system("h2o", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT})
 def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
-    """Scores need all K and V on the GPU first: GPU + S/B_ssd + (C + S)/B_c, one after the other.
+    """Scores need all K and V on the GPU first: GPU + S/B_ssd + (C + S)/B_c, serially (H2O-like).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
@@ -147,18 +175,19 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
         placement: 0 static 20/60/20, 1 by capacity.
 
     Returns:
-        Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2 (H2O-like).
+        Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2.
     """
     tiers = place(hw, llm, work, placement)
-    store, gpu_link, lanes = ssd(hw)
+    disk = storage(hw)
     kv = llm.kv_bytes(work.batch, work.context)
+    cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
     layer = serial(
-        from_ssd=stream(tiers.drive * kv, "S / B_ssd", flash=store.read, link=lanes.inward),
-        to_gpu=gpu_link.inward((tiers.host + tiers.drive) * kv, "(C + S) / B_c"),
+        from_ssd=stream(cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward),
+        to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
         gpu=gpu_layer(llm, work, 1.0, gpu(hw)),
-        put_away=put_away(llm.kv_bytes(work.batch, 1), tiers, gpu_link, lanes, store.write),
+        put_away=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
     )
-    return answer(hw, llm, work, tiers, llm.layers * layer)
+    return with_prefill(hw, llm, work, tiers, llm.layers * layer)
 
 
 @system(
@@ -187,7 +216,7 @@ def infinigen(
     sigma: Real,
     placement: Real,
 ) -> Estimate:
-    """Partial keys scored on the CPU, retained tokens fetched one by one, a layer ahead (prefetch-based).
+    """Partial keys scored on the CPU, retained tokens fetched a layer ahead (prefetch-based).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derates cpu_scoring, gather.
@@ -201,7 +230,8 @@ def infinigen(
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
     tiers = place(hw, llm, work, placement)
-    return evict(hw, llm, work, tiers, retention, partial / 2, 0.0, sigma)
+    partial_keys = partial / 2
+    return evict(hw, llm, work, tiers, retention, partial_keys, in_sequence=0.0, sigma=sigma)
 
 
 @system(
@@ -224,7 +254,7 @@ def infinigen(
 def leoam(
     hw: Machine, llm: LLM, work: Workload, *, retention: Real, abstract: Real, placement: Real
 ) -> Estimate:
-    """Two keys stand for a chunk of tokens; the best chunks are fetched whole, a layer ahead (LeoAM-like).
+    """Two keys stand for a chunk of tokens; the best chunks are fetched whole (LeoAM-like).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate cpu_scoring.
@@ -234,9 +264,10 @@ def leoam(
         placement: 0 static 20/60/20, 1 by capacity.
 
     Returns:
-        Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4 (KV-Abstract).
+        Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4
+        (KV-Abstract).
     """
     tiers = place(hw, llm, work, placement)
-    return evict(
-        hw, llm, work, tiers, retention, 1 / abstract, 1.0
-    )  # two keys, half of K and V each
+    # two keys a chunk, each half of K and V of a token
+    abstracts = 1 / abstract
+    return evict(hw, llm, work, tiers, retention, abstracts, in_sequence=1.0)

@@ -1,6 +1,9 @@
-"""L3: weights and prompts on GPUs, decode attention at the banks of DIMMs, sub-batches interleaved (sec. 5).
+"""L3: weights and prompts on GPUs, decode attention at the banks of DIMMs, sub-batches in turn.
 
-Symbols: n decoding sequences, D hidden size, L layers, R ranksets, P0, P1 the two sub-batches.
+Source: L3 sec. 5.
+
+Symbols: n decoding sequences, l prompt tokens, D hidden size, L layers, R ranksets, P0, P1 the two
+sub-batches.
 """
 
 from __future__ import annotations
@@ -10,16 +13,14 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms, imbalance, rank_unit_area, unit_power
+from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
 from nearkv.costmodel.mechanisms.serving import (
-    POLICY,
     data_parallel,
     in_use,
     kv_token_bytes,
     linear,
-    memory_needed,
     prefill_attention,
-    prompts_alone,
-    steady,
+    prompts_to_dimms,
 )
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob, system
@@ -29,8 +30,23 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
-def _switch(what: str, on: str, off: str) -> Knob:
+def switch(what: str, on: str = "on", off: str = "off") -> Knob:
+    """A choice between two names, `on` being the default."""
     return Knob(what, high=1, default=1, kind="choice", choices=(off, on))
+
+
+RANKSETS = Knob(
+    "ranks a channel, each of another rankset (sec. 5.1)",
+    kind="count",
+    sets="dimm.ranksets",
+)
+INTERLEAVE = switch("two sub-batches in turn, or one batch (sec. 5.2)")
+OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 5.1)")
+PLACEMENT = switch(
+    "KV of a request spread over all ranksets, or on a random one (sec. 5.1)",
+    on="balanced",
+    off="random",
+)
 
 
 @system(
@@ -39,20 +55,10 @@ def _switch(what: str, on: str, off: str) -> Knob:
     cite="l3",
     owns=("gpu", "host", "dimm"),
     knobs={
-        "ranksets": Knob(
-            "ranks a channel, each of another rankset (sec. 5.1)",
-            kind="count",
-            sets="dimm.ranksets",
-        ),
-        "interleave": _switch("two sub-batches in turn, or one batch (sec. 5.2)", "on", "off"),
-        "overlap_comm": _switch(
-            "KV of prompts moves beside computing, or before it (sec. 5.1)", "on", "off"
-        ),
-        "placement": _switch(
-            "KV of a request spread over all ranksets, or on a random one (sec. 5.1)",
-            "balanced",
-            "random",
-        ),
+        "ranksets": RANKSETS,
+        "interleave": INTERLEAVE,
+        "overlap_comm": OVERLAP_COMM,
+        "placement": PLACEMENT,
         "policy": POLICY,
     },
 )
@@ -66,7 +72,7 @@ def l3(
     placement: Real,
     policy: Real,
 ) -> Estimate:
-    """GPUs compute prompts and matrix products, DIMM-PIM holds all KV and attends; two sub-batches in turn.
+    """GPUs compute prompts and products, DIMMs hold all KV and attend; two sub-batches in turn.
 
     An iteration takes max(T_GPU0, T_PIM1) + max(T_GPU1, T_PIM0) with even sub-batches.
 
@@ -83,49 +89,50 @@ def l3(
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
     hw = in_use(hw, llm)
-    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
-    replicas, kappa = data_parallel(hw, llm), kv_token_bytes(llm)
-
-    def iteration(load: Load) -> Span:
-        half = load.share(0.5)
-        # a choice weighs the two trees: one of them runs no time
-        return llm.layers * serial(
-            interleaved=(2 * interleave) * phase(hw, llm, half, overlap_comm),
-            one_batch=(1 - interleave) * one_batch(hw, llm, load, overlap_comm),
-        )
-
-    def prefill(prompts: Real, load: Load) -> Span:
-        return llm.layers * overlap(
-            compute=prompts_alone(hw, llm, prompts, load),
-            cache=stream(llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus),
-        )
+    memory, kappa = dimms(hw), kv_token_bytes(llm)
 
     def skew(sequences: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""
-        random = imbalance(
-            sequences / (1 + interleave), hw.dimm.ranksets, work.spread.context_square
-        )
+        in_sub_batch = sequences / (1 + interleave)
+        random = imbalance(in_sub_batch, hw.dimm.ranksets, work.spread.context_square)
         return placement + (1 - placement) * random
 
     serving = Serving(
-        iteration,
-        prefill,
-        memory.capacity / kappa,
-        replicas,
-        1.0,
-        policy,
-        skew,
+        iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
+        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
+        room=memory.capacity / kappa,
+        replicas=data_parallel(hw, llm),
+        chunked=1.0,
+        reserve=policy,
+        skew=skew,
         minimum_chunk=hw.policy.minimum_chunk,
     )
     memories = fits(
-        gpu=(replicas * llm.weight_bytes, gpu(hw).memory),
+        gpu=(serving.replicas * llm.weight_bytes, gpu(hw).memory),
         dimm=(kappa * memory_needed(work, serving), memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 
 
+def iteration(hw: Machine, llm: LLM, load: Load, interleave: Real, overlap_comm: Real) -> Span:
+    """One token more for every sequence: two sub-batches in turn, or one batch.
+
+    A choice weighs the two trees; one of them runs no time.
+    """
+    half = load.share(0.5)
+    return llm.layers * serial(
+        interleaved=(2 * interleave) * phase(hw, llm, half, overlap_comm),
+        one_batch=(1 - interleave) * one_batch(hw, llm, load, overlap_comm),
+    )
+
+
 def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
-    """One layer while the GPU computes a sub-batch and the banks attend for the other, as large (fig. 7)."""
+    """One layer while the GPU computes a sub-batch and the banks attend for the other (fig. 7).
+
+    Args:
+        hw, llm, overlap_comm: as in `l3`.
+        load: of one sub-batch; the other is as large.
+    """
     return overlap(
         gpu=gpu_side(hw, llm, load),
         pim=pim_side(hw, llm, load, overlap_comm),
@@ -134,16 +141,16 @@ def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
 
 
 def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
-    """One layer without interleaving: only attention of prompts and of decoding overlap (sec. 2.5, fig. 3b)."""
-    return serial(
-        linear=overlap(
-            gpu=linear(hw, llm, load.sequences + load.prompt),
-            cache=prompt_cache(hw, llm, load, overlap_comm),
-        ),
-        attention=overlap(
-            gpu=prefill_attention(hw, llm, load.squares), pim=pim_side(hw, llm, load, overlap_comm)
-        ),
+    """One layer without sub-batches: attention of prompts and of decoding overlap (fig. 3b)."""
+    products = overlap(
+        gpu=linear(hw, llm, load.sequences + load.prompt),
+        cache=prompt_cache(hw, llm, load, overlap_comm),
     )
+    attention = overlap(
+        gpu=prefill_attention(hw, llm, load.squares),
+        pim=pim_side(hw, llm, load, overlap_comm),
+    )
+    return serial(linear=products, attention=attention)
 
 
 def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
@@ -155,38 +162,34 @@ def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
 
 
 def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
-    """T_PIM of one layer: t_d, t_comm of Q, K, V and outputs, t_overlap of the other's prompts (eq. 2).
+    """T_PIM of one layer: t_d, t_comm of Q, K, V and outputs, t_overlap of prompts (eq. 2).
 
     The fullest rankset decides t_d. While prompts' KV arrives, one rankset of R stops computing;
     without the overlap the transfer stops them all (sec. 5.1).
     """
     memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
-    qkv = llm.query_bytes(load.sequences) + llm.kv_bytes(1, load.sequences)
+    to_dimms = {"link": pcie.outward, "bus": memory.bus}
+    to_gpus = {"bus": memory.bus, "link": pcie.inward}
+    queries, new_kv = llm.query_bytes(load.sequences), llm.kv_bytes(1, load.sequences)
     cache = llm.kv_bytes(1, load.prompt)
     return serial(
-        offload=stream(qkv, "6 D n, t_comm", link=pcie.outward, bus=memory.bus),
+        offload=stream(queries + new_kv, "6 D n, t_comm", **to_dimms),
         attend=memory.banks(llm.kv_bytes(1, load.hottest), "kappa tokens / L, t_d"),
-        onload=stream(
-            llm.query_bytes(load.sequences), "2 D n, t_comm", bus=memory.bus, link=pcie.inward
-        ),
+        onload=stream(queries, "2 D n, t_comm", **to_gpus),
         receive=memory.receive(overlap_comm * cache, "t_overlap, one rankset of R"),
-        stop=stream(
-            (1 - overlap_comm) * cache, "4 D l, all stop", link=pcie.outward, bus=memory.bus
-        ),
+        stop=stream((1 - overlap_comm) * cache, "4 D l, all stop", **to_dimms),
     )
 
 
 def prompt_cache(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """KV of the chunks leaves beside projection and feed-forward (sec. 5.1)."""
-    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
-    return stream(
-        overlap_comm * llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus
-    )
+    bus, to_dimms = dimms(hw).bus, link(hw, "gpu_link", "link").outward
+    cache = overlap_comm * llm.kv_bytes(1, load.prompt)
+    return stream(cache, "4 D l", link=to_dimms, bus=bus)
 
 
 def pu_overhead(hw: Machine) -> dict[str, Real]:
     """Share of a buffer chip's area and of a DIMM's power that the units take (sec. 6.4) [%]."""
-    return {
-        "rank_pu_area_pct": 100 * rank_unit_area(hw) / hw.dimm.buffer_area,
-        "pu_power_pct": 100 * unit_power(hw) / hw.dimm.power,
-    }
+    area = rank_unit_area(hw) / hw.dimm.buffer_area
+    power = unit_power(hw) / hw.dimm.power
+    return {"rank_pu_area_pct": 100 * area, "pu_power_pct": 100 * power}

@@ -1,4 +1,6 @@
-"""What H2M2 is compared with: one memory for both chips, and HBM as a cache of LPDDR (H2M2 sec. 2.3, 5.2, 5.5).
+"""What H2M2 is compared with: one memory for both chips, and HBM as a cache of LPDDR.
+
+Source: H2M2 sec. 2.3, 5.2, 5.5.
 
 Symbols: b batch, s context, L layers.
 """
@@ -35,38 +37,25 @@ from nearkv.hardware.machine import Machine
 CHIPS = ("hbm_chip", "lpddr_chip")
 
 
-def linear_kernels(on: Side, llm: LLM, m: Real) -> dict[str, Span]:
-    """All GEMMs of one layer for m tokens, none split."""
-    return {
-        "qkv": gemm(on, llm, m, llm.hidden, qkv_columns(llm, llm.heads)),
-        **{
-            name: gemm(on, llm, t, k, w, matrices=e)
-            for name, (t, k, w, e) in fc_shapes(llm, m).items()
-        },
-    }
+def layer_kernels(on: Side, llm: LLM, tokens: Real, attention: Span) -> Span:
+    """One layer of so many tokens, all of it on one side, none split."""
+    qkv = gemm(on, llm, tokens, llm.hidden, qkv_columns(llm, llm.heads))
+    products = {"qkv": qkv}
+    for name, shape in fc_shapes(llm, tokens).items():
+        products[name] = gemm(on, llm, shape.m, shape.k, shape.w, matrices=shape.matrices)
+    return powered(serial(attention=attention, **products), on.name)
 
 
 def decode_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of one step, all of it on one side."""
-    return powered(
-        serial(
-            attention=attend(on, llm, work.batch, work.context, llm.heads),
-            **linear_kernels(on, llm, work.batch),
-        ),
-        on.name,
-    )
+    attention = attend(on, llm, work.batch, work.context, llm.heads)
+    return layer_kernels(on, llm, work.batch, attention)
 
 
 def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of all prompts, all of it on one side."""
-    tokens = work.batch * work.prompt
-    return powered(
-        serial(
-            attention=attend_prompt(on, llm, work.batch, work.prompt, llm.heads),
-            **linear_kernels(on, llm, tokens),
-        ),
-        on.name,
-    )
+    attention = attend_prompt(on, llm, work.batch, work.prompt, llm.heads)
+    return layer_kernels(on, llm, work.batch * work.prompt, attention)
 
 
 def last_footprint(llm: LLM, work: Workload) -> Real:
@@ -100,7 +89,7 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
 @system("hbm-8", platform="gh-asymmetric", cite="h2m2", owns=("hbm8", *CHIPS))
 def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
-    """Eight HBM modules with the same two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
+    """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
     Args:
         hw: roles hbm8, hbm_chip, lpddr_chip, collective.
@@ -111,13 +100,12 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     check_heads(llm)
     on = side(hw, "hbm8", *CHIPS)
-    reduce = Port("collective.link", "wait", 1.0, "s")
+    link = Port("collective.link", "wait", 1.0, "s")
+    any_batch = np.greater(work.batch, 0)
 
-    def layer(work_of_layer: Span) -> Span:
-        reduced = reduce(
-            hw.collective.all_reduce * np.greater(work.batch, 0), "all-reduces of a layer"
-        )
-        return serial(work=work_of_layer, all_reduce=powered(reduced, on.name))
+    def layer(kernels: Span) -> Span:
+        reduced = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
+        return serial(work=kernels, all_reduce=powered(reduced, on.name))
 
     step = llm.layers * layer(decode_layer(on, llm, work))
     return Estimate(
@@ -130,40 +118,48 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     )
 
 
-@system("hierarchical", platform="gh-asymmetric", cite="h2m2", owns=("hbm", "lpddr", *CHIPS, "c2c"))
+@system(
+    "hierarchical",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=("hbm", "lpddr", *CHIPS, "c2c"),
+)
 def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
-    """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 sec. 2.3, fig. 4c).
+    """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 fig. 4c).
+
+    Replacement and overlap are not printed: the excess moves once a step, a share of it beside the
+    kernels.
 
     Args:
         hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c, derate.
         llm, work: what runs.
 
     Returns:
-        Prefill, one decode step and what fits. Source: H2M2 fig. 4c, sec. 5.2.1; replacement and
-        overlap are not printed: the excess moves once a step, a share of it beside kernels.
+        Prefill, one decode step and what fits. Source: H2M2 fig. 4c, sec. 2.3, 5.2.1.
     """
     check_heads(llm)
-    on, slow, lane = (
-        side(hw, "hbm", *CHIPS),
-        side(hw, "lpddr", "lpddr_chip"),
-        asymmetric_memory(hw).link,
-    )
+    on = side(hw, "hbm", *CHIPS)
+    slow = side(hw, "lpddr", "lpddr_chip")
+    link = asymmetric_memory(hw).link
     hidden = hw.derate.migration_overlap
 
     def migrate(amount: Real) -> Span:
-        read = powered(slow.memory(amount, "footprint - HBM capacity"), slow.name)
-        return overlap(read=read, link=lane(amount, "footprint - HBM capacity"))
+        read = slow.memory(amount, "footprint - HBM capacity")
+        sent = link(amount, "footprint - HBM capacity")
+        return overlap(read=powered(read, slow.name), link=sent)
 
     def with_migration(kernels: Span, tokens: Real) -> Span:
-        excess = np.maximum(decoder_bytes(llm, work.batch, tokens) - on.capacity, 0.0) * np.greater(
-            work.batch, 0
-        )
+        beyond = decoder_bytes(llm, work.batch, tokens) - on.capacity
+        excess = np.maximum(beyond, 0.0) * np.greater(work.batch, 0)
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
-    step = with_migration(llm.layers * decode_layer(on, llm, work), work.context)
+    decode = llm.layers * decode_layer(on, llm, work)
+    prompts = llm.layers * prefill_layer(on, llm, work)
+    step = with_migration(decode, work.context)
+    prefill = with_migration(prompts, work.prompt)
     return Estimate(
-        prefill=with_migration(llm.layers * prefill_layer(on, llm, work), work.prompt),
+        prefill=prefill,
         step=step,
         fits=fits(both=(last_footprint(llm, work), on.capacity + slow.capacity)),
         work=work,

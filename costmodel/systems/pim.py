@@ -1,4 +1,4 @@
-"""GPUs with units in their HBM, and with units at the ranks of host DIMMs: baselines of L3 (sec. 2.6, 6.1).
+"""GPUs with units in their HBM, or at the ranks of host DIMMs: baselines of L3 (sec. 2.6, 6.1).
 
 Symbols: n decoding sequences, L layers.
 """
@@ -6,31 +6,34 @@ Symbols: n decoding sequences, L layers.
 from __future__ import annotations
 
 from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
+from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
 from nearkv.costmodel.mechanisms.serving import (
-    POLICY,
     data_parallel,
     gpu_room,
     in_use,
     kv_token_bytes,
     linear,
-    memory_needed,
     prompts_alone,
-    steady,
+    prompts_to_dimms,
 )
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import gpu, link
+from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
 @system(
-    "hbm-pim", platform="dgx-a100-pim", cite="l3", owns=("gpu", "host"), knobs={"policy": POLICY}
+    "hbm-pim",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host"),
+    knobs={"policy": POLICY},
 )
 def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
@@ -48,24 +51,26 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
     """
     hw = in_use(hw, llm)
+    banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
     def iteration(load: Load) -> Span:
         half = load.share(0.5)
-        banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
-        return (2 * llm.layers) * overlap(
+        phase = overlap(
             gpu=linear(hw, llm, half.sequences),
             pim=banks(llm.kv_bytes(1, half.tokens), "kappa tokens / L"),
         )
+        return (2 * llm.layers) * phase
 
     serving = Serving(
-        iteration,
+        iteration=iteration,
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
         room=gpu_room(hw, llm),
         replicas=data_parallel(hw, llm),
         reserve=policy,
     )
-    need = serving.replicas * llm.weight_bytes + kv_token_bytes(llm) * memory_needed(work, serving)
-    return steady(work, serving, fits(gpu=(need, gpu(hw).memory)))
+    cache = kv_token_bytes(llm) * memory_needed(work, serving)
+    needed = serving.replicas * llm.weight_bytes + cache
+    return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 
 
 @system(
@@ -76,7 +81,7 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     knobs={"policy": POLICY},
 )
 def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
-    """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes as R-PIM).
+    """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
 
     Args:
         hw: roles gpu, nvlink, gpu_link, dimm.
@@ -87,7 +92,7 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
     hw = in_use(hw, llm)
-    memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
+    memory, kappa = dimms(hw), kv_token_bytes(llm)
 
     def iteration(load: Load) -> Span:
         return llm.layers * serial(
@@ -95,16 +100,9 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
             attention=memory.ranks(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
         )
 
-    def prefill(prompts: Real, load: Load) -> Span:
-        return llm.layers * overlap(
-            compute=prompts_alone(hw, llm, prompts, load),
-            cache=stream(llm.kv_bytes(1, load.prompt), "4 D l", link=pcie.outward, bus=memory.bus),
-        )
-
-    kappa = kv_token_bytes(llm)
     serving = Serving(
-        iteration,
-        prefill,
+        iteration=iteration,
+        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
         room=memory.capacity / kappa,
         replicas=data_parallel(hw, llm),
         reserve=policy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.serving import kv_bytes_reserved
+from nearkv.costmodel.mechanisms.fluid import tokens_reserved
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
@@ -30,7 +30,8 @@ def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
     shape = tuple(piece.stop - piece.start for piece in box)
     if block.grid.size > MOST_POINTS:
         raise InputError(
-            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); use --method fluid"
+            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
+            "use --method fluid"
         )
     found = {
         name: np.full(shape, np.nan)
@@ -53,7 +54,8 @@ def _play(block: Block, point: Box) -> SimulatedQueue | None:
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
     if estimate.serving is None:
         raise InputError(
-            f"{block.system.name} serves one batch at a time and has no queue to play; use --method fluid"
+            f"{block.system.name} serves one batch at a time and has no queue to play; "
+            "use --method fluid"
         )
     if not np.all(estimate.fits.ok):
         return None
@@ -61,5 +63,5 @@ def _play(block: Block, point: Box) -> SimulatedQueue | None:
     return simulate(
         trace,
         estimate.serving,
-        float(np.ravel(kv_bytes_reserved(work, estimate.serving.reserve))[0]),
+        float(np.ravel(tokens_reserved(work, estimate.serving.reserve))[0]),
     )
