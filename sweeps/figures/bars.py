@@ -127,7 +127,7 @@ def _finish(axes: Axes, groups: Sequence[Any], value: str, over: str, baseline: 
     """Label the axes: units in brackets, the baseline by name."""
     axes.set_xticks(range(len(groups)), [_tick(group) for group in groups])
     axes.set_xlabel(label_of(over))
-    axes.set_ylabel(f"{label_of(value)}, relative to {baseline}" if baseline else label_of(value))
+    axes.set_ylabel(f"{label_of(value)},\nrelative to {baseline}" if baseline else label_of(value))
     if baseline:
         axes.axhline(1.0, color="black", linewidth=0.6)
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 PREFIX = "time_s:"
 """What names of columns with seconds by resource begin with."""
 
+MOST_UPRIGHT = 7
+"""The names of more bars than this are turned, so that they do not meet."""
+
 MOST_NUMBERS = 12
 """A tornado chart shows at most this many numbers, the widest."""
 
@@ -66,7 +69,8 @@ def breakdown(
         label = name.removeprefix(PREFIX)
         target.bar(np.arange(len(table)), row, 0.7, bottom=bottom, label=label, **style)
         bottom += row
-    target.set_xticks(range(len(table)), _names_of_bars(table, by))
+    turned = {"rotation": 90, "va": "top"} if len(table) > MOST_UPRIGHT else {}
+    target.set_xticks(range(len(table)), _names_of_bars(table, by), **turned)
     target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return target
@@ -82,7 +86,7 @@ def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
             value = row[name]
             number = isinstance(value, int | float | np.number)
             texts.append(short_number(float(value)) if number else str(value))
-        names.append("\n".join(texts))
+        names.append(" ".join(texts) if len(table) > MOST_UPRIGHT else "\n".join(texts))
     return names
 
 

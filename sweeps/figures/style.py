@@ -26,7 +26,7 @@ FORMATS = ("pdf", "svg", "png")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Eight colours that readers with any colour vision tell apart (Okabe and Ito, 2008)."""
 
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
+HATCHES = ("", "//", "..", "\\\\", "xx", "++", "o", "--")
 """Patterns that tell bars apart in a black-and-white print."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -106,7 +106,8 @@ def colour(index: int) -> str:
 
 def bar_style(index: int) -> dict[str, Any]:
     """Return how the index-th series of bars looks: a colour and a pattern of its own."""
-    pattern = HATCHES[index % len(HATCHES)]
+    turn = index // len(COLOURS)  # after eight colours the patterns move on by one
+    pattern = HATCHES[(index + turn) % len(HATCHES)]
     return {"color": colour(index), "hatch": pattern, "edgecolor": "white", "linewidth": 0.4}
 
 

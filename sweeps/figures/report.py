@@ -1,0 +1,229 @@
+"""One self-contained page of a study: the answer, figures, the table, time trees and sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearkv import __version__
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.evaluate import columns, stack
+from nearkv.sweeps.evaluation.provenance import platform_numbers
+from nearkv.sweeps.figures import plot
+from nearkv.sweeps.figures.hover import svg_of
+from nearkv.sweeps.figures.series import AXES, varying
+from nearkv.sweeps.figures.stacked import PREFIX
+from nearkv.sweeps.figures.style import load_pyplot
+from nearkv.sweeps.figures.time_trees import as_json, time_tree
+from nearkv.sweeps.space.study import Block, Study, blocks
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+MOST_ROWS = 2000
+"""Rows a page holds; of a larger study the fastest are kept."""
+
+MOST_STACKS = 24
+"""Rows whose breakdown is drawn."""
+
+SPEED = "throughput_tok_s"
+
+WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tok", "trace")
+"""Columns that say where systems are compared: what differs beside them is a choice."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a page shows.
+
+    Attributes:
+        table: all rows that are kept, with the columns of `compare`.
+        places: of each row, which block it belongs to and which row of the block it is.
+        dropped: rows of the study that are not on the page.
+        blocks: the study's blocks.
+    """
+
+    table: pd.DataFrame
+    places: list[tuple[int, int]]
+    dropped: int
+    blocks: Sequence[Block]
+
+
+def report(study: Study, command: str) -> str:
+    """Return the page of a study as HTML that needs no other file and no network.
+
+    Args:
+        study: what to evaluate.
+        command: the command line that made it, for the page's foot.
+
+    Raises:
+        InputError: the study cannot be evaluated, or the drawing library is missing.
+    """
+    load_pyplot().switch_backend("agg")
+    results = evaluated(study)
+    parts = {
+        "title": escape(f"nearkv: {', '.join(study.systems)} on {', '.join(study.models)}"),
+        "answer": escape(answer(results.table)),
+        "figures": "\n".join(figures(results)),
+        "kept": escape(_kept(results)),
+        "sources": "\n".join(_sources(results.blocks)),
+        "command": escape(command),
+        "version": __version__,
+        "report": _data(results),
+    }
+    folder = files("nearkv.sweeps.figures") / "page"
+    style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    page = Template((folder / "page.html").read_text("utf-8"))
+    return page.substitute(parts, style=style, script=script)
+
+
+def evaluated(study: Study) -> Results:
+    """Evaluate a study; keep the fastest rows where there are more than a page holds."""
+    import pandas as pd
+
+    in_order = blocks(study)
+    tables = [columns(block, block.grid.whole) for block in in_order]
+    table = pd.DataFrame(stack(tables))
+    places = [(b, row) for b, block in enumerate(in_order) for row in range(block.grid.size)]
+    if len(table) <= MOST_ROWS:
+        return Results(table, places, 0, in_order)
+    fastest = table[SPEED].astype(float).fillna(-1.0).nlargest(MOST_ROWS).index.sort_values()
+    kept = [places[row] for row in fastest]
+    return Results(
+        table.loc[fastest].reset_index(drop=True), kept, len(table) - MOST_ROWS, in_order
+    )
+
+
+def _kept(results: Results) -> str:
+    count = f"{len(results.table):,} rows"
+    if not results.dropped:
+        return count
+    return f"The {count} of highest {SPEED}; {results.dropped:,} more are not on this page."
+
+
+def answer(table: pd.DataFrame) -> str:
+    """Return in a sentence which system is fastest, how often and by how much."""
+    fits = table[table["status"] == "ok"]
+    if fits.empty:
+        reasons = ", ".join(sorted({str(reason) for reason in table["reason"] if reason}))
+        return f"Nothing fits: {reasons or 'see the reasons in the table'}."
+    names = list(table["system"].drop_duplicates())
+    where = [name for name in WORKLOAD if name in table.columns]
+    best = fits.loc[fits.groupby(where, sort=False, observed=True)[SPEED].idxmax()]
+    wins = best["system"].value_counts()
+    leader = str(wins.index[0])
+    if len(names) == 1:
+        low, high = fits[SPEED].min(), fits[SPEED].max()
+        return f"{leader} generates from {low:.4g} to {high:.4g} tokens per second."
+    sentence = f"{leader} has the highest throughput at {wins.iloc[0]} of {len(best)} places"
+    first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
+    ratio = (best.set_index(where)[SPEED] / first.groupby(level=where).max()).dropna()
+    if names[0] == leader or ratio.empty:
+        return f"{sentence}."
+    return f"{sentence}; the best is {ratio.min():.3g} to {ratio.max():.3g} times {names[0]}."
+
+
+def figures(results: Results) -> list[str]:
+    """Return the figures that suit the axes of a study, each as `<figure>`."""
+    table = results.table
+    axes = varying(table, AXES)
+    numeric = [name for name in axes if table[name].dtype.kind in "if"]
+    baseline = str(table["system"].iloc[0]) if table["system"].nunique() > 1 else ""
+    drawings: dict[str, Callable[[], Axes]] = {}
+    if len(axes) <= 1:
+        drawings["Throughput"] = lambda: plot.bars(table, SPEED, baseline=baseline)
+    if len(numeric) == 1 and len(axes) == 1:
+        drawings["Time of a decode step"] = lambda: plot.lines(table, "step_ms")
+    if {"context_tok", "batch"} <= set(numeric) and len(axes) == 2:
+        drawings["The fastest system, darker where its margin is larger"] = lambda: plot.policy_map(
+            table
+        )
+    if len(table) <= MOST_STACKS:
+        drawings["Where the time goes"] = lambda: plot.breakdown(_by_resource(results))
+    drawn = []
+    for number, (caption, draw) in enumerate(drawings.items()):
+        try:
+            svg = svg_of(draw(), f"figure-{number}")
+        except InputError:
+            continue  # several rows share a mark (values of a knob): the table shows them
+        drawn.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
+    return drawn
+
+
+def _by_resource(results: Results) -> pd.DataFrame:
+    """Return the table with seconds by resource."""
+    from nearkv.solvers.knobs import resolve_knobs
+
+    table = results.table.copy()
+    start = 0
+    for block in results.blocks:
+        hw, llm, work, requested = block.inputs(block.grid.whole)
+        total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
+        rows = slice(start, start + block.grid.size)
+        for resource, seconds in total.attribution().items():
+            spread = np.broadcast_to(seconds, block.grid.shape).ravel()
+            table.loc[table.index[rows], f"{PREFIX}{resource}"] = spread
+        start += block.grid.size
+    return table
+
+
+def _sources(in_order: Sequence[Block]) -> list[str]:
+    """Return a table of the numbers of every platform, folded."""
+    tables = []
+    for name, platform in {block.platform.name: block.platform for block in in_order}.items():
+        rows = platform_numbers(platform)
+        names = list(rows[0])
+        head = "".join(f'<th scope="col">{escape(key)}</th>' for key in names)
+        body = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)
+        tables.append(
+            f"<details><summary>{escape(name)}: {len(rows)} numbers</summary>"
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+        )
+    return tables
+
+
+def _cells(row: dict[str, Any], names: Sequence[str]) -> str:
+    texts = ["" if row.get(name) is None else str(row[name]) for name in names]
+    return "".join(f"<td>{escape(text)}</td>" for text in texts)
+
+
+def _data(results: Results) -> str:
+    """Return the rows, trees and column choices as JSON that is safe inside a page."""
+    names = [str(name) for name in results.table.columns]
+    rows = [[_value(value) for value in row] for row in results.table.to_numpy(dtype=object)]
+    trees = [as_json(time_tree(block)) for block in results.blocks]
+    many = [name for name in names if results.table[name].nunique(dropna=False) > 1]
+    usual = ("system", "status", SPEED, "step_ms", "prefill_s", "total_s")
+    shown = [place for place, name in enumerate(names) if name in many[:12] or name in usual]
+    data = {
+        "columns": names,
+        "shown": shown,
+        "rows": rows,
+        "places": results.places,
+        "trees": trees,
+    }
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c")
+
+
+def _value(value: object) -> object:
+    """Return a cell as JSON takes it: blank numbers as null, whole numbers without a point."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if not isinstance(value, int | float | np.number):
+        return str(value)
+    number = float(value)
+    if np.isnan(number):
+        return None
+    if np.isinf(number):
+        return str(number)
+    return int(number) if number.is_integer() else number
