@@ -26,6 +26,7 @@ from nearkv.sweeps.commands.options import (
     with_axes,
 )
 from nearkv.sweeps.commands.plotting import plot
+from nearkv.sweeps.commands.reporting import report
 from nearkv.sweeps.commands.sweeping import check_output, save, sweep
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ app.add_typer(plot, name="plot", no_args_is_help=True)
 browse.add_to(app)
 commands.add_to(app, solve)
 app.command()(sweep)
+app.command()(report)
 reviewing.add_to(app)
 
 BETA = [

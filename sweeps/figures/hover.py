@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,9 @@ def svg_of(axes: Axes, name: str) -> str:
 
     texts = _mark_bars(axes, name) | _mark_points(axes, name)
     stream = io.StringIO()
+    figure: Any = axes.figure
     with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
-        axes.figure.savefig(stream, format="svg", metadata={"Date": None})  # type: ignore[union-attr]
+        figure.savefig(stream, format="svg", metadata={"Date": None})
     svg = stream.getvalue()
     svg = svg[svg.index("<svg") :]
     for identifier, text in texts.items():

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv import __version__
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
@@ -70,19 +70,23 @@ def report(study: Study, command: str) -> str:
     load_pyplot().switch_backend("agg")
     results = evaluated(study)
     parts = {
-        "title": escape(f"nearkv: {', '.join(study.systems)} on {', '.join(study.models)}"),
+        "title": escape(f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"),
         "answer": escape(answer(results.table)),
         "figures": "\n".join(figures(results)),
         "kept": escape(_kept(results)),
         "sources": "\n".join(_sources(results.blocks)),
         "command": escape(command),
-        "version": __version__,
+        "version": version("nearkv"),
         "report": _data(results),
     }
     folder = files("nearkv.sweeps.figures") / "page"
     style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
     page = Template((folder / "page.html").read_text("utf-8"))
     return page.substitute(parts, style=style, script=script)
+
+
+def _names(results: Results, column: str) -> str:
+    return ", ".join(str(name) for name in results.table[column].drop_duplicates())
 
 
 def evaluated(study: Study) -> Results:
@@ -146,7 +150,7 @@ def figures(results: Results) -> list[str]:
         drawings["The fastest system, darker where its margin is larger"] = lambda: plot.policy_map(
             table
         )
-    if len(table) <= MOST_STACKS:
+    if len(table) <= MOST_STACKS and not results.dropped:
         drawings["Where the time goes"] = lambda: plot.breakdown(_by_resource(results))
     drawn = []
     for number, (caption, draw) in enumerate(drawings.items()):

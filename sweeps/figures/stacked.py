@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def breakdown(
         label = name.removeprefix(PREFIX)
         target.bar(np.arange(len(table)), row, 0.7, bottom=bottom, label=label, **style)
         bottom += row
-    turned = {"rotation": 90, "va": "top"} if len(table) > MOST_UPRIGHT else {}
+    turned: dict[str, Any] = {"rotation": 90} if len(table) > MOST_UPRIGHT else {}
     target.set_xticks(range(len(table)), _names_of_bars(table, by), **turned)
     target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

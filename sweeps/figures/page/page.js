@@ -24,7 +24,8 @@ function cellText(value) {
 function rowsShown() {
   const words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
   const places = report.rows.map((_, place) => place).filter((place) => {
-    const text = report.rows[place].map((value) => `${value} ${cellText(value)}`).join(" ").toLowerCase();
+    const cells = columnsShown().map((column) => report.rows[place][column]);
+    const text = cells.map((value) => `${value} ${cellText(value)}`).join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
   if (state.column === null) return places;

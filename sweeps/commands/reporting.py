@@ -1,0 +1,48 @@
+"""The command `nearkv report`: one page of a study that a browser opens."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands.options import Named, with_axes
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.space.study import Study
+
+
+@with_axes
+def report(
+    study: Study,
+    file: Annotated[
+        str, typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write.")
+    ],
+    study_file: Annotated[
+        str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")
+    ] = "",
+    system: Named = "",
+) -> None:
+    """Write one page with the answer, figures, the table, time trees and every source.
+
+    The page needs no other file and no network; it sorts, filters and copies in the browser.
+
+    Example: nearkv report --system flexgen-ssd,hilos --model opt-66b --context 16k,64k -o r.html
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluation.provenance import check_writable, place_of, write_text
+    from nearkv.sweeps.figures.report import report as page_of
+    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.space.study_files import either
+
+    if not file.endswith(".html"):
+        raise InputError(f"-o {file}: a report is a page; its name ends in .html")
+    path = place_of(file)
+    check_writable(path)
+    chosen = either(study_file, replace(study, systems=comma_list(system)))
+    command = shlex.join(["nearkv", *sys.argv[1:]])
+    write_text(path, page_of(chosen, command))
+    typer.echo(f"wrote {file}", err=True)
