@@ -1,4 +1,4 @@
-"""Every published claim is there once, with a question or a reason; verdicts and their page are as recorded."""
+"""Every published claim has a question or a reason; verdicts and their page are as recorded."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
         assert bool(claim.metric) != bool(claim.exclude), claim.id
         assert claim.bound in BOUNDS, claim.id
         assert claim.kind in KINDS, claim.id
-        asked = {
+        answered = {
             name
             for name in FIELDS[FIELDS.index("metric") : FIELDS.index("exclude")]
             if getattr(claim, name)
         }
-        assert not (claim.exclude and asked), f"{claim.id} is excluded, and asks {asked}"
+        assert not (claim.exclude and answered), f"{claim.id} is excluded, and asks {answered}"
 
 
 @each_paper

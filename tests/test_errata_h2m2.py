@@ -1,4 +1,4 @@
-"""Where the H2M2 paper contradicts itself or its tables; docs/errata.md names every test here."""
+"""Where the H2M2 paper contradicts itself, its tables or arithmetic (docs/errata.md)."""
 
 from dataclasses import replace
 
@@ -32,22 +32,23 @@ def at(batch: float, lengths: Real) -> Workload:
 
 def seconds(system: str, llm: LLM, work: Workload, hw: Machine = HW) -> Real:
     knobs = {name: knob.default for name, knob in find_system(system).knobs.items()}
-    estimate = resolve_knobs(find_system(system), hw, llm, work, knobs).estimate
-    return np.where(estimate.fits.ok, estimate.step.seconds, np.nan)
+    answer = resolve_knobs(find_system(system), hw, llm, work, knobs).estimate
+    return np.where(answer.fits.ok, answer.step.seconds, np.nan)
 
 
 def test_equation_2_counts_the_used_part_of_the_last_page() -> None:
-    # sec. 4.2.1: size mod page of a tensor one token larger than whole pages is that token
+    # sec. 4.2.1: size mod page of a tensor that needs one token more than whole pages is it,
+    # not the rest
     page, heads = 2.0 * 2**20, GPT3.heads
     a_token = kv_head_bytes(GPT3, 1.0, 1.0) * heads
     tokens = np.ceil(
         page / a_token
     )  # of one sequence, whose cache of a layer then just exceeds one page
-    last_pages = fragmentation(HW, GPT3, at(1.0, tokens), heads, heads, heads)
+    pages = fragmentation(HW, GPT3, at(1.0, tokens), heads, heads, heads)
     used = GPT3.layers * (tokens * a_token - page)
-    assert last_pages.as_printed == pytest.approx(used)  # all other tensors of GPT3 are whole pages
-    assert last_pages.wasted == pytest.approx(GPT3.layers * page - used)
-    assert last_pages.wasted > 10 * last_pages.as_printed
+    assert pages.as_printed == pytest.approx(used)  # all other tensors of GPT3 are whole pages
+    assert pages.wasted == pytest.approx(GPT3.layers * page - used)
+    assert pages.wasted > 10 * pages.as_printed
 
 
 def test_table_4_prints_four_thirds_as_1_3() -> None:
@@ -84,9 +85,9 @@ def test_no_overlap_of_migration_meets_both_averages_of_hierarchical_memory() ->
 
 
 def test_a_cost_a_byte_cannot_give_both_energies_of_figure_19() -> None:
-    # 8-HBM moves all of LPDDR-only's bytes through HBM: 1.31 is then what a byte of HBM costs over
-    # one of LPDDR, and H2M2, which moves a part of its bytes there, could only cost more than 1,
-    # where the paper prints 0.76
+    # 8-HBM moves all of LPDDR-only's bytes through HBM: 1.31 is then the cost of a byte of HBM over
+    # one of LPDDR, and H2M2, which moves some bytes there, could only cost more than 1, where the
+    # paper prints 0.76
     work = at(32.0, 1024.0)
     steps = {}
     for system in ("lpddr-only", "hbm-8", "h2m2"):
@@ -122,8 +123,8 @@ def halves(tables: HeadTables, heads: float) -> HeadTables:
 @pytest.mark.parametrize(("llm", "batch"), [(CHINCHILLA, 64.0), (LLAMA2, 128.0)])
 def test_a_peak_model_blind_to_bandwidth_loses_more_than_5_percent(llm: LLM, batch: float) -> None:
     # sec. 4.3.2: operations over the chip's throughput, times a number for each sub-layer; both
-    # chips are equal, so every sub-layer would be halved. Sec. 1 prints less than 5 % for all
-    # models: the number must differ by side
+    # chips are equal, so every sub-layer would be halved. Sec. 1 prints under 5 % for all: the
+    # number must differ by side
     tables = head_tables(HW, llm, at(batch, np.arange(512.0, 4097.0, 512.0)))
     chosen = greedy(halves(tables, float(llm.heads)))
     index = [np.asarray(n).astype(int) for n in chosen.units]

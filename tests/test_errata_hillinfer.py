@@ -43,7 +43,7 @@ def test_16k_exceeds_memory_at_batch_8_only() -> None:
 
 
 def test_half_of_all_kv_cannot_migrate() -> None:
-    # sec. 3.2: 20/60/20, and 20 to 50 % to migrate: the drive's tokens up and as many down are 40 %
+    # sec. 3.2: 20/60/20, and 20 to 50 % migrate: the drive's tokens up and as many down are 40 %
     on_gpu, in_dram, stored = (kv_share(tier) for tier in ("gpu", "host", "drive"))
     assert [on_gpu, in_dram, stored] == pytest.approx([20, 60, 20])
     moved = 2 * min(in_dram, stored)

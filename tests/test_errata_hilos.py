@@ -1,4 +1,4 @@
-"""Where the HILOS paper contradicts itself, tables or physics; `docs/errata.md` names a test."""
+"""Where the HILOS paper contradicts itself, its tables or physics (docs/errata.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the INF² paper contradicts itself, a table or physics; `docs/errata.md` names each test."""
+"""Where the INF² paper contradicts itself, its tables or physics (docs/errata.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the L3 paper contradicts itself or its tables; docs/errata.md names every test here."""
+"""Where the L3 paper contradicts itself, its tables or arithmetic (docs/errata.md)."""
 
 import numpy as np
 import pytest
@@ -79,14 +79,14 @@ def test_units_at_the_banks_take_3_percent_of_a_dimm_not_a_thousandth() -> None:
 def test_gains_of_figure_10_do_not_multiply() -> None:
     assert 1.3 * 1.7 > 1.8  # sec. 6.2 and the end of the axis
     both = {"interleave": "on,off", "overlap_comm": "on,off", "placement": "balanced,random"}
-    throughput = table(Study(("l3",), ("gpt-175b",), traces=("openr1",), knobs=both))[
+    fitted = table(Study(("l3",), ("gpt-175b",), traces=("openr1",), knobs=both))[
         "throughput_tok_s"
     ].astype(float)
-    assert 1.5 < throughput.max() / throughput.min() < 1.8
+    assert 1.5 < fitted.max() / fitted.min() < 1.8
 
 
 def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
-    # sec. 1 and 9: no worse than GPUs; 2 TB at 13 TB/s take 170 ms, GPUs read theirs in 42 ms
+    # sec. 1 and 9: no worse than GPUs; reading 2 TB at 13 TB/s takes 170 ms, GPUs read theirs in 42
     memory = dimms(HW)
     assert memory.capacity / bank_bandwidth(HW) == pytest.approx(0.168, abs=0.002)
     assert HW.gpu.count * HW.gpu.memory / (HW.gpu.count * HW.gpu.bandwidth) == pytest.approx(
@@ -128,5 +128,5 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
             )
         return np.log(rows)
 
-    best = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)
-    assert [number.value for number in numbers] == pytest.approx(best, rel=5e-3)
+    fitted = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)
+    assert [number.value for number in numbers] == pytest.approx(fitted, rel=5e-3)
