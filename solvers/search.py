@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,11 @@ Test = Callable[[Points, Numbers], Mask]
 
 PROVEN = 1e-3
 """Intervals that cannot hold anything better by this share are not searched."""
+CLOSE = 1e-12
+"""Relative distance of the two sides of an edge."""
 MOST = float(2**40)
 _AT_ONCE = 1 << 16
+_MOST_STEPS = 200
 
 
 def largest(fits: Test, count: int) -> Numbers:
@@ -180,11 +182,14 @@ class Crossing:
 def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> list[Crossing]:
     """Where a margin changes sign along a line of values, refined between neighbours.
 
+    A margin that stays at zero over a range (a plateau) changes sign where the range begins or
+    ends: what is searched is the edge of `margin >= 0`, not a zero.
+
     Args:
         margin: of a value at a point; negative on one side, zero or positive on the other.
         count: how many design points.
         values: where to look, rising; a change and a change back between two of them go unseen.
-        whole: whether only whole numbers count; else a SciPy root refines.
+        whole: whether only whole numbers count.
 
     Returns:
         All crossings, point by point, rising.
@@ -193,17 +198,12 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
     step, point = np.nonzero(reached[1:] != reached[:-1])
     rises = reached[step + 1, point]
 
-    def side(index: Points, value: Numbers) -> Numbers:
-        sign = np.where(rises[index], 1.0, -1.0)
-        return sign * margin(point[index], value)
-
     def past(index: Points, value: Numbers) -> Mask:
         above = margin(point[index], value) >= 0
         beyond: Mask = above == rises[index]
         return beyond
 
-    below, above = values[step], values[step + 1]
-    low, high = _whole(past, below, above) if whole else _root(side, below, above)
+    low, high = _bisect(past, values[step], values[step + 1], whole)
     table = []
     for i in np.lexsort((low, point)):
         crossing = Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i]))
@@ -223,31 +223,17 @@ def _reached(margin: Evaluate, count: int, values: Numbers) -> Mask:
     return np.concatenate(signs).reshape(len(values), count)
 
 
-def _whole(past: Test, below: Numbers, above: Numbers) -> tuple[Numbers, Numbers]:
-    low, high = below.copy(), above.copy()
-    while np.any(unsolved := high - low > 1):
-        index = np.flatnonzero(unsolved)
-        middle = np.floor((low[index] + high[index]) / 2)
+def _bisect(past: Test, low: Numbers, high: Numbers, whole: bool) -> tuple[Numbers, Numbers]:
+    """Values on either side of an edge: neighbouring whole numbers, or closer than `CLOSE`."""
+    low, high = low.copy(), high.copy()
+    for _ in range(_MOST_STEPS):
+        width = 1.0 if whole else CLOSE * np.abs(high)
+        index = np.flatnonzero(high - low > width)
+        if not len(index):
+            break
+        middle = (low[index] + high[index]) / 2
+        middle = np.floor(middle) if whole else middle
         beyond = past(index, middle)
         low[index] = np.where(beyond, low[index], middle)
         high[index] = np.where(beyond, middle, high[index])
-    return low, high
-
-
-def _root(side: Evaluate, below: Numbers, above: Numbers) -> tuple[Numbers, Numbers]:
-    from scipy.optimize.elementwise import find_root
-
-    if not len(below):
-        return below, above
-
-    def side_at(value: Numbers, index: Numbers) -> Numbers:
-        return side(index.astype(np.intp), value)
-
-    every = np.arange(len(below))
-    root: Any = find_root(
-        side_at, (below, above), args=(every,), tolerances={"xrtol": 1e-12, "xatol": 0.0}
-    )
-    exact = side(every, root.x) == 0
-    low = np.where(exact, root.x, root.bracket[0])
-    high = np.where(exact, root.x, root.bracket[1])
     return low, high

@@ -52,7 +52,6 @@ tests/test_mapping_commands.py
 
 
 
-solvers/search.py
 tests/test_balance.py
 tests/test_mapping.py
 

@@ -130,6 +130,24 @@ def test_a_jump_is_found_where_it_is() -> None:
     assert crossing.above > 7.25
 
 
+@pytest.mark.parametrize("rises", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_plateau_at_zero_is_crossed_at_its_edge(rises: bool, whole: bool) -> None:
+    """A target that is met exactly over a range (16 sequences of 16) begins where the range begins."""
+    edge = 17.0 if whole else 17.3
+
+    def margin(point: np.ndarray, value: np.ndarray) -> np.ndarray:
+        short = np.minimum(value - edge, 0.0) if rises else np.minimum(edge - value, 0.0)
+        return np.where(short < 0, np.floor(short) - 1, 0.0)
+
+    (crossing,) = crossings(margin, 1, np.array([1.0, 100.0, 1000.0]), whole)
+    assert crossing.rises == rises
+    met, missed = (crossing.above, crossing.below) if rises else (crossing.below, crossing.above)
+    assert met == pytest.approx(edge, rel=1e-11)
+    assert margin(np.zeros(1), np.array([met]))[0] == 0
+    assert margin(np.zeros(1), np.array([missed]))[0] < 0
+
+
 def test_a_rate_without_a_value_is_no_peak() -> None:
     found = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
     assert np.isnan(found.value[0])

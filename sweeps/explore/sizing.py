@@ -178,7 +178,7 @@ def _least(measured: Gauge, line: Line, targets: Sequence[Target]) -> Rows:
     margin = partial(_margin, measured, line, targets)
     found = crossings(margin, probe.size, line.values, line.key.whole)
     reached = margin(every, np.full(probe.size, line.values[0])) >= 0
-    how = "bisection over whole numbers" if line.key.whole else "bracketing, SciPy find_root"
+    how = "bisection over whole numbers" if line.key.whole else "bisection"
     rows = []
     for i in every:
         mine = [crossing for crossing in found if crossing.point == i]
