@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from conftest import SYSTEMS, model
@@ -12,7 +14,7 @@ from test_span import trees
 from nearkv.costmodel.blend import blend
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.span import Leaf, Real, Span
+from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
@@ -32,11 +34,10 @@ def pairs(draw: st.DrawFn) -> tuple[Span, Span]:
     return tree, scaled(tree, factors)
 
 
-def scaled(span: Span, factors: object) -> Span:
-    from nearkv.costmodel.span import Overlap, Repeat, Serial
-
+def scaled(span: Span, factors: Iterator[float]) -> Span:
     if isinstance(span, Leaf):
-        return Leaf(span.resource, span.verb, span.amount * next(factors), span.rate, span.unit)  # type: ignore[call-overload]
+        amount = span.amount * next(factors)
+        return Leaf(span.resource, span.verb, amount, span.rate, span.unit)
     if isinstance(span, Repeat):
         return Repeat(span.times, scaled(span.span, factors))
     parts = {name: scaled(part, factors) for name, part in span.parts.items()}
@@ -58,9 +59,14 @@ def test_no_share_of_a_fine_grid_is_better(pair: tuple[Span, Span]) -> None:
 def random_machines(count: int, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     span = {
-        "csd.p2p_read": (0.5e9, 20e9), "uplink.bandwidth": (2e9, 200e9), "gpu_link.bandwidth": (2e9, 200e9),
-        "gpu.flops": (5e12, 2e15), "csd.kernel_g1": (1e9, 50e9), "csd.kernel_g4": (4e9, 200e9), "csd.kernel_g5": (5e9, 250e9),
-    }  # fmt: skip
+        "csd.p2p_read": (0.5e9, 20e9),
+        "uplink.bandwidth": (2e9, 200e9),
+        "gpu_link.bandwidth": (2e9, 200e9),
+        "gpu.flops": (5e12, 2e15),
+        "csd.kernel_g1": (1e9, 50e9),
+        "csd.kernel_g4": (4e9, 200e9),
+        "csd.kernel_g5": (5e9, 250e9),
+    }
     machines = {
         key: np.exp(rng.uniform(np.log(low), np.log(high), count))
         for key, (low, high) in span.items()
@@ -86,18 +92,18 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["qwen2.5-32b", "mixtral-8x7b"])
 def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
-    found = best_knob(Study(("hilos",), (name,)), "alpha")
-    assert found["alpha"][0] == 0.0
-    assert "times the bytes of K and V" in why_alpha(found)[0]
-    assert found["paper_loss"][0] > 0
+    answer = best_knob(Study(("hilos",), (name,)), "alpha")
+    assert answer["alpha"][0] == 0.0
+    assert "times the bytes of K and V" in why_alpha(answer)[0]
+    assert answer["paper_loss"][0] > 0
 
 
 def test_mha_balances_flash_and_uplink() -> None:
-    found = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
-    assert found["bound_by"][0] == "csd.flash = uplink.in"
+    answer = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+    assert answer["bound_by"][0] == "csd.flash = uplink.in"
     # B_SSD / B_PCI = 3 (sec. 6.4) makes the closed form one half
-    assert found["paper_alpha"][0] == pytest.approx(0.5, abs=1e-3)
-    assert 0 <= found["paper_loss"][0] < 0.01
+    assert answer["paper_alpha"][0] == pytest.approx(0.5, abs=1e-3)
+    assert 0 <= answer["paper_loss"][0] < 0.01
 
 
 def test_memory_cuts_the_interval() -> None:

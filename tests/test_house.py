@@ -45,15 +45,12 @@ sweeps/explore/placement.py
 sweeps/explore/sensitivity.py
 sweeps/explore/sizing.py
 sweeps/explore/subbatch.py
-tests/test_batching.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
 
 
 
 
-tests/test_balance.py
-tests/test_mapping.py
 
 src/nearkv/__main__.py
 sweeps/jobs/encode.py

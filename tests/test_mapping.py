@@ -1,4 +1,4 @@
-"""The mapping solvers against each other: exact, brute force, MILP, greedy, one by one and in batches."""
+"""The mapping solvers against each other: exact, brute force, MILP, greedy, in batches."""
 
 from dataclasses import replace
 
@@ -14,11 +14,12 @@ from nearkv.solvers.mapping.policies import major, pin
 
 
 def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
-    """Random times without any shape, random monotone bytes, capacities that bind in one of five ways."""
+    """Random times without any shape, random monotone bytes, capacities that bind five ways."""
     a, q, f = (rng.random(units + 1) * rng.uniform(0.1, 3.0) for _ in range(3))
     hbm, lpddr = [], []
     for sublayer in range(3):
-        # fc's units are alike; a KV group cut in two is held on both sides, so bytes may add to more than the whole
+        # fc's units are alike; a KV group cut in two is held on both sides, so the bytes of both
+        # memories may add to more than the whole
         step = rng.integers(1, 20, units) if sublayer < 2 else np.full(units, rng.integers(1, 20))
         up = np.concatenate([[0], np.cumsum(step)])
         down = up[-1] - up + (rng.integers(0, 3, units + 1) if sublayer < 2 else 0)
@@ -125,16 +126,16 @@ def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
     tables = instance(np.random.default_rng(1), 8, 4)
     tables = replace(tables, hbm_room=np.asarray(3.0), lpddr_room=np.asarray(3.0))
     for method in (exact, brute, greedy, milp):
-        found: Mapping = method(tables)
-        assert not found.ok
-        assert np.isfinite(found.seconds)
+        mapping: Mapping = method(tables)
+        assert not mapping.ok
+        assert np.isfinite(mapping.seconds)
     assert bytes_used(tables, exact(tables))[0] <= 3.0
 
 
 def test_evaluate_agrees_with_the_tables() -> None:
     tables = instance(np.random.default_rng(2), 4, 0)
-    found = evaluate(tables, 1, 2, 3)
-    assert found.seconds == tables.seconds[0][1] + tables.seconds[1][2] + tables.seconds[2][3]
+    mapping = evaluate(tables, 1, 2, 3)
+    assert mapping.seconds == tables.seconds[0][1] + tables.seconds[1][2] + tables.seconds[2][3]
 
 
 def test_brute_force_and_milp_take_one_point() -> None:

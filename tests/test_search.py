@@ -75,8 +75,8 @@ def test_a_million_points_take_less_than_a_second(columns: int) -> None:
 
 def test_the_largest_that_fits() -> None:
     limits = np.array([0, 1, 2, 3, 7, 8, 1000, 12345, np.inf])
-    found = largest(lambda point, value: value <= limits[point], len(limits))
-    assert np.array_equal(found, limits)
+    most = largest(lambda point, value: value <= limits[point], len(limits))
+    assert np.array_equal(most, limits)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -88,13 +88,13 @@ def test_the_peak_is_the_best_of_all(seed: int) -> None:
     ) + rng.uniform(0, 50)
     rates = np.arange(1, 4001) / seconds
 
-    found = peak(lambda point, value: rates[point, value.astype(int) - 1], high)
-    assert np.isnan(found.value[0])
+    best_of = peak(lambda point, value: rates[point, value.astype(int) - 1], high)
+    assert np.isnan(best_of.value[0])
     for point in range(1, 6):
         best = rates[point, : int(high[point])].max()
-        assert best / (1 + PROVEN) <= found.rate[point] <= best
-        assert found.bound[point] >= best
-        assert found.rate[point] == rates[point, int(found.value[point]) - 1]
+        assert best / (1 + PROVEN) <= best_of.rate[point] <= best
+        assert best_of.bound[point] >= best
+        assert best_of.rate[point] == rates[point, int(best_of.value[point]) - 1]
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -106,9 +106,9 @@ def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
         return product
 
     looks = np.unique(np.round(np.geomspace(1, 1000, 40))) if whole else np.geomspace(1, 1000, 40)
-    found = crossings(margin, 2, looks, whole)
-    assert [(c.point, c.rises) for c in found] == [(0, True), (0, False), (1, True), (1, False)]
-    for crossing, root in zip(found, roots.ravel(), strict=True):
+    crossed = crossings(margin, 2, looks, whole)
+    assert [(c.point, c.rises) for c in crossed] == [(0, True), (0, False), (1, True), (1, False)]
+    for crossing, root in zip(crossed, roots.ravel(), strict=True):
         sides = [
             margin(np.array([crossing.point]), np.array([v]))[0] >= 0
             for v in (crossing.below, crossing.above)
@@ -133,7 +133,7 @@ def test_a_jump_is_found_where_it_is() -> None:
 @pytest.mark.parametrize("rises", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_plateau_at_zero_is_crossed_at_its_edge(rises: bool, whole: bool) -> None:
-    """A target that is met exactly over a range (16 sequences of 16) begins where the range begins."""
+    """A target met exactly over a range (16 sequences of 16) begins where the range begins."""
     edge = 17.0 if whole else 17.3
 
     def margin(point: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -149,6 +149,6 @@ def test_a_plateau_at_zero_is_crossed_at_its_edge(rises: bool, whole: bool) -> N
 
 
 def test_a_rate_without_a_value_is_no_peak() -> None:
-    found = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
-    assert np.isnan(found.value[0])
-    assert (found.value[1], found.rate[1]) == (40, 40)
+    best_of = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
+    assert np.isnan(best_of.value[0])
+    assert (best_of.value[1], best_of.rate[1]) == (40, 40)
