@@ -93,7 +93,7 @@ def _spill(model: Models, options: Options) -> pd.DataFrame:
 
 
 def _beta(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knobs import best_beta
+    from nearkv.sweeps.explore.beta import best_beta
 
     return table_of_columns(best_beta(_study(model, options, "hillinfer")))
 
