@@ -19,11 +19,13 @@ from nearkv.sweeps.space.study import Block, Study, blocks
 
 
 def best_beta(study: Study) -> Columns:
-    """Split K and V between host DRAM and SmartSSD, at every design point (HillInfer sec. 4.3, 5.4).
+    """Split K and V between host DRAM and SmartSSD, at every design point.
+
+    Source: HillInfer sec. 4.3, 5.4.
 
     Returns:
-        `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over a
-        decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
+        `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over
+        a decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
         `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         `step_ms` and where K and V live at the optimum. Where nothing is off the GPU there is no
         beta.
