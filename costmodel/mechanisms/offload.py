@@ -192,11 +192,17 @@ class FileStorage:
 
 
 def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage:
-    """Return the drives of a role behind their link; reads pass the file path, writes do not."""
+    """Return the drives of a role behind their link; reads pass the file path, writes do not.
+
+    Where the role states the rate of one file system over all its drives, reads pass that too.
+    """
     flash = drives(hw, role)
+    read = {"flash": flash.read, "link": lanes.inward, "file": host.file}
+    if "array_read" in hw[role].values:
+        read["array"] = Port(f"{role}.array", "move", hw[role].array_read)
     return FileStorage(
         role=role,
-        read={"flash": flash.read, "link": lanes.inward, "file": host.file},
+        read=read,
         write={"link": lanes.outward, "flash": flash.write},
         capacity=flash.capacity,
     )
