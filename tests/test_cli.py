@@ -67,15 +67,14 @@ def test_solve_alpha_answers_in_json() -> None:
     done = run("solve", "alpha", *POINT, "--format", "json")
     (row,) = json.loads(done.stdout)
     assert {
-        "value",
+        "alpha",
         "step_ms",
-        "gap",
-        "rule",
-        "rule_step_ms",
+        "paper_alpha",
+        "paper_step_ms",
         "bound_by",
         "bound_ms",
     } <= row.keys()
-    assert row["step_ms"] <= row["rule_step_ms"]
+    assert row["step_ms"] <= row["paper_step_ms"]
     assert row["step_ms"] == pytest.approx(row["bound_ms"])
 
 
@@ -88,7 +87,7 @@ def test_solve_alpha_explains_gqa() -> None:
 
 def test_solve_spill_answers() -> None:
     (row,) = json.loads(run("solve", "spill", *POINT, "--format", "json").stdout)
-    assert row["value"] == row["rule"] == 16
+    assert row["interval"] == row["paper_interval"] == 16
 
 
 def test_rows_carry_the_promised_columns() -> None:
@@ -226,21 +225,20 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         (["sweep", "-o", ""], "-o '': names nothing"),
         (["sweep", "--scheduler="], "--scheduler '': names nothing"),
         (["sweep", "--best-per", ""], "--best-per '': names nothing"),
-        (["sweep", "--pareto", ","], "--pareto ',': names nothing"),
+        (["sweep", "--best-per", ","], "--best-per ',': names nothing"),
         (["estimate", "hilos", "--trace", ""], "--trace '': names nothing"),
         (["solve", "alpha", "--trace", " "], "--trace ' ': names nothing"),
         (["sweep", "--by", "step_ms"], "--by step_ms: says what --top and --best-per compare by"),
         (["sweep", "--format", "json", "-o", "x.csv"], "the end of -o x.csv says what is written"),
         (
             ["sweep", "--resume", "--top", "3", "-o", "x.csv"],
-            "--top, --pareto and --best-per start anew",
+            "--top and --best-per start anew",
         ),
         (["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch"], "names 'batch' twice"),
         (
             ["sweep", *POINT, "--system", "hilos", "--columns", "batch,batch", "-o", "x.csv"],
             "names 'batch' twice",
         ),
-        (["sweep", *POINT, "--system", "hilos", "--pareto", "a,b"], "--pareto: unknown column 'a'"),
         (
             ["sweep", "--system", "hilos", "--model", "opt-66b", "-o", "no/such/folder/out.csv"],
             "cannot be written",

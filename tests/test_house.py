@@ -38,6 +38,7 @@ ROOMS = (
 STILL_OVER = """
 sweeps/explore/crossover.py
 sweeps/explore/dynamic.py
+sweeps/explore/knobs.py
 sweeps/explore/mapping.py
 sweeps/explore/pareto.py
 sweeps/explore/placement.py
@@ -51,22 +52,11 @@ tests/test_mapping_commands.py
 
 
 
-src/nearkv/__main__.py
+sweeps/jobs/best.py
 sweeps/jobs/encode.py
-sweeps/jobs/execute.py
 sweeps/jobs/identity.py
-sweeps/jobs/manifest.py
-sweeps/jobs/plan.py
 sweeps/jobs/reduce.py
-sweeps/jobs/sinks.py
-sweeps/jobs/store.py
-sweeps/runtime/cluster.py
-sweeps/runtime/interrupts.py
-sweeps/runtime/memory.py
-sweeps/runtime/processes.py
 tests/golden/pins.py
-tests/test_sweep_files.py
-tests/test_sweep_stops.py
 tests/test_sweeps.py
 
 cli.py

@@ -1,4 +1,4 @@
-"""Sweeps that are told to stop, at any moment and by anyone: one sentence, no process left, nothing lost."""
+"""Sweeps that are stopped at any moment, by anyone: one sentence, no process left, nothing lost."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from test_sweep_files import (
-    AXES,
+from helpers import (
     COMMAND,
     content,
     finish,
+    parts,
     refused,
-    saved,
+    staging,
     start,
-    state,
-    until_saved,
+    sweep_command,
+    until_parts,
 )
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.jobs.store import store
+from nearkv.sweeps.jobs.staging import staged
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.processes import in_processes
 
@@ -41,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_workers_end_with_a_killed_sweep(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     with start(file, "--jobs", "2") as process:
-        assert until_saved(process, file)
+        assert until_parts(process, file)
         workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
     deadline = time.monotonic() + 10
@@ -60,13 +61,11 @@ def alive(process: int) -> bool:
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     file = tmp_path / "out.csv"
     process = start(file, "--jobs", "2")
-    assert until_saved(process, file)
+    assert until_parts(process, file)
     process.send_signal(signal.SIGINT)
-    requested = refused(process, 130)
-    again = re.search(
-        r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", requested
-    )
-    assert again, requested
+    printed = refused(process, 130)
+    again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", printed)
+    assert again, printed
     subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
     assert content(file) == {"": whole}
 
@@ -74,54 +73,70 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
 def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     process = start(file)
-    while process.poll() is None and not (state(file) / "rows").exists():
+    while process.poll() is None and not staging(file).exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
-    assert "nothing was changed" in refused(process, 130) or saved(file)
-    assert saved(file) or not list(tmp_path.iterdir())
+    assert "nothing was changed" in refused(process, 130) or parts(file)
+    assert parts(file) or not list(tmp_path.iterdir())
 
 
-def marked(mark: str) -> list[str]:
+def marked(mark: str) -> list[int]:
     """Processes that live with a mark in their environment."""
-    found = []
-    for place in Path("/proc").iterdir():
-        try:
-            if (
-                place.name.isdigit()
-                and mark.encode() in (place / "environ").read_bytes()
-                and alive(int(place.name))
-            ):
-                found.append(place.name)
-        except OSError:  # ended meanwhile, or is not ours
-            continue
-    return found
+    processes = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile, or is not ours
+            if mark.encode() in (place / "environ").read_bytes() and alive(int(place.name)):
+                processes.append(int(place.name))
+    return processes
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["as a terminal", "parent only"])
 @pytest.mark.parametrize("after", [0.2, 0.45, 0.6, 0.7, 0.8, 1.0])
 def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: bool) -> None:
-    """Whatever of the start it strikes: one line, and no process stays."""
-    mark = f"NEARKV_TEST={os.getpid()}.{after}.{everybody}"
-    command = [str(COMMAND), "sweep", *AXES, "-o", str(tmp_path / "out.csv"), "--jobs", "4"]
+    """Wherever in the start it strikes: one line, and no process stays."""
+    mark = f"{os.getpid()}.{after}.{everybody}"
+    file = tmp_path / "out.csv"
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "NEARKV_TEST": mark.partition("=")[2]},
-    )  # fmt: skip
+        sweep_command(file, "--jobs", "4"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "NEARKV_TEST": mark},
+    )
     time.sleep(after)
-    (os.killpg if everybody else os.kill)(process.pid, signal.SIGINT)
-    if process.poll() is None:
-        assert "stopped" in refused(process, 130)
-    process.communicate()
-    assert not marked(mark)
-    assert saved(tmp_path / "out.csv") or not list(tmp_path.iterdir()) or process.returncode == 0
+    send = os.killpg if everybody else os.kill
+    send(process.pid, signal.SIGINT)
+    _, printed = process.communicate()
+    if process.returncode:
+        assert process.returncode in (130, -signal.SIGINT)
+        lines = [line for line in printed.splitlines() if "design points to write" not in line]
+        assert len(lines) == 1
+        assert lines[0].startswith("nearkv: stopped")
+    deadline = time.monotonic() + 10  # Python's own tracker of semaphores ends a moment later
+    while marked(f"NEARKV_TEST={mark}"):
+        assert time.monotonic() < deadline, "a process stays"
+        time.sleep(0.05)
+    assert parts(file) or not list(tmp_path.iterdir()) or process.returncode == 0
 
 
 def test_ctrl_c_before_anything_is_read_is_one_line() -> None:
-    script = "import os, signal, sys, nearkv.__main__; sys.meta_path.insert(0, type('Slow', (), {'find_spec': staticmethod(lambda *_: os.kill(os.getpid(), signal.SIGINT))})); nearkv.__main__.main()"
-    done = subprocess.run(
-        [COMMAND.with_name("python"), "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (130, "nearkv: stopped\n")
+    """The first import of the command is interrupted; the shell sees the signal as 130."""
+    script = """
+import os, signal, sys
+import nearkv.__main__
+
+class Interrupting:
+    @staticmethod
+    def find_spec(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting)
+nearkv.__main__.main()
+"""
+    command = [str(COMMAND.with_name("python")), "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "nearkv: stopped\n")
 
 
 def interrupted(steps: list[str]) -> None:
@@ -146,7 +161,7 @@ def test_ctrl_c_waits_where_something_is_at_stake() -> None:
 
 def begin(file: Path) -> None:
     signal.raise_signal(signal.SIGINT)
-    with store(file, "csv", {}):
+    with staged(file, "csv", {}, lambda: iter(())):
         raise AssertionError("never reached")
 
 

@@ -1,4 +1,4 @@
-"""Plans, encoders and reducers: the same rows in every form, the best rows as a sort of all of them finds them."""
+"""Plans, encoders and reducers: the same rows in every form, the best as a sort finds them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -22,20 +23,24 @@ from nearkv.hardware.schema import KINDS
 from nearkv.sweeps.evaluation import evaluate as run
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.evaluation.table import records, render
+from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.encode import encoded
-from nearkv.sweeps.jobs.execute import SweepRun, best, check_room, to_file, write_table
-from nearkv.sweeps.jobs.identity import identity
-from nearkv.sweeps.jobs.manifest import Manifest
-from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
-from nearkv.sweeps.jobs.reduce import BestPer, Frontier, Reducer, Top, reducer_of
+from nearkv.sweeps.jobs.execute import SweepRun, check_room, forecast, to_file, write_table
+from nearkv.sweeps.jobs.identity import difference, identity
+from nearkv.sweeps.jobs.plan import Piece, Plan, plan, unpacked
+from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top, reducer_of
 from nearkv.sweeps.runtime.progress import bytes_of, duration, progress
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Study
 
 MIXED = Study(
-    ("flexgen-dram", "hilos"), ("opt-30b", "opt-175b"), batch="1,8,64", context="8k:128k:x2", sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    ("flexgen-dram", "hilos"),
+    ("opt-30b", "opt-175b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
     knobs={"alpha": "0.5,auto", "devices": "4,8"},
-)  # fmt: skip
+)
 """Blocks with different columns, points that do not fit, names, counts and blanks."""
 
 
@@ -67,8 +72,8 @@ def test_pieces_number_every_row_once() -> None:
 def test_a_plan_travels() -> None:
     rows = plan(MIXED)
     again = unpacked(rows.packed())
-    assert [block.system for block in again.laid] == [block.system for block in rows.laid]
-    assert again.laid[0].system is rows.laid[0].system
+    assert [block.system for block in again.blocks] == [block.system for block in rows.blocks]
+    assert again.blocks[0].system is rows.blocks[0].system
     assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
 
 
@@ -182,64 +187,49 @@ def test_identity_sees_whatever_changes_a_row() -> None:
     assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
 
 
-def test_rows_of_other_code_are_not_gone_on_with() -> None:
-    now = identity(plan(MIXED), (), "csv")
-    assert re.fullmatch("[0-9a-f]{32}", now["code"])
-    assert (
-        Manifest({**now, "code": "0" * 32}).differs(now) == "before nearkv's own code was changed"
-    )
-
-
-def test_two_studies_are_told_apart_by_their_options() -> None:
-    here = Manifest(identity(plan(MIXED), (), "csv"))
-    for change, option in (
-        ({"batch": "1,8"}, "--batch"),
-        ({"models": ("opt-30b",)}, "--model"),
-        ({"systems": ("hilos",), "knobs": {"alpha": "0.5,auto"}}, "--system and --knob"),
-        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "--set"),
-    ):
-        there = identity(plan(replace(MIXED, **change)), (), "csv")
-        assert here.differs(there).endswith(option), here.differs(there)
-    assert (
-        here.differs(identity(plan(MIXED, ("status",)), ("status",), "csv"))
-        == "with another --columns"
-    )
-    assert here.differs({**here.identity, "study": "0"}) == "for another study"
-    assert here.differs({**here.identity, "numpy": "0"}).startswith("with numpy ")
+def test_what_differs_has_a_name() -> None:
+    here = identity(plan(MIXED), (), "csv")
+    assert re.fullmatch("[0-9a-f]{32}", here["code"])
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"batch": "1,8"}, "with another --batch"),
+        ({"models": ("opt-30b",)}, "with another --model"),
+        ({"systems": ("hilos",), "knobs": {"alpha": "0.5"}}, "with other --system and --knob"),
+        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "with another --set"),
+    ]
+    for change, words in changes:
+        other = identity(plan(replace(MIXED, **change)), (), "csv")
+        assert difference(here, other) == words
+    columns = identity(plan(MIXED, ("status",)), ("status",), "csv")
+    assert difference(here, columns) == "with another --columns"
+    assert difference({**here, "study": "0"}, here) == "for another study"
+    assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
+    assert difference({**here, "code": "0"}, here) == "before nearkv's own code was changed"
+    assert difference(here, here) == ""
 
 
 def by_sorting(reducer: Reducer) -> list[int]:
     """Row numbers of the best rows, by comparing every row with every other."""
-    found = table(MIXED)
-    signs = {"throughput_tok_s": -1.0, "energy_j_tok": 1.0, "cost_usd": 1.0}
-    costs = np.column_stack([signs[name] * found[name].astype(float) for name in reducer.by])
-    rows = [row for row in range(len(costs)) if not np.isnan(costs[row]).any()]
+    rows = table(MIXED)
+    costs = rows[reducer.by].astype(float)
+    if reducer.by == "throughput_tok_s":
+        costs = -costs
+    numbers = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
+    by_cost = sorted(numbers, key=lambda row: (costs[row], row))
     if isinstance(reducer, Top):
-        return sorted(rows, key=lambda row: (costs[row, 0], row))[: reducer.most]
-    if isinstance(reducer, Frontier):
-        beaten = {
-            a
-            for a in rows
-            for b in rows
-            if np.all(costs[b] <= costs[a]) and np.any(costs[b] < costs[a])
-        }
-        first = {tuple(costs[row]): row for row in reversed(rows) if row not in beaten}
-        return sorted(first.values(), key=lambda row: (*costs[row], row))
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for row in rows:
-        groups.setdefault(tuple(found[name][row] for name in reducer.per), []).append(row)
-    return [min(groups[key], key=lambda row: (costs[row, 0], row)) for key in sorted(groups)]
+        return by_cost[: reducer.most]
+    best_row: dict[tuple[object, ...], int] = {}
+    for row in by_cost:
+        best_row.setdefault(tuple(rows[name][row] for name in reducer.per), row)
+    return [best_row[key] for key in sorted(best_row)]
 
 
 REDUCERS = [
-    Top(("throughput_tok_s",), most=1),
-    Top(("throughput_tok_s",), most=10),
-    Top(("energy_j_tok",), most=1000),
-    Frontier(("throughput_tok_s", "cost_usd")),
-    Frontier(("cost_usd", "throughput_tok_s", "energy_j_tok")),
-    BestPer(("throughput_tok_s",), ("model", "context_tok")),
-    BestPer(("cost_usd",), ("short_of", "system", "batch")),
-    BestPer(("energy_j_tok",), ("step_ms",)),
+    Top("throughput_tok_s", most=1),
+    Top("throughput_tok_s", most=10),
+    Top("energy_j_tok", most=1000),
+    BestPer("throughput_tok_s", ("model", "context_tok")),
+    BestPer("cost_usd", ("short_of", "system", "batch")),
+    BestPer("energy_j_tok", ("step_ms",)),
 ]
 
 
@@ -250,7 +240,7 @@ def test_reducers_keep_what_sorting_all_rows_finds(
 ) -> None:
     rows, every = by_sorting(reducer), table(MIXED)
     monkeypatch.setattr("nearkv.sweeps.jobs.plan.POINTS_AT_ONCE", chunk)
-    monkeypatch.setattr("nearkv.sweeps.jobs.execute.REDUCED", 50)
+    monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
     kept = best(MIXED, reducer, quietly())
     for name, column in every.items():
         np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
@@ -263,31 +253,28 @@ def test_reducers_in_processes_keep_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("top", "by", "per", "problem"),
     [
-        ((5, "step_ms", ("step_ms", "cost_usd"), ()), "choose one"),
-        ((-1, "step_ms", (), ()), "--top -1: must be 1 or more"),
-        ((0, "", (), ()), "--top 0: must be 1 or more"),
-        ((None, "", ("step_ms",), ()), "two or three columns"),
-        ((None, "", ("step_ms", "step_ms"), ()), "two or three columns"),
-        ((1, "step_mss", (), ()), "did you mean 'step_ms'"),
-        ((1, "model", (), ()), "--by: model is no column of numbers"),
-        ((None, "", ("a", "step_ms"), ()), "--pareto: unknown column 'a'"),
-        ((None, "step_ms", (), ()), "--by step_ms: says what --top and --best-per compare by"),
-        ((None, "", (), ("model", "model")), "--best-per: names 'model' twice"),
-        ((None, "step_ms", (), ("modell",)), "did you mean 'model'"),
+        (5, "step_ms", ("model",), "choose one"),
+        (-1, "step_ms", (), "--top -1: must be 1 or more"),
+        (0, "", (), "--top 0: must be 1 or more"),
+        (1, "step_mss", (), "did you mean 'step_ms'"),
+        (1, "model", (), "--by: model is not a column of numbers"),
+        (None, "step_ms", (), "--by step_ms: says what --top and --best-per compare by"),
+        (None, "", ("model", "model"), "--best-per: names 'model' twice"),
+        (None, "step_ms", ("modell",), "did you mean 'model'"),
     ],
 )
 def test_a_reducer_that_makes_no_sense(
-    asked: tuple[int | None, str, tuple[str, ...], tuple[str, ...]], problem: str
+    top: int | None, by: str, per: tuple[str, ...], problem: str
 ) -> None:
-    def asks() -> None:
-        reducer = reducer_of(*asked)
+    def reduce() -> None:
+        reducer = reducer_of(top, by, per)
         assert reducer
         best(MIXED, reducer, quietly())
 
     with pytest.raises(InputError, match=problem):
-        asks()
+        reduce()
 
 
 def test_nothing_fits_is_an_answer() -> None:
@@ -333,19 +320,42 @@ def test_progress_says_a_line_a_minute(
 
 
 def test_times_and_sizes_as_people_say_them() -> None:
-    assert [duration(t) for t in (0.2, 5, 300, 7200, 1e6)] == [
-        "under a second", "about 5 s", "about 5 min", "about 2 h", "about 12 days"
-    ]  # fmt: skip
-    assert [bytes_of(n) for n in (500, 2e6, 3.21e9, 4e12)] == ["0.5 kB", "2 MB", "3.21 GB", "4 TB"]
+    for seconds, text in (
+        (0.2, "under a second"),
+        (5, "about 5 s"),
+        (300, "about 5 min"),
+        (7200, "about 2 h"),
+        (1e6, "about 12 days"),
+    ):
+        assert duration(seconds) == text
+    for size, text in ((500, "0.5 kB"), (2e6, "2 MB"), (3.21e9, "3.21 GB"), (4e12, "4 TB")):
+        assert bytes_of(size) == text
+
+
+def test_a_forecast_leaves_out_what_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first call of 3 s, 20 ms a call and 1 us a point: a million points take a second."""
+    clock = [0.0]
+    calls: list[int] = []
+
+    def task(piece: Piece) -> bytes:
+        clock[0] += 0.02 + 1e-6 * piece.rows + (0 if calls else 3.0)
+        calls.append(piece.rows)
+        return bytes(1000 + 20 * piece.rows)
+
+    monkeypatch.setattr("nearkv.sweeps.jobs.execute.time.perf_counter", lambda: clock[0])
+    many = Study(("hilos",), ("opt-66b",), batch="1:1000:+1", context="1k:64k:+1k")
+    seconds, size = forecast(task, plan(many), 1_000_000)
+    assert seconds == pytest.approx(1.02, rel=0.01)
+    assert size == pytest.approx(20_001_000, rel=0.01)
 
 
 def test_a_chunk_computes_only_what_is_wanted() -> None:
-    (block,) = plan(Study(("hilos",), ("opt-66b",))).laid
+    (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
     assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
 
 
 def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
-    """What the benchmark calls the limit is the same equations, alpha solved, at every one of a million points."""
+    """The benchmark's limit is the same equations, alpha solved, at each of a million points."""
     from bench.bench_grid import million
     from bench.bench_sweep import c_loop, solved_step
 

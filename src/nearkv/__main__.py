@@ -4,32 +4,33 @@ import os
 import signal
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main() -> None:
-    """Run the command line.
-
-    Where the command says that it is done, the process ends there: Python would take a while to take itself
-    apart, in which Ctrl-C would still strike.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
-            signal.signal(number, leave)
+    """Run the command line."""
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, stop)
     from nearkv.cli import app
 
     try:
         app()
-    except SystemExit as done:
-        if isinstance(done.code, int):  # all is written: `options.Commands` sees to that
-            os._exit(done.code)
-        raise
+    finally:  # nothing is left to stop while Python ends
+        for number in heeded:
+            signal.signal(number, signal.SIG_IGN)
 
 
-def leave(number: int, frame: FrameType | None) -> None:
-    """End at once, which loses nothing: where something could be lost, `nearkv.sweeps.runtime.interrupts` takes this one's place."""
+def stop(number: int, frame: FrameType | None) -> None:
+    """End at once by the signal itself, which loses nothing.
+
+    Where something could be lost, `nearkv.sweeps.runtime.interrupts` takes this one's place.
+    """
+    signal.signal(number, signal.SIG_DFL)
     try:
         os.write(2, b"nearkv: stopped\n")
     finally:
-        os._exit(130)
+        signal.raise_signal(number)
 
 
 if __name__ == "__main__":

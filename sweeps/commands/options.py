@@ -221,9 +221,6 @@ By = Annotated[
     str,
     typer.Option(metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s."),
 ]
-Pareto = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Keep only what nothing beats in all two or three.")
-]
 BestPer = Annotated[
     str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")
 ]

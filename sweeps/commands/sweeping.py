@@ -17,7 +17,6 @@ from nearkv.sweeps.commands.options import (
     Named,
     Only,
     Out,
-    Pareto,
     Quiet,
     Resume,
     Scheduler,
@@ -45,7 +44,6 @@ def sweep(
     file: Out = "",
     top: Top = None,
     by: By = "",
-    pareto: Pareto = "",
     best_per: BestPer = "",
     jobs: Jobs = 1,
     scheduler: Scheduler = "",
@@ -63,14 +61,15 @@ def sweep(
     from pathlib import Path
 
     from nearkv.sweeps.evaluation.evaluate import table
-    from nearkv.sweeps.jobs.execute import SweepRun, best, to_file
+    from nearkv.sweeps.jobs.best import best
+    from nearkv.sweeps.jobs.execute import SweepRun, to_file
     from nearkv.sweeps.jobs.reduce import reducer_of
     from nearkv.sweeps.runtime.workers import Workers
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.space.study_files import either
 
     chosen = either(file_of_study, replace(study, systems=comma_list(system)))
-    reducer = reducer_of(top, by, comma_list(pareto), comma_list(best_per))
+    reducer = reducer_of(top, by, comma_list(best_per))
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question)
     )
@@ -80,7 +79,7 @@ def sweep(
         if file:
             save(found, chosen, file)
         else:
-            show_columns(found, form or "csv", columns, [*BRIEF, *reducer.by, *reducer.per])
+            show_columns(found, form or "csv", columns, [*BRIEF, reducer.by, *reducer.per])
     elif file:
         to_file(chosen, Path(file), comma_list(columns), run)
     else:
@@ -97,13 +96,13 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
 
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.table import check_format
-    from nearkv.sweeps.jobs.sinks import form_of
+    from nearkv.sweeps.jobs.outputs import form_of
     from nearkv.sweeps.runtime.workers import Workers
 
     check_format(form or "csv")
     if run.resume and reducer:
         raise InputError(
-            "--resume goes on with a file of all rows; --top, --pareto and --best-per start anew"
+            "--resume goes on with a file of all rows; --top and --best-per start anew"
         )
     if run.resume and not file:
         raise InputError("--resume goes on with a file; give the -o that it was begun with")

@@ -1,22 +1,18 @@
-"""Run a sweep: into a file that survives a crash, or down to its best rows."""
+"""Run a sweep into a file that survives a crash."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
+from nearkv.sweeps.evaluation.evaluate import Columns
 from nearkv.sweeps.evaluation.provenance import (
     check_writable,
     place_of,
@@ -27,23 +23,23 @@ from nearkv.sweeps.evaluation.provenance import (
 )
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded, table_of
 from nearkv.sweeps.jobs.identity import identity
-from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, size_of, unpacked
-from nearkv.sweeps.jobs.reduce import Kept, Reducer, reduced
-from nearkv.sweeps.jobs.sinks import check_free, form_of, origin_of
-from nearkv.sweeps.jobs.store import growing_of, store
+from nearkv.sweeps.jobs.outputs import check_free, form_of, provenance_path, staging_path
+from nearkv.sweeps.jobs.parts import part_name, write_part
+from nearkv.sweeps.jobs.plan import Piece, Plan, plan
+from nearkv.sweeps.jobs.staging import Staging, staged
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.progress import bytes_of, duration, progress
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Study, blocks
 
 PIECE = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
-"""Rows of a task that writes; of Parquet, of a part."""
-REDUCED = 1 << 20
-"""Rows of a task that keeps only the best."""
+"""Rows of a task that writes, which is a part."""
 MANY = 10**9
 """More rows than this in a file are likely a mistake."""
-SAMPLES, ENOUGH = (1, 1 << 7, 1 << 14, 1 << 14), 0.2
-"""Design points that are tried to tell how long all will take, and how long is enough to tell [s]."""
+SAMPLES = (1 << 7, 1 << 14)
+"""Design points that are tried to estimate how long all will take."""
+ENOUGH = 0.2
+"""How long a sample runs before the estimate is good enough [s]."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class SweepRun:
         workers: who evaluates.
         quiet: show no progress.
         resume: go on with an unfinished file.
-        say: tells the user a line.
+        say: shows the user a line.
         confirm: asks the user a question.
     """
 
@@ -70,186 +66,164 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
 
     Args:
         study: what to evaluate.
-        path: its end says the form, see `sinks.FORMS`.
+        path: its suffix says the form, see `outputs.FORMS`.
         only: columns to write, in that order; all where none is named.
         run: how.
 
     Raises:
         InputError: the study cannot be evaluated, or the file not written.
     """
-    place, form, rows = place_of(path), form_of(path), plan(study, only)
+    place = place_of(path)
+    form = form_of(path)
+    rows = plan(study, only)
+    most = PIECE[form]
     check_free(place, form == "parquet")
-    task, most = partial(encoded, rows.packed(), form), PIECE[form]
-    with careful(), store(place, form, identity(rows, only, f"{form} {most}"), run.resume) as out:
-        if out.complete:
-            run.say(
-                f"{place} is complete already, with {rows_of(out.now.rows)}; nothing was left to do"
-            )
+    key = identity(rows, only, f"{form} {most}")
+    pieces = partial(rows.pieces, most)
+    with careful(), staged(place, form, key, pieces, run.resume) as staging:
+        if staging.complete:
+            done = f"{place} is complete already, with {rows_of(staging.rows)}"
+            run.say(f"{done}; nothing was left to do")
             return
         with listening():
-            size = announce(rows, task, run, "write", out.now.rows)
-            if (
-                rows.size > MANY
-                and not out.now.rows
-                and not run.confirm(f"Write {rows.size:,} rows?")
-            ):
-                raise InputError(
-                    f"{path}: {rows.size:,} rows are very many; --yes writes them, --top, --pareto and --best-per "
-                    "keep only the best"
-                )
-            check_room(place, size, run)
-        with progress(rows.size, out.now.rows, run.quiet) as advance:
-            pieces = islice(rows.pieces(most), out.now.pieces, None)
-            with closing(run.workers.run(task, pieces)) as done:
-                for piece, content in done:
-                    out.add(piece.rows, content)
-                    advance(piece.rows)
-        out.finish(rows.size, provenance(rows.laid))
+            _check_size(rows, path, form, staging.rows, run)
+        _evaluate(rows, form, staging, run)
+        staging.finish(provenance(rows.blocks))
         run.say(written(rows.size, place))
 
 
-def check_place(path: Path) -> Path:
-    """See whether a table can be written to a place, before it is computed; where that is, see `place_of`.
+def _evaluate(rows: Plan, form: str, staging: Staging, run: SweepRun) -> None:
+    """Evaluate the pieces that have no part yet; workers of this machine write them themselves."""
+    packed = rows.packed()
+    encode = partial(encoded, packed, form)
+    write = partial(_write, packed, form, staging.parts)
+    with progress(rows.size, staging.rows, run.quiet) as advance:
+        remaining = staging.remaining()
+        if run.workers.scheduler:
+            with closing(run.workers.run(encode, remaining)) as contents:
+                for piece, content in contents:
+                    write_part(staging.parts, part_name(piece.number, form), content)
+                    staging.add(piece)
+                    advance(piece.rows)
+            return
+        with closing(run.workers.run(write, remaining)) as parts:
+            for piece, _ in parts:
+                staging.add(piece)
+                advance(piece.rows)
+
+
+def _write(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
+    write_part(folder, part_name(piece.number, form), encoded(packed, form, piece))
+
+
+def _check_size(rows: Plan, path: Path, form: str, done: int, run: SweepRun) -> None:
+    """Say how long a sweep will take, and refuse one that is too large.
 
     Raises:
-        InputError: no form is known by that name, something is in the way, or a sweep writes there.
+        InputError: there are very many rows, or more than the disk holds, and nobody agrees.
+    """
+    size = announce(rows, partial(encoded, rows.packed(), form), run, "write", done)
+    if rows.size > MANY and not done and not run.confirm(f"Write {rows.size:,} rows?"):
+        many = f"{rows.size:,} rows are very many"
+        best = "--top and --best-per keep only the best"
+        raise InputError(f"{path}: {many}; --yes writes them, {best}")
+    check_room(path, size, run)
+
+
+def check_place(path: Path) -> Path:
+    """Where a table can be written, checked before it is computed; see `place_of`.
+
+    Raises:
+        InputError: the form is unknown, something is in the way, or a sweep writes there.
     """
     place = place_of(path)
     form_of(path)
-    check_free(place, folder=False)
+    check_free(place, dataset=False)
     check_writable(place)
-    if (growing := growing_of(place)).exists():
-        raise InputError(
-            f"{place}: a sweep writes it, or was stopped; wait for it, or delete {growing}"
-        )
+    staging = staging_path(place)
+    if staging.exists():
+        busy = "a sweep is writing it, or was stopped"
+        raise InputError(f"{place}: {busy}; wait for it, or delete {staging}")
     return place
 
 
 def check_room(path: Path, size: float, run: SweepRun) -> None:
-    """Refuse, or ask for, what a disk cannot hold even if a sample of rows is twice as large as the others.
+    """Refuse, or ask for, what a disk cannot hold even if the sample's rows are twice as large.
 
     Raises:
-        InputError: it is not to be tried.
+        InputError: nobody agrees to try.
     """
-    free = shutil.disk_usage(path.parent).free
-    told = f"about {bytes_of(size)} are to be written, {bytes_of(free)} are free"
-    if size > 2 * free and not run.confirm(f"{told[0].upper()}{told[1:]}; begin?"):
-        raise InputError(
-            f"{path}: {told}; choose another place or fewer --columns, or begin all the same with --yes"
-        )
+    free = shutil.disk_usage(place_of(path).parent).free
+    if size <= 2 * free:
+        return
+    sizes = f"bout {bytes_of(size)} are to be written, {bytes_of(free)} are free"
+    if not run.confirm(f"A{sizes}; begin?"):
+        choose = "choose another place or fewer --columns, or begin all the same with --yes"
+        raise InputError(f"{path}: a{sizes}; {choose}")
 
 
 def announce(
-    rows: Plan, task: Callable[[Piece], object], run: SweepRun, verb: str, before: int = 0
+    rows: Plan, task: Callable[[Piece], object], run: SweepRun, verb: str, done: int = 0
 ) -> float:
-    """Say how many design points there are, how long they will take and how much they will fill.
+    """Say how many design points there are, how long they will take and how large the file is.
 
     Args:
         rows: all of them.
         task: what will be done with them.
         run: how.
         verb: what that is.
-        before: how many are done [1].
+        done: how many are finished [1].
 
     Returns:
-        How much they will fill; 0 where nobody asks or it is no file [B].
+        The size of the file; 0 where none is written or nobody asks [B].
     """
     if run.quiet:
         return 0.0
-    seconds, found, seen = timed(task, rows)
-    left = rows.size - before
-    jobs = 1 if run.workers.scheduler else min(run.workers.jobs, os.cpu_count() or 1)
+    left = rows.size - done
+    seconds, size = forecast(task, rows, left)
+    jobs = min(run.workers.jobs, os.cpu_count() or 1)
     where = " on one core" if run.workers.scheduler else ""
-    fills = len(found) / seen * left if isinstance(found, bytes) else 0.0
-    size = f", {bytes_of(fills)}" if fills else ""
+    fills = f", {bytes_of(size)}" if size else ""
     points = "design point" if left == 1 else "design points"
-    run.say(f"{left:,} {points} to {verb}, {duration(seconds / seen * left / jobs)}{where}{size}")
-    return fills
+    run.say(f"{left:,} {points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
+    return size
 
 
-def timed(task: Callable[[Piece], object], rows: Plan) -> tuple[float, object, int]:
-    """Time a task on more and more design points, until it takes long enough to tell [s]; its result; their number."""
-    for most in SAMPLES:
-        sample = rows.sample(most)
-        start = time.perf_counter()
-        found = task(sample)
-        seconds = time.perf_counter() - start
-        if seconds > ENOUGH:
-            break
-    return seconds, found, sample.rows
+@dataclass(frozen=True)
+class Trial:
+    """What a task took on a few design points [1, s, B]."""
+
+    points: int
+    seconds: float
+    size: float
 
 
-def best(study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()) -> Columns:
-    """Evaluate a study and return its best rows, in the order of the reducer.
+def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
+    """How long a task will take on so many design points, and how large its answers are [s, B].
 
-    Args:
-        study: what to evaluate.
-        reducer: what is best.
-        run: how.
-        only: columns to return, in that order; all where none is named.
-
-    Raises:
-        InputError: the study cannot be evaluated, a column not compared by, or no design point fits.
+    The first call, which imports and computes what is needed once, is no part of the estimate.
+    Trials grow until one takes long enough; a line through the first and the last tells the rest.
     """
-    rows = plan(study)
-    shown = chosen(rows.kinds, only)
-    reducer.check(rows.kinds)
-    task = partial(reduced, rows.packed(), reducer)
-    kept: Kept | None = None
-    with careful():
-        with listening():
-            announce(rows, task, run, "compare")
-        with (
-            progress(rows.size, quiet=run.quiet) as advance,
-            closing(run.workers.run(task, rows.pieces(REDUCED))) as done,
-        ):
-            for piece, some in done:
-                kept = reducer.merge(kept, some)
-                advance(piece.rows)
-        if kept is None or not len(kept.rows):
-            raise InputError(
-                f"no design point fits and has {' and '.join(reducer.by)}; `reason` says why not"
-            )
-        found = whole_rows(rows, kept.rows, run.workers)
-    return {name: found[name] for name in shown}
+    _tried(task, rows, 1)
+    first = last = _tried(task, rows, 1)
+    for most in SAMPLES:
+        if last.seconds < ENOUGH:
+            last = _tried(task, rows, most)
+    more = max(last.points - first.points, 1)
+    seconds = max(last.seconds - first.seconds, 0.0) / more
+    size = max(last.size - first.size, 0.0) / more
+    return first.seconds + seconds * (left - 1), first.size + size * (left - 1)
 
 
-def whole_rows(rows: Plan, wanted: NDArray[np.int64], workers: Workers) -> Columns:
-    """All columns of some rows, in the order asked; evaluates only the chunks they lie in."""
-    order = np.argsort(wanted)
-    with closing(workers.run(partial(_taken, rows.packed()), _where(rows, wanted[order]))) as done:
-        found = stack([part for _, parts in done for part in parts])
-    back = np.argsort(order)
-    blank = {"text": np.full(len(back), ""), "number": np.full(len(back), np.nan)}
-    return {
-        name: found[name][back] if name in found else blank.get(kind, blank["number"])
-        for name, kind in rows.kinds.items()
-    }
+def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
+    sample = rows.sample(most)
+    start = time.perf_counter()
+    answer = task(sample)
+    seconds = time.perf_counter() - start
+    return Trial(sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0)
 
 
-def _where(rows: Plan, wanted: NDArray[np.int64]) -> Iterator[tuple[Piece, NDArray[np.int64]]]:
-    """Chunks that hold some rows, each with their numbers; `wanted` is in order."""
-    for piece in rows.pieces(POINTS_AT_ONCE):
-        start, end = np.searchsorted(wanted, (piece.first, piece.first + piece.rows))
-        if start < end:
-            yield piece, wanted[start:end]
-
-
-def _taken(packed: bytes, asked: tuple[Piece, NDArray[np.int64]]) -> list[Columns]:
-    (piece, wanted), laid = asked, unpacked(packed).laid
-    first, found = piece.first, []
-    for place, box in piece.boxes:
-        rows = wanted[(wanted >= first) & (wanted < first + size_of(box))] - first
-        first += size_of(box)
-        if len(rows):
-            shape = tuple(part.stop - part.start for part in box)
-            found.append(
-                {name: at(cell, shape, rows) for name, cell in cells(laid[place], box).items()}
-            )
-    return found
-
-
-def write_table(found: Columns, path: Path, study: Study) -> str:
+def write_table(table: Columns, path: Path, study: Study) -> str:
     """Write a table in memory, and put beside it where its numbers come from.
 
     Returns:
@@ -259,17 +233,17 @@ def write_table(found: Columns, path: Path, study: Study) -> str:
         InputError: the file cannot be written.
     """
     place = check_place(path)  # once more: a sweep may have begun to write it meanwhile
-    with replacing(place) as table:
-        table.buffer.write(ENCODERS[form_of(path)](table_of(found), True))
-        table.flush()
-        os.fsync(table.fileno())  # both are on the disk before either takes its name
-        write_text(origin_of(place), text_of(provenance(blocks(study))))
-    return written(len(next(iter(found.values()))), place)
+    with replacing(place) as file:
+        file.buffer.write(ENCODERS[form_of(path)](table_of(table), True))
+        file.flush()
+        os.fsync(file.fileno())  # both are on the disk before either takes its name
+        write_text(provenance_path(place), text_of(provenance(blocks(study))))
+    return written(len(next(iter(table.values()))), place)
 
 
 def written(rows: int, path: Path) -> str:
-    """Tell the user what was written."""
-    return f"{rows_of(rows)} in {path}; where its numbers come from in {origin_of(path)}"
+    """Say what was written."""
+    return f"{rows_of(rows)} in {path}; where its numbers come from in {provenance_path(path)}"
 
 
 def rows_of(number: int) -> str:

@@ -1,18 +1,15 @@
-"""What the bytes of a sweep's output depend on, option by option, so that two can be told apart in words."""
+"""What the bytes of an output depend on, option by option, so that a difference has a name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearkv.sweeps.evaluation.provenance import provenance
-from nearkv.sweeps.jobs.manifest import CODE, VERSIONS
 from nearkv.sweeps.jobs.plan import Plan
+from nearkv.sweeps.runtime.versions import CODE, PACKAGES, versions
 from nearkv.sweeps.space.study import Block
 
 _OPTIONS = {
@@ -22,7 +19,7 @@ _OPTIONS = {
     "context_tok": "--context",
     "output_tok": "--output",
 }
-"""Axes of the workload, and where their values come from."""
+"""Axes of the workload, and the option that gives their values."""
 
 
 def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
@@ -33,60 +30,54 @@ def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
         only: columns chosen.
         form: of the file, and whatever else decides how rows become bytes.
     """
-    told = provenance(rows.laid)
-    laid = [_said(block) for block in rows.laid]
-    requested: dict[str, dict[str, None]] = {}
-    for block in laid:
+    origin = provenance(rows.blocks)
+    blocks = [_by_option(block) for block in rows.blocks]
+    digests: dict[str, list[str]] = {}
+    for block in blocks:
         for option, value in block.items():
-            requested.setdefault(option, {})[_digest(value)] = None
-    requested["--platform"] = {_digest(told["platforms"]): None}
-    requested["--model"][_digest(told["models"])] = None
+            digests.setdefault(option, []).append(_digest(value))
+    digests["--platform"] = [_digest(origin["platforms"])]
+    digests["--model"].append(_digest(origin["models"]))
     if only:
-        requested["--columns"] = {_digest(list(only)): None}
-    whole = [
-        form,
-        list(rows.kinds.items()),
-        [told[name] for name in ("platforms", "models", "traces")],
-        laid,
-    ]
-    options = {name: _digest(list(values)) for name, values in requested.items()}
-    return {**tool(), **options, "study": _digest(whole)}
+        digests["--columns"] = [_digest(list(only))]
+    options = {name: _digest(list(dict.fromkeys(values))) for name, values in digests.items()}
+    numbers = [origin[name] for name in ("platforms", "models", "traces")]
+    whole = [form, list(rows.kinds.items()), numbers, blocks]
+    return {**versions(), **options, "study": _digest(whole)}
 
 
-@cache
-def tool() -> dict[str, str]:
-    """What evaluates: versions, and a digest of nearkv's own code."""
-    return {**{name: version(name) for name in VERSIONS}, CODE: code()}
-
-
-@cache
-def code() -> str:
-    """Digest of every module that has a part in evaluating: whoever changes a formula has another tool."""
-    root, found = Path(__file__).parent.parent.parent, hashlib.sha256()
-    for package in ("costmodel", "hardware", "solvers", "sweeps"):
-        for file in sorted((root / package).rglob("*.py")):
-            found.update(
-                file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0"
-            )
-    return found.hexdigest()[:32]
+def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """In what two identities differ, in words; empty where they are the same."""
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    for name in names:
+        if name in PACKAGES:
+            return f"with {name} {before.get(name)}"
+    if CODE in names:
+        return "before nearkv's own code was changed"
+    options = [name for name in names if name.startswith("--")]
+    if options:
+        which = "another" if len(options) == 1 else "other"
+        return f"with {which} {' and '.join(options)}"
+    return "for another study" if names else ""
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
 
 
-def _said(block: Block) -> dict[str, Any]:
+def _by_option(block: Block) -> dict[str, Any]:
     """What a block evaluates, by option."""
-    found: dict[str, Any] = {"--system": block.system.name}
+    values: dict[str, Any] = {"--system": block.system.name}
     for axis in block.grid.axes:
-        option = _OPTIONS.get(axis.name, "--set" if "." in axis.name else "--knob")
-        found.setdefault(option, []).append((axis.name, axis.labels, axis.values.tolist()))
+        option = "--set" if "." in axis.name else "--knob"
+        option = _OPTIONS.get(axis.name, option)
+        axis_values = (axis.name, axis.labels, axis.values.tolist())
+        values.setdefault(option, []).append(axis_values)
     if block.requested:
-        found.setdefault("--knob", []).extend(
-            sorted((name, str(value)) for name, value in block.requested.items())
-        )
+        knobs = sorted((name, str(value)) for name, value in block.requested.items())
+        values.setdefault("--knob", []).extend(knobs)
     if block.traces:
         requests = [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces]
-        found["--trace"] += [requests]
-        found["--method"] = block.method
-    return found
+        values["--trace"] += [requests]
+        values["--method"] = block.method
+    return values

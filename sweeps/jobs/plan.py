@@ -1,4 +1,4 @@
-"""What a sweep does and in which order: numbered rows, cut into pieces that any worker can evaluate alone."""
+"""What a sweep does and in which order: numbered rows, in pieces that any worker can evaluate."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ class Piece:
     """Consecutive rows of a sweep, small enough for one task.
 
     Attributes:
+        number: its place among the pieces.
         first: number of its first row.
         rows: how many.
-        boxes: where they come from, in order: place of the block, box of its grid.
+        boxes: where they come from, in order: index of the block, box of its grid.
     """
 
+    number: int
     first: int
     rows: int
     boxes: tuple[tuple[int, Box], ...]
@@ -39,39 +41,42 @@ class Plan:
     """All rows of a study, in a fixed order: block by block, each in row-major order of its grid.
 
     Attributes:
-        laid: the blocks.
+        blocks: the parts of the study.
         kinds: columns in order, and what each holds in every row.
         full: columns that are blank nowhere.
     """
 
-    laid: tuple[Block, ...]
+    blocks: tuple[Block, ...]
     kinds: Mapping[str, Kind]
     full: frozenset[str]
 
     @property
     def size(self) -> int:
         """Number of rows, which is that of design points."""
-        return sum(block.grid.size for block in self.laid)
+        return sum(block.grid.size for block in self.blocks)
 
     def pieces(self, most: int) -> Iterator[Piece]:
-        """Cut the rows into pieces of about so many; the cuts depend on nothing else."""
-        first, rows = 0, 0
-        capacity_check: list[tuple[int, Box]] = []
-        for place, block in enumerate(self.laid):
+        """Cut the rows into pieces of at most so many; the cuts depend on nothing else."""
+        number = first = rows = 0
+        boxes: list[tuple[int, Box]] = []
+        for index, block in enumerate(self.blocks):
             for box in block.grid.boxes(min(POINTS_AT_ONCE, most)):
-                here = size_of(box)
-                if capacity_check and rows + here > most:
-                    yield Piece(first, rows, tuple(capacity_check))
-                    first, rows, capacity_check = first + rows, 0, []
-                capacity_check.append((place, box))
-                rows += here
-        yield Piece(first, rows, tuple(capacity_check))
+                more = size_of(box)
+                if boxes and rows + more > most:
+                    yield Piece(number, first, rows, tuple(boxes))
+                    number += 1
+                    first += rows
+                    rows, boxes = 0, []
+                boxes.append((index, box))
+                rows += more
+        yield Piece(number, first, rows, tuple(boxes))
 
     def sample(self, most: int) -> Piece:
         """At most so many rows from the beginning of the largest block."""
-        place = max(range(len(self.laid)), key=lambda place: self.laid[place].grid.size)
-        box = next(self.laid[place].grid.boxes(most))
-        return Piece(0, size_of(box), ((place, box),))
+        sizes = [block.grid.size for block in self.blocks]
+        index = sizes.index(max(sizes))
+        box = next(self.blocks[index].grid.boxes(most))
+        return Piece(0, 0, size_of(box), ((index, box),))
 
     def packed(self) -> bytes:
         """The plan as it travels to workers; `unpacked` reads it."""
@@ -79,19 +84,24 @@ class Plan:
 
 
 @lru_cache(maxsize=4)
-def unpacked(plan: bytes) -> Plan:
+def unpacked(packed: bytes) -> Plan:
     """Read a plan that came with a task; the tasks of one sweep share it."""
-    found: Plan = pickle.loads(plan)
-    return found
+    rows: Plan = pickle.loads(packed)
+    return rows
 
 
 def size_of(box: Box) -> int:
     """Number of design points in a box."""
-    return math.prod(piece.stop - piece.start for piece in box)
+    return math.prod(shape_of(box))
+
+
+def shape_of(box: Box) -> tuple[int, ...]:
+    """Design points of a box along each axis."""
+    return tuple(side.stop - side.start for side in box)
 
 
 def plan(study: Study, only: Sequence[str] = ()) -> Plan:
-    """Lay a study out as rows.
+    """The rows of a study.
 
     Args:
         study: what to evaluate.
@@ -100,9 +110,9 @@ def plan(study: Study, only: Sequence[str] = ()) -> Plan:
     Raises:
         InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
-    laid = tuple(blocks(study))
-    kinds, full = _kinds(laid)
-    return Plan(laid, chosen(kinds, only), full)
+    parts = tuple(blocks(study))
+    kinds, full = _kinds(parts)
+    return Plan(parts, chosen(kinds, only), full)
 
 
 def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]:
@@ -117,28 +127,30 @@ def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]
     return {name: kinds[name] for name in only} if only else kinds
 
 
-def _kinds(laid: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
-    """Columns of all blocks, and those that every block has in every row; evaluates one design point of each."""
-    found: list[dict[str, Kind]] = []
-    for block in laid:
-        point = tuple(slice(0, 1) for _ in block.grid.axes)
-        whole = {
-            axis.name
-            for axis in block.display_grid.axes
-            if not axis.labels and np.all(axis.values % 1 == 0)
-        }
-        whole |= {name for name, knob in block.system.knobs.items() if knob.kind == "count"}
-        found.append(
-            {name: _kind(cell, name in whole) for name, cell in cells(block, point).items()}
-        )
-    kinds: dict[str, Kind] = {}
-    for name in merge(found):
-        several = {one[name] for one in found if name in one}
-        kinds[name] = (
-            several.pop() if len(several) == 1 else "text" if "text" in several else "number"
-        )
-    everywhere = frozenset.intersection(*(frozenset(one) for one in found))
+def _kinds(parts: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
+    """Columns of all blocks, and those that every block has in every row."""
+    by_block = [_block_kinds(block) for block in parts]
+    kinds = {name: _common_kind(name, by_block) for name in merge(by_block)}
+    everywhere = frozenset.intersection(*(frozenset(one) for one in by_block))
     return kinds, frozenset(name for name in everywhere if kinds[name] != "number")
+
+
+def _block_kinds(block: Block) -> dict[str, Kind]:
+    """Columns of a block; evaluates its first design point."""
+    point = tuple(slice(0, 1) for _ in block.grid.axes)
+    whole = {name for name, knob in block.system.knobs.items() if knob.kind == "count"}
+    for axis in block.display_grid.axes:
+        if not axis.labels and np.all(axis.values % 1 == 0):
+            whole.add(axis.name)
+    return {name: _kind(cell, name in whole) for name, cell in cells(block, point).items()}
+
+
+def _common_kind(name: str, by_block: Sequence[Mapping[str, Kind]]) -> Kind:
+    """The kind that holds what a column has in every block."""
+    kinds = {kinds[name] for kinds in by_block if name in kinds}
+    if len(kinds) == 1:
+        return kinds.pop()
+    return "text" if "text" in kinds else "number"
 
 
 def _kind(cell: object, whole: bool) -> Kind:

@@ -1,4 +1,4 @@
-"""Where Ctrl-C may strike: nowhere while a file or a process could be left half done, except where that is safe."""
+"""Where Ctrl-C may strike: only where no file and no process could be left half done."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from threading import current_thread, main_thread
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a command to stop; a terminal that is closed does, unless `nohup` has it ignored."""
+"""What asks a command to stop; the last comes from a terminal that is closed."""
+
+
+def heeded_signals() -> list[signal.Signals]:
+    """Those of `SIGNALS` that are not ignored, as `nohup` has them."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class _Stop:
     """Whether to stop.
 
     Attributes:
-        careful: these signals are held back.
-        wanted: one has come.
-        heard: one that comes now is let in.
+        careful: signals are held back.
+        requested: one has come.
+        listening: one that comes now interrupts.
     """
 
-    careful = wanted = heard = False
+    careful = requested = listening = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Take a signal in; it interrupts once, so that nothing interrupts the tidying up."""
-        self.wanted = True
-        if self.heard:
-            self.heard = False
+        self.requested = True
+        if self.listening:
+            self.listening = False
             raise KeyboardInterrupt
 
 
@@ -36,21 +41,19 @@ _STOP = _Stop()
 
 @contextmanager
 def careful() -> Iterator[None]:
-    """Hold back Ctrl-C, except where `listening`; one that came too late to stop anything is forgotten."""
-    if (
-        _STOP.careful or current_thread() is not main_thread()
-    ):  # only the main thread is ever interrupted
+    """Hold back Ctrl-C, except where `listening`; one too late to stop anything is forgotten."""
+    is_main = current_thread() is main_thread()  # no other thread is ever interrupted
+    if _STOP.careful or not is_main:
         yield
         return
-    asked = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _STOP.note) for number in asked}
+    before = {number: signal.signal(number, _STOP.note) for number in heeded_signals()}
     _STOP.careful = True
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        _STOP.careful = _STOP.wanted = False
+        _STOP.careful = _STOP.requested = False
 
 
 @contextmanager
@@ -60,10 +63,10 @@ def listening() -> Iterator[None]:
     Raises:
         KeyboardInterrupt: stop.
     """
-    _STOP.heard = _STOP.careful
+    _STOP.listening = _STOP.careful
     try:
-        if _STOP.wanted:
+        if _STOP.requested:
             raise KeyboardInterrupt
         yield
     finally:
-        _STOP.heard = False
+        _STOP.listening = False

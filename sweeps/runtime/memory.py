@@ -1,4 +1,4 @@
-"""Keep freed memory in the process: half of a sweep's time would go into giving pages back and fetching them anew."""
+"""Keep freed memory in the process; giving pages back and fetching them anew halves the speed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _KEPT = 1 << 29
 
 @cache
 def keep_freed_memory() -> None:
-    """Tell glibc's malloc to reuse what NumPy frees; does nothing where the C library is another.
+    """Tell glibc's malloc to reuse what NumPy frees; does nothing with another C library.
 
-    A chunk of design points takes a few hundred arrays of about half a megabyte one after the other.
-    Malloc would map each anew and the kernel clear its pages (measured: twice the time of the arithmetic).
+    A chunk of design points takes a few hundred arrays of half a megabyte one after the other.
+    Malloc would map each anew and the kernel clear its pages: twice the time of the arithmetic.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,41 +1,34 @@
-"""Evaluate in processes of this machine, which end with the one that started them, however that ends.
+"""Evaluate in processes of this machine, which end with the one that started them, however it ends.
 
-Each is a Python of its own, not a fork, which Arrow's threads do not survive, and one pipe: whichever
-side ends, the other reads the end of the pipe. Nothing else is shared, so nothing is left behind.
+Each worker is a fresh Python, not a fork, which Arrow's threads do not survive. It never hears
+Ctrl-C: the process that started it decides, and closes a pipe to say so.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import traceback
+from _thread import interrupt_main
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
-from multiprocessing import Pipe
+from multiprocessing import Pipe, get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FrameType
+from typing import Any, TypeVar
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.runtime.interrupts import SIGNALS, listening
 from nearkv.sweeps.runtime.memory import keep_freed_memory
 
-if TYPE_CHECKING:
-    Link = Connection[Any, Any]
-    Asked = SimpleQueue[Any]
-
 Item = TypeVar("Item")
 
-_SERVE = "import sys; sys.path[:] = {path!r}; from nearkv.sweeps.runtime.processes import serve; serve({pipe})"
 _AHEAD = 2
-"""Items each process has under way or waiting, so that it never waits for this one."""
-_LAST = 5.0
-"""The longest a killed process may take to end [s]."""
+"""Items under way or waiting per process, so that none waits for this one."""
 
 
 def in_processes(
@@ -46,121 +39,101 @@ def in_processes(
     Raises:
         InputError: processes cannot be started, or one dies.
     """
-    with _team(task, jobs) as pipes:
-        numbered = enumerate(items)
-        asked: dict[Link, deque[tuple[int, Item]]] = {pipe: deque() for pipe in pipes}
-        early: dict[int, tuple[Item, Any]] = {}
-        turn = under_way = 0
+    waiting: deque[tuple[Item, Future[Any]]] = deque()
+    with _pool(task, jobs) as pool:
         while True:
-            with listening():
-                for numbered_item in islice(numbered, _AHEAD * jobs - under_way):
-                    idlest = min(asked, key=lambda pipe: len(asked[pipe]))
-                    _send(idlest, numbered_item[1])
-                    asked[idlest].append(numbered_item)
-                    under_way += 1
-                while under_way and turn not in early:
-                    for pipe in wait([pipe for pipe, waiting in asked.items() if waiting]):
-                        number, item = asked[pipe].popleft()  # type: ignore[index]
-                        early[number] = item, _received(pipe)  # type: ignore[arg-type]
-            if not under_way:
+            for item in islice(items, _AHEAD * jobs - len(waiting)):
+                waiting.append((item, _submit(pool, item, jobs)))
+            if not waiting:
                 return
-            yield early.pop(turn)
-            turn, under_way = turn + 1, under_way - 1
+            item, future = waiting.popleft()
+            yield item, _result(future)
 
 
 @contextmanager
-def _team(task: Callable[[Item], Any], jobs: int) -> Iterator[list[Link]]:
-    """Processes that know the task, by their pipes; none outlives this."""
-    pipes: list[Link] = []
-    team: list[subprocess.Popen[bytes]] = []
+def _pool(task: Callable[[Any], Any], jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that know the task; none outlives this."""
+    theirs, ours = Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        jobs, get_context("spawn"), initializer=_begin, initargs=(task, theirs)
+    )
     try:
-        try:
-            for _ in range(jobs):
-                ours, theirs = Pipe()
-                pipes.append(ours)
-                with theirs, _unheard():
-                    code = _SERVE.format(path=sys.path, pipe=theirs.fileno())
-                    command = [sys.executable, "-c", code]
-                    team.append(
-                        subprocess.Popen(
-                            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-                        )
-                    )
-        except OSError as problem:
-            raise InputError(
-                f"--jobs {jobs}: cannot be started ({problem.strerror}); try fewer"
-            ) from None
-        for pipe in pipes:
-            _send(pipe, task)
-        yield pipes
+        yield pool
     finally:
-        for process in team:
-            process.kill()
-        for pipe in pipes:
-            pipe.close()
-        for process in team:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LAST)
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
 
 
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """A process started meanwhile never hears Ctrl-C, from its first moment on; this one hears it afterwards."""
+def _submit(pool: ProcessPoolExecutor, item: object, jobs: int) -> Future[Any]:
+    """Hand an item to the pool, which may start a process for it."""
+    # a signal that a process is born with held back never reaches it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        yield
+        return pool.submit(_work, item)
+    except BrokenProcessPool:
+        raise _death() from None
+    except OSError as problem:
+        message = f"--jobs {jobs}: cannot be started ({problem.strerror}); try fewer"
+        raise InputError(message) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _send(pipe: Link, what: object) -> None:
+def _result(future: Future[Any]) -> Any:
     try:
-        pipe.send(what)
-    except ConnectionError:
-        raise _died() from None
+        with listening():
+            return future.result()
+    except BrokenProcessPool:
+        with listening():  # a stop that ended the worker too is a stop
+            raise _death() from None
 
 
-def _received(pipe: Link) -> Any:
-    try:
-        fine, found = pipe.recv()
-    except (EOFError, ConnectionError):
-        raise _died() from None
-    if not fine:
-        raise found
-    return found
-
-
-def _died() -> InputError:
+def _death() -> InputError:
     return InputError("a worker process died, perhaps for want of memory; try fewer --jobs")
 
 
-def serve(pipe: int) -> None:
-    """What a process does: read a task, then items, and answer each; end with its pipe."""
-    link: Link = Connection(pipe)
-    asked: Asked = SimpleQueue()
-    Thread(target=_listen, args=(link, asked), daemon=True).start()
+class _Worker:
+    """What a worker process knows: its task, whether it works, and whether it is to stop."""
+
+    task: Callable[[Any], Any]
+    working = stopped = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """End the task under way; a result that is being sent is never cut."""
+        if self.working:
+            raise KeyboardInterrupt
+
+
+_WORKER = _Worker()
+
+
+def _begin(task: Callable[[Any], Any], line: Connection) -> None:
+    """Get a worker process ready."""
+    _WORKER.task = task
+    signal.signal(signal.SIGINT, _WORKER.interrupt)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which a broken pool ends its workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    Thread(target=_watch, args=(line,), daemon=True).start()
     keep_freed_memory()
-    task = asked.get()
-    while True:
-        answer = _answer(task, asked.get())
-        try:
-            link.send(answer)
-        except ConnectionError:
-            os._exit(1)
 
 
-def _listen(link: Link, asked: Asked) -> None:
-    """Read while the other thread works, so that whoever asks never waits and their end is seen at once."""
+def _watch(line: Connection) -> None:
+    """Stop the task when the line is closed, and the process when the one that started it ends."""
+    parent = parent_process()
+    assert parent, "a worker is started by another process"
+    wait([line, parent.sentinel])
+    _WORKER.stopped = True
+    interrupt_main(signal.SIGINT)
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _work(item: object) -> Any:
+    if _WORKER.stopped:
+        return None
     try:
-        while True:
-            asked.put(link.recv())
+        _WORKER.working = True
+        return _WORKER.task(item)
     finally:
-        os._exit(1)
-
-
-def _answer(task: Callable[[Any], Any], item: object) -> tuple[bool, Any]:
-    try:
-        return True, task(item)
-    except Exception as problem:
-        problem.add_note(traceback.format_exc())
-        return False, problem
+        _WORKER.working = False

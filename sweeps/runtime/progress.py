@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+Advance = Callable[[int], None]
+
 QUICK = 1_000_000
 """Design points below which work ends before a bar would help."""
 EVERY = 60.0
@@ -14,8 +16,8 @@ EVERY = 60.0
 
 
 @contextmanager
-def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Give a function to tell of design points done; writes on standard error.
+def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Advance]:
+    """Give a function that counts design points done and shows how far the work is.
 
     Args:
         total: design points in all [1].
@@ -32,30 +34,32 @@ def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Callabl
 
 
 @contextmanager
-def _bar(total: int, done: int) -> Iterator[Callable[[int], None]]:
+def _bar(total: int, done: int) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (BarColumn(), TextColumn("{task.fields[told]}"))
+    columns = (BarColumn(), TextColumn("{task.fields[message]}"))
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("design points", total=total, completed=done, told="")
+        task = bar.add_task("design points", total=total, completed=done, message="")
         pace = Pace(total, done)
 
         def advance(more: int) -> None:
-            bar.update(task, advance=more, told=pace.after(more))
+            bar.update(task, advance=more, message=pace.after(more))
 
         yield advance
 
 
-def _lines(total: int, done: int) -> Callable[[int], None]:
-    pace, told = Pace(total, done), [time.monotonic()]
+def _lines(total: int, done: int) -> Advance:
+    pace = Pace(total, done)
+    last = time.monotonic()
 
     def advance(more: int) -> None:
-        text = pace.after(more)
-        if time.monotonic() - told[0] >= EVERY:
-            told[0] = time.monotonic()
+        nonlocal last
+        line = pace.after(more)
+        if time.monotonic() - last >= EVERY:
+            last = time.monotonic()
             with suppress(OSError):  # work goes on though nobody listens
-                print(text, file=sys.stderr, flush=True)
+                print(line, file=sys.stderr, flush=True)
 
     return advance
 
@@ -68,15 +72,19 @@ class Pace:
     """
 
     def __init__(self, total: int, done: int) -> None:
-        self._total, self._done, self._before, self._start = total, done, done, time.monotonic()
+        self._total = total
+        self._done = self._before = done
+        self._start = time.monotonic()
 
     def after(self, more: int) -> str:
-        """Count more design points done, and say it all in a line."""
+        """Count more design points done, and put it all in a line."""
         self._done += more
-        rate = (self._done - self._before) / max(time.monotonic() - self._start, 1e-9)
+        elapsed = max(time.monotonic() - self._start, 1e-9)
+        rate = (self._done - self._before) / elapsed
         left = (self._total - self._done) / max(rate, 1e-9)
+        share = self._done / self._total
         return (
-            f"{self._done:,} of {self._total:,} design points ({self._done / self._total:.0%}), "
+            f"{self._done:,} of {self._total:,} design points ({share:.0%}), "
             f"{rate / 1e6:.2f} M/s, {duration(left)} left"
         )
 

@@ -1,4 +1,4 @@
-"""Evaluate here, in processes or on a Dask cluster; results come in order whatever the workers."""
+"""Evaluate here, in processes or on a Dask cluster; results come in order whoever evaluates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nearkv.sweeps.runtime.interrupts import listening
 from nearkv.sweeps.runtime.memory import keep_freed_memory
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
-Results = Generator[tuple[Item, Found], None, None]
+Answer = TypeVar("Answer")
+Results = Generator[tuple[Item, Answer], None, None]
 
 MOST_JOBS = 256
 """Processes that one machine may be asked for."""
@@ -43,7 +43,7 @@ class Workers:
 
             check_address(self.scheduler)
 
-    def run(self, task: Callable[[Item], Found], items: Iterator[Item]) -> Results[Item, Found]:
+    def run(self, task: Callable[[Item], Answer], items: Iterator[Item]) -> Results[Item, Answer]:
         """Do a task on every item and yield the results in the order of the items.
 
         Only a few items are under way at a time, so neither side holds more than that in memory.
@@ -67,5 +67,5 @@ class Workers:
         else:
             for item in items:
                 with listening():
-                    found = task(item)
-                yield item, found
+                    answer = task(item)
+                yield item, answer

@@ -1,0 +1,103 @@
+"""Run a sweep down to its best rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
+from nearkv.sweeps.jobs.execute import SweepRun, announce
+from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, shape_of, size_of, unpacked
+from nearkv.sweeps.jobs.reduce import Kept, Reducer, reduced
+from nearkv.sweeps.runtime.interrupts import careful, listening
+from nearkv.sweeps.runtime.progress import progress
+from nearkv.sweeps.runtime.workers import Workers
+from nearkv.sweeps.space.study import Study
+
+REDUCED = 1 << 20
+"""Rows of a task that keeps only the best."""
+
+Rows = NDArray[np.int64]
+
+
+def best(study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()) -> Columns:
+    """Evaluate a study and return its best rows, in the order of the reducer.
+
+    Args:
+        study: what to evaluate.
+        reducer: what is best.
+        run: how.
+        only: columns to return, in that order; all where none is named.
+
+    Raises:
+        InputError: the study cannot be evaluated, a column not be compared by, or no design
+            point fits.
+    """
+    rows = plan(study)
+    shown = chosen(rows.kinds, only)
+    reducer.check(rows.kinds)
+    with careful():
+        kept = _kept(rows, reducer, run)
+        if kept is None or not len(kept.rows):
+            columns = reducer.by
+            raise InputError(f"no design point fits and has {columns}; `reason` says why not")
+        table = whole_rows(rows, kept.rows, run.workers)
+    return {name: table[name] for name in shown}
+
+
+def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
+    """Numbers of the best rows, and what they are compared by."""
+    task = partial(reduced, rows.packed(), reducer)
+    with listening():
+        announce(rows, task, run, "compare")
+    kept: Kept | None = None
+    pieces = run.workers.run(task, rows.pieces(REDUCED))
+    with progress(rows.size, quiet=run.quiet) as advance, closing(pieces) as answers:
+        for piece, best_of_piece in answers:
+            kept = reducer.merge(kept, best_of_piece)
+            advance(piece.rows)
+    return kept
+
+
+def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:
+    """All columns of some rows, in their order; evaluates only the chunks they lie in."""
+    order = np.argsort(numbers)
+    task = partial(_taken, rows.packed())
+    with closing(workers.run(task, _chunks_with(rows, numbers[order]))) as answers:
+        table = stack([part for _, parts in answers for part in parts])
+    back = np.argsort(order)
+    columns: Columns = {}
+    for name, kind in rows.kinds.items():
+        if name in table:
+            columns[name] = table[name][back]
+        else:
+            columns[name] = np.full(len(back), "" if kind == "text" else np.nan)
+    return columns
+
+
+def _chunks_with(rows: Plan, numbers: Rows) -> Iterator[tuple[Piece, Rows]]:
+    """Chunks that hold some rows, each with their numbers, which are in order."""
+    for piece in rows.pieces(POINTS_AT_ONCE):
+        start, end = np.searchsorted(numbers, (piece.first, piece.first + piece.rows))
+        if start < end:
+            yield piece, numbers[start:end]
+
+
+def _taken(packed: bytes, chunk: tuple[Piece, Rows]) -> list[Columns]:
+    """All columns of some rows of a chunk, box by box."""
+    piece, numbers = chunk
+    first = piece.first
+    tables: list[Columns] = []
+    for index, box in piece.boxes:
+        within = numbers[(numbers >= first) & (numbers < first + size_of(box))] - first
+        first += size_of(box)
+        if len(within):
+            columns = cells(unpacked(packed).blocks[index], box)
+            shape = shape_of(box)
+            tables.append({name: at(cell, shape, within) for name, cell in columns.items()})
+    return tables

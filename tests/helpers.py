@@ -1,0 +1,83 @@
+"""Sweeps as a user runs them: started, watched, refused; and what they left on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMAND = Path(sys.executable).with_name("nearkv")
+AXES = [
+    "--system=hilos",
+    "--model=opt-66b",
+    "--batch=1:40:+1",
+    "--context=4k:200k:+4k",
+    "--set=csd.count=1:20:+1",
+    "--set=uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
+    "--columns=batch,context_tok,csd.count,alpha,step_ms",
+]
+"""2 million rows, a second or two of work."""
+SMALL = ["--batch", "1", "--context", "4k"]
+"""The same with 1,000 rows."""
+
+
+def sweep_command(file: Path, *more: str) -> list[str]:
+    """The command line of a sweep into a file."""
+    return [str(COMMAND), "sweep", *AXES, "-o", str(file), *more]
+
+
+def piped(command: list[str]) -> subprocess.Popen[str]:
+    """A process whose output is read."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+
+def start(file: Path, *more: str) -> subprocess.Popen[str]:
+    """A sweep under way."""
+    return piped(sweep_command(file, *more))
+
+
+def finish(file: Path, *more: str) -> str:
+    """A sweep that must succeed; what it printed on standard error."""
+    with start(file, *more) as process:
+        _, printed = process.communicate()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def refused(process: subprocess.Popen[str], code: int = 2) -> str:
+    """What a process that must fail prints: one sentence after the estimate, and no traceback."""
+    with process:
+        _, printed = process.communicate()
+    assert process.returncode == code, printed
+    sentences = [line for line in printed.splitlines() if "design points to write" not in line]
+    assert len(sentences) == 1, printed
+    assert sentences[0].startswith("nearkv: ")
+    return sentences[0]
+
+
+def staging(file: Path) -> Path:
+    """The folder in which an output grows."""
+    return file.with_name(f".{file.name}.partial")
+
+
+def parts(file: Path) -> list[Path]:
+    """The parts of an output under way that are finished."""
+    return sorted((staging(file) / "parts").glob(f"part-*{file.suffix}"))
+
+
+def until_parts(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:
+    """Wait until more parts are finished; False where the process ended first."""
+    while process.poll() is None:
+        if len(parts(file)) > more_than:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def content(file: Path) -> dict[str, bytes]:
+    """Every byte of an output, of a file or of a dataset."""
+    if not file.is_dir():
+        return {"": file.read_bytes()}
+    return {part.name: part.read_bytes() for part in sorted(file.iterdir())}
