@@ -57,13 +57,13 @@ BETA = [
         "short_of",
         "step_ms",
     ),
-    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "beta", "t_cpu_ms", "t_csd_ms", "bound_by"),
-    *("eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"),
+    *("kv_gpu_gb", "kv_host_gb", "kv_drive_gb", "value", "t_cpu_ms", "t_csd_ms", "bound_ms"),
+    *("gap", "bound_by", "rule", "rule_loss", "rule_sec54", "rule_sec54_loss"),
 ]
 """Columns a terminal shows of `solve beta`."""
 
 
-def show_answer(found: Columns, form: str, knob: str) -> None:
+def show_answer(found: Columns, form: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
     at = (
         "system",
@@ -74,11 +74,12 @@ def show_answer(found: Columns, form: str, knob: str) -> None:
         "context_tok",
         "output_tok",
         "short_of",
-        knob,
+        "value",
+        "gap",
         "step_ms",
     )
     show_columns(
-        found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "paper_"))]
+        found, form, usual=[n for n in found if n in at or n.startswith(("bound_", "rule"))]
     )
 
 
@@ -97,7 +98,7 @@ def estimate(
     Example: nearkv estimate hilos --model opt-66b --batch 16 --context 64k --set csd.count=16 --explain
     """
     from nearkv.sweeps.evaluation.table import indented, records
-    from nearkv.sweeps.explore.knobs import explain as explain_point
+    from nearkv.sweeps.explore.explain import explain as explain_point
 
     found, tree = explain_point(replace(study, systems=(system,)))
     if explain and found["status"][0] != "ok":
@@ -155,7 +156,7 @@ def alpha(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from nearkv.sweeps.space.study import comma_list
 
     found = best_knob(replace(study, systems=comma_list(system)), "alpha")
-    show_answer(found, form, "alpha")
+    show_answer(found, form)
     if form == "table":
         typer.echo("\n".join(why_alpha(found)))
 
@@ -172,7 +173,7 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from nearkv.sweeps.explore.knobs import best_knob
     from nearkv.sweeps.space.study import comma_list
 
-    show_answer(best_knob(replace(study, systems=comma_list(system)), "interval"), form, "interval")
+    show_answer(best_knob(replace(study, systems=comma_list(system)), "interval"), form)
 
 
 @solve.command()
@@ -184,7 +185,7 @@ def beta(study: Study, form: Format = "table") -> None:
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from nearkv.sweeps.explore.knobs import best_beta, why_beta
+    from nearkv.sweeps.explore.beta import best_beta, why_beta
 
     found = best_beta(study)
     show_columns(found, form, usual=BETA)

@@ -93,17 +93,17 @@ def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
 @pytest.mark.parametrize("name", ["qwen2.5-32b", "mixtral-8x7b"])
 def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
     answer = best_knob(Study(("hilos",), (name,)), "alpha")
-    assert answer["alpha"][0] == 0.0
+    assert answer["value"][0] == 0.0
     assert "times the bytes of K and V" in why_alpha(answer)[0]
-    assert answer["paper_loss"][0] > 0
+    assert answer["rule_loss"][0] > 0
 
 
 def test_mha_balances_flash_and_uplink() -> None:
     answer = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
     assert answer["bound_by"][0] == "csd.flash = uplink.in"
     # B_SSD / B_PCI = 3 (sec. 6.4) makes the closed form one half
-    assert answer["paper_alpha"][0] == pytest.approx(0.5, abs=1e-3)
-    assert 0 <= answer["paper_loss"][0] < 0.01
+    assert answer["rule"][0] == pytest.approx(0.5, abs=1e-3)
+    assert 0 <= answer["rule_loss"][0] < 0.01
 
 
 def test_memory_cuts_the_interval() -> None:

@@ -67,14 +67,15 @@ def test_solve_alpha_answers_in_json() -> None:
     done = run("solve", "alpha", *POINT, "--format", "json")
     (row,) = json.loads(done.stdout)
     assert {
-        "alpha",
+        "value",
         "step_ms",
-        "paper_alpha",
-        "paper_step_ms",
+        "gap",
+        "rule",
+        "rule_step_ms",
         "bound_by",
         "bound_ms",
     } <= row.keys()
-    assert row["step_ms"] <= row["paper_step_ms"]
+    assert row["step_ms"] <= row["rule_step_ms"]
     assert row["step_ms"] == pytest.approx(row["bound_ms"])
 
 
@@ -87,7 +88,7 @@ def test_solve_alpha_explains_gqa() -> None:
 
 def test_solve_spill_answers() -> None:
     (row,) = json.loads(run("solve", "spill", *POINT, "--format", "json").stdout)
-    assert row["interval"] == row["paper_interval"] == 16
+    assert row["value"] == row["rule"] == 16
 
 
 def test_rows_carry_the_promised_columns() -> None:

@@ -27,8 +27,8 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.explore.knobs import best_beta as beta_table
-from nearkv.sweeps.explore.knobs import why_beta
+from nearkv.sweeps.explore.beta import best_beta as beta_table
+from nearkv.sweeps.explore.beta import why_beta
 from nearkv.sweeps.space.study import Study
 
 RNG = np.random.default_rng(7)
@@ -278,7 +278,7 @@ def test_weights_that_do_not_fit_are_an_answer() -> None:
 
 def test_the_table_says_what_binds() -> None:
     rows = beta_table(replace(STUDY, context="12k,36k"))
-    assert {"beta", "t_cpu_ms", "t_csd_ms", "eq4_beta", "sec54_beta", "bound_by"} <= rows.keys()
+    assert {"value", "t_cpu_ms", "t_csd_ms", "rule", "rule_sec54", "bound_by"} <= rows.keys()
     assert list(rows["bound_by"]) == ["balance", "host memory M0"]
     assert "the SmartSSD is the straggler" in why_beta(rows)[1]
     assert rows["t_cpu_ms"][1] < rows["t_csd_ms"][1]
@@ -287,7 +287,7 @@ def test_the_table_says_what_binds() -> None:
 def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
     rows = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
     assert list(rows["bound_by"] == "none: nothing is off the GPU") == [True, False]
-    for name in ("beta", "hot_share", "eq4_beta", "eq4_loss", "sec54_beta", "sec54_loss"):
+    for name in ("value", "hot_share", "gap", "rule", "rule_loss", "rule_sec54", "rule_sec54_loss"):
         assert list(np.isnan(rows[name].astype(float))) == [True, False]
     assert (
         why_beta(rows)[0]
@@ -306,7 +306,7 @@ def test_the_gpus_link_can_bind() -> None:
     assert list(rows["bound_by"]) == ["GPU link"]
     assert rows["bound_ms"][0] > 1.01 * max(rows["t_cpu_ms"][0], rows["t_csd_ms"][0])
     assert "queue there" in why_beta(rows)[0]
-    assert rows["eq4_loss"][0] == rows["sec54_loss"][0] == 0.0
+    assert rows["rule_loss"][0] == rows["rule_sec54_loss"][0] == 0.0
 
 
 def test_the_split_that_is_solved_for_is_not_taken() -> None:

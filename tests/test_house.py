@@ -38,7 +38,6 @@ ROOMS = (
 STILL_OVER = """
 sweeps/explore/crossover.py
 sweeps/explore/dynamic.py
-sweeps/explore/knobs.py
 sweeps/explore/mapping.py
 sweeps/explore/pareto.py
 sweeps/explore/placement.py

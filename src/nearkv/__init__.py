@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.questions import sensitivity as sensitivity
     from nearkv.sweeps.api.questions import sweep as sweep
     from nearkv.sweeps.api.solving import solve as solve
+    from nearkv.sweeps.figures import plot as plot
     from nearkv.sweeps.space.study import Study as Study
 
 __version__ = "0.1.0"
@@ -62,6 +63,7 @@ _HOMES = {
     "sweeps.api.prediction": ("Prediction",),
     "sweeps.api.questions": ("compare", "estimate", "pareto", "sensitivity", "sweep"),
     "sweeps.api.solving": ("solve",),
+    "sweeps.figures": ("plot",),
     "sweeps.space.study": ("Study",),
 }
 """Module -> public names, imported when first used."""
@@ -80,7 +82,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'nearkv' has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(f"nearkv.{_HOME_OF[name]}"), name)
+    home = f"nearkv.{_HOME_OF[name]}"
+    value: object = getattr(import_module(home), name, None) or import_module(f"{home}.{name}")
     globals()[name] = value
     return value
 

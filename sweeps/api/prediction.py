@@ -15,7 +15,7 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluation.table import records
-from nearkv.sweeps.explore.knobs import explain
+from nearkv.sweeps.explore.explain import explain
 from nearkv.sweeps.space.study import Study, blocks
 
 Phase = Literal["prefill", "step", "total"]

@@ -60,7 +60,7 @@ def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFr
         InputError: an unknown question, or an argument that the question does not take.
 
     >>> best = solve("alpha", model="opt-66b", context="64k")
-    >>> bool(0 <= best["alpha"][0] <= 1)
+    >>> bool(0 <= best["value"][0] <= 1)
     True
     >>> need = {"vary": "csd.count", "target": "throughput_tok_s=0.5"}
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
@@ -93,7 +93,7 @@ def _spill(model: Models, options: Options) -> pd.DataFrame:
 
 
 def _beta(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knobs import best_beta
+    from nearkv.sweeps.explore.beta import best_beta
 
     return table_of_columns(best_beta(_study(model, options, "hillinfer")))
 

@@ -70,6 +70,11 @@ AXES = (
 """Columns that a figure may run over, in the order in which one is picked where none is named."""
 
 
+def varies_within(table: pd.DataFrame, name: str, by: str) -> bool:
+    """Return whether a column varies where `by` does not."""
+    return bool((table.groupby(by, sort=False)[name].nunique() > 1).any())
+
+
 def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
     """Return the column to draw over: the one named, else the one that varies.
 
@@ -79,7 +84,9 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
     if over:
         check_columns(table, over)
         return over
-    candidates = [name for name in varying(table, AXES) if name != by]
+    check_columns(table, by)
+    others = [name for name in varying(table, AXES) if name != by]
+    candidates = [name for name in others if varies_within(table, name, by)]
     if len(candidates) > 1:
         raise InputError(
             f"the table varies over {' and '.join(candidates)}; name one with over (--over), "

@@ -1,0 +1,33 @@
+"""The directive `{columns}`: every column of a table with its definition, from the code itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
+from nearkv.costmodel.metrics import COLUMNS
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+
+class Columns(Directive):
+    """A definition list of all columns."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the list."""
+        terms = nodes.definition_list()
+        for name, column in sorted(COLUMNS.items()):
+            item = nodes.definition_list_item()
+            item += nodes.term("", "", nodes.literal(text=name))
+            item += nodes.definition("", nodes.paragraph(text=column.what))
+            terms += item
+        return [terms]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Offer the directive to Sphinx."""
+    app.add_directive("columns", Columns)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

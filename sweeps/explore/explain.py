@@ -1,0 +1,84 @@
+"""`nearkv estimate --explain`: where the time of one design point goes, span by span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from nearkv.costmodel.span import Leaf, Repeat, Span
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import Columns, columns
+from nearkv.sweeps.space.study import Study, blocks
+
+Rows = list[dict[str, object]]
+
+
+def explain(study: Study) -> tuple[Columns, Rows]:
+    """Evaluate one design point and flatten its time tree, parents before their parts.
+
+    Returns:
+        The point's columns, and a row per span: `span` (a path), `word` (how its parts are
+        composed), `seconds` it takes by itself, `share` of the wall-clock time attributed to it,
+        and of a leaf its `amount`, `unit`, `resource` and `equation`. Spans that take no time are
+        left out.
+
+    Raises:
+        InputError: the study is not one design point.
+    """
+    laid = blocks(study)
+    if len(laid) != 1 or laid[0].grid.size != 1:
+        raise InputError("estimate takes one design point; use compare or sweep for lists")
+    block = laid[0]
+    hw, llm, work, requested = block.inputs(block.grid.whole)
+    total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
+    seconds = _scalar(total.seconds)
+    shares = {path: _scalar(part) / seconds for path, part in total.breakdown().items()}
+    return columns(block, block.grid.whole), list(_rows("", total, 1.0, shares))
+
+
+def _rows(
+    path: str,
+    span: Span,
+    times: float,
+    shares: Mapping[str, float],
+) -> Iterator[dict[str, object]]:
+    """Rows of a span that runs so many times, and of its parts."""
+    while isinstance(span, Repeat):
+        times *= _scalar(span.times)
+        span = span.span
+    seconds = times * _scalar(span.seconds)
+    if not seconds:
+        return
+    inside = (share for leaf, share in shares.items() if _is_within(leaf, path))
+    yield {
+        "span": path or "total",
+        "word": type(span).__name__.lower(),
+        "seconds": seconds,
+        "share": sum(inside),
+        **_leaf_columns(span, times),
+    }
+    for name, part in span.parts.items():
+        inner = f"{path}/{name}" if path else name
+        yield from _rows(inner, part, times, shares)
+
+
+def _leaf_columns(span: Span, times: float) -> dict[str, object]:
+    """What a leaf moves or computes, and by which equation; blank of a composed span."""
+    if not isinstance(span, Leaf):
+        return {"amount": None, "unit": "", "resource": "", "equation": ""}
+    return {
+        "amount": times * _scalar(span.amount),
+        "unit": span.unit,
+        "resource": span.resource,
+        "equation": span.eq,
+    }
+
+
+def _is_within(leaf_path: str, path: str) -> bool:
+    return not path or leaf_path == path or leaf_path.startswith(f"{path}/")
+
+
+def _scalar(value: object) -> float:
+    return float(np.asarray(value).ravel()[0])
