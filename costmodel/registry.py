@@ -20,6 +20,8 @@ from nearkv.hardware.machine import Machine
 Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
 """A closed form: hw, llm, work and the other knobs that are numbers -> value."""
 NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
+Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
+"""Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
 Model = Callable[..., Estimate]
 
 
@@ -37,6 +39,8 @@ class Knob:
         rules: closed forms from papers, by name.
         solver: name of the solver that chooses this knob together with all others naming it
             (`solvers.knobs.JOINT`), where it is `auto`.
+        breaks: shares between which every amount is affine in this share; without it, amounts are
+            affine over all of its range.
     """
 
     what: str
@@ -48,6 +52,7 @@ class Knob:
     sets: str = ""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     solver: str = ""
+    breaks: Breaks | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.policies import POLICIES, solve_mapping
+from nearkv.solvers.shares.affine import is_affine
 from nearkv.solvers.shares.balance import Choice, feasible_share, minimise
+from nearkv.solvers.shares.pieces import minimise_pieces
 
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -27,6 +29,11 @@ Joint = Callable[[Machine, LLM, Workload, Mapping[str, Requested]], Mapping[str,
 
 JOINT: dict[str, Joint] = {name: partial(solve_mapping, name) for name in POLICIES}
 """Solvers by the name a `Knob.solver` gives; they see the knobs in the system's order."""
+
+_PROBE = 0.382
+"""The share at which amounts are checked to be affine [1]."""
+_MOST_PROBED = 4096
+"""Design points up to which they are; for more, tests of the system must do."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class _Question:
         """The knobs that are not numbers yet."""
         return [name for name, value in self.requested.items() if isinstance(value, str)]
 
-    def estimate(self, **shares: float) -> Estimate:
+    def estimate(self, **shares: Real) -> Estimate:
         """Evaluate the system at the stated knobs and some more."""
         return self.system(self.hw, self.llm, self.work, {**self.stated, **shares})
 
@@ -88,7 +95,7 @@ def resolve_knobs(
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
 
     Raises:
-        InputError: two shares are both `auto`.
+        InputError: two shares are both `auto`, or amounts are not affine in a share.
     """
     question = _Question(system, hw, llm, work, requested)
     ruled = _with_rules(question)
@@ -159,12 +166,30 @@ def _solve_share(question: _Question) -> Resolved:
             f"{question.system.name}: {names} are both auto; give all but one of them a value"
         )
     (name,) = unsolved
-    start = question.estimate(**{name: 0.0})
-    end = question.estimate(**{name: 1.0})
-    low, high = feasible_share(start.fits, end.fits)
-    knob = question.system.knobs[name]
-    lowest = np.clip(low, knob.low, knob.high)
-    highest = np.clip(high, knob.low, knob.high)
-    choice = minimise(start.step, end.step, lowest, highest)
+    choice = _choose(question, name)
     solved = question.having({name: choice.value})
     return Resolved(solved.estimate(), solved.stated, choice)
+
+
+def _choose(question: _Question, name: str) -> Choice:
+    """The best value of a share, and its certificate."""
+    knob = question.system.knobs[name]
+
+    def estimate_at(share: Real) -> Estimate:
+        return question.estimate(**{name: share})
+
+    if knob.breaks:
+        breaks = knob.breaks(question.hw, question.llm, question.work, question.stated)
+        return minimise_pieces(estimate_at, knob.low, knob.high, breaks)
+    start, end = estimate_at(0.0), estimate_at(1.0)
+    if np.size(start.step.seconds) <= _MOST_PROBED:
+        probe = estimate_at(_PROBE)
+        if not is_affine(start, end, probe, _PROBE):
+            raise InputError(
+                f"{question.system.name}: amounts are not affine in {name}, so it cannot be "
+                f"solved; give {name} a value, or its knob the breaks between which they are"
+            )
+    low, high = feasible_share(start.fits, end.fits)
+    lowest = np.clip(low, knob.low, knob.high)
+    highest = np.clip(high, knob.low, knob.high)
+    return minimise(start.step, end.step, lowest, highest)

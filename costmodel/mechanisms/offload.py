@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.resources import Gpu, Host, Link, drives
+from nearkv.costmodel.resources import Gpu, Host, Link, drives, gpu, host
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -245,6 +245,19 @@ def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
     kv = llm.layers * llm.kv_bytes(work.batch, work.final)
     share = np.divide(room, np.maximum(kv, 1.0))
     return np.clip(share, 0.0, 1.0)
+
+
+def cache_breaks(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> tuple[Real, Real]:
+    """Shares of the weights on storage at which host DRAM begins to hold KV cache, and all of it.
+
+    Between them, and on either side, what lives where is affine in the share [1].
+    """
+    on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
+    streamed = (1 - on_gpu) * llm.weight_bytes
+    cache = llm.layers * llm.kv_bytes(work.batch, work.final)
+    left = host(hw).memory - layer_copies(llm, work)
+    weights = np.maximum(streamed, 1.0)
+    return 1 - left / weights, 1 - (left - cache) / weights
 
 
 def layer_copies(llm: LLM, work: Workload) -> Real:

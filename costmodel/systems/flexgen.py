@@ -18,6 +18,7 @@ from nearkv.costmodel.mechanisms.offload import (
     Residency,
     WeightStream,
     beside_gpu,
+    cache_breaks,
     exchange_with_cpu,
     file_storage,
     gpu_working_set,
@@ -50,7 +51,11 @@ SPLIT = Knob(
     cite="inf2",
     owns=("gpu", "host", "ssd", "chassis"),
     knobs={
-        "ssd_weights": Knob("share of the weights that live on the drives (sec. 7.5)", default=0.0),
+        "ssd_weights": Knob(
+            "share of the weights that live on the drives (sec. 7.5)",
+            default=0.0,
+            breaks=cache_breaks,
+        ),
         "split": SPLIT,
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),

@@ -36,6 +36,7 @@ class Choice:
         seconds: what the span takes there [s].
         bound: no share in the interval takes less [s].
         low, high: the interval, cut to what fits in memory [1].
+        start, end: shares between which the amounts are affine [1].
     """
 
     value: Real
@@ -43,6 +44,8 @@ class Choice:
     bound: Real
     low: Real
     high: Real
+    start: Real = 0.0
+    end: Real = 1.0
 
     @property
     def gap(self) -> Real:

@@ -20,8 +20,8 @@ def binding(start: Span, end: Span, choice: Choice) -> Names:
     """Resources that meet at the choice: the one that binds below it and the one that binds above.
 
     Args:
-        start, end: the span at share 0 and at share 1.
-        choice: what `minimise` returned for them.
+        start, end: the span at the choice's `start` and `end`.
+        choice: a solved share.
 
     Returns:
         `a = b` where two balance, one name at an end of [0, 1], with `memory` where capacity
@@ -54,7 +54,7 @@ def _slowest(start: Span, end: Span, choice: Choice, aside: float) -> Names:
     """The resource whose moving leaves take most of the time a step aside from the choice."""
     share = choice.value + aside
     share = np.clip(share, choice.low, choice.high)
-    near = blend(start, end, share)
+    near = blend(start, end, _along(choice, share))
     moving = _moving(start, end)
     resources = sorted(start.resources)
     seconds: dict[str, Real] = dict.fromkeys(resources, np.zeros(()))
@@ -68,6 +68,14 @@ def _slowest(start: Span, end: Span, choice: Choice, aside: float) -> Names:
     names = np.array(list(seconds))
     slowest: Names = names[worst]
     return slowest
+
+
+def _along(choice: Choice, share: Real) -> Real:
+    """How far a share is from the choice's `start` to its `end` [1]."""
+    width = np.subtract(choice.end, choice.start)
+    positive = np.greater(width, 0)
+    step = share - choice.start
+    return step / np.where(positive, width, 1.0)
 
 
 def _moving(start: Span, end: Span) -> set[str]:

@@ -101,12 +101,13 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
 
 def _meeting(block: Block, knob: str, resolved: Resolved) -> NDArray[np.str_]:
     """The resources that take equally long at the optimal share."""
-    assert resolved.choice is not None
+    choice = resolved.choice
+    assert choice is not None
     hw, llm, work, _ = block.inputs(block.grid.whole)
     others = {name: value for name, value in resolved.knobs.items() if name != knob}
-    start = block.system(hw, llm, work, {**others, knob: 0.0})
-    end = block.system(hw, llm, work, {**others, knob: 1.0})
-    return binding(start.step, end.step, resolved.choice)
+    start = block.system(hw, llm, work, {**others, knob: choice.start})
+    end = block.system(hw, llm, work, {**others, knob: choice.end})
+    return binding(start.step, end.step, choice)
 
 
 def _ruled(study: Study, knob: str, rule: str, answer: Columns) -> Columns:
