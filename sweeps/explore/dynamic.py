@@ -1,4 +1,7 @@
-"""Requests that finish at random and are replaced: mapping solved anew each iteration (H2M2 sec. 5.3, fig. 16)."""
+"""Requests that finish at random and are replaced, mapped anew in each iteration.
+
+Source: H2M2 sec. 5.3, fig. 16.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from nearkv.solvers.knobs import Requested, resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns
 
 SYSTEMS = ("lpddr-only", "flexgen-mapping", "h2m2", "oracle")
-"""Of fig. 16, the baseline first."""
-MOST_DRAWN = 10_000_000
-"""Longer traces than this are a mistake."""
+"""Systems of fig. 16, the baseline first."""
+MOST_LENGTHS = 10_000_000
+"""A trace of more lengths than this is taken for a mistake."""
 
 
 @dataclass(frozen=True)
 class LengthTrace:
-    """What a batch goes through.
+    """Lengths of the requests of a batch over its iterations.
 
     Attributes:
         lengths: tokens of every request in every iteration, iterations x requests [1].
@@ -38,12 +41,17 @@ class LengthTrace:
 
 
 def random_trace(
-    requests: int, iterations: int, finish: float, shortest: int, longest: int, seed: int
+    requests: int,
+    iterations: int,
+    finish: float,
+    shortest: int,
+    longest: int,
+    seed: int,
 ) -> LengthTrace:
     """Draw a trace: each request grows by a token or, at random or when longest, is replaced.
 
     The paper states neither the lengths of new requests nor how often one finishes: lengths are
-    uniform here, and `finish` is a chance an iteration.
+    uniform here, and `finish` is a chance per iteration.
 
     Args:
         requests: in the batch [1].
@@ -55,14 +63,7 @@ def random_trace(
     Raises:
         InputError: no requests, no iterations, too many, or bounds that leave no choice.
     """
-    if requests < 1 or iterations < 1:
-        raise InputError(
-            f"trace: {requests} requests over {iterations} iterations is empty; use at least one of each"
-        )
-    if requests * iterations > MOST_DRAWN:
-        raise InputError(
-            f"trace: {requests} requests over {iterations} iterations are more than {MOST_DRAWN:,}; use fewer"
-        )
+    _check_size(requests, iterations)
     if seed < 0:
         raise InputError(f"trace: seed {seed} must be a whole number, 0 or more")
     if not 1 <= shortest <= longest:
@@ -70,15 +71,27 @@ def random_trace(
             f"trace: lengths from {shortest} to {longest} tokens; use 1 <= shortest <= longest"
         )
     if not 0 <= finish <= 1:
-        raise InputError(f"trace: a chance to finish of {finish} is none; use a number from 0 to 1")
+        raise InputError(
+            f"trace: {finish} is no chance that a request finishes; use a number from 0 to 1"
+        )
     random = np.random.default_rng(seed)
-    fresh = random.integers(shortest, longest, size=(iterations, requests), endpoint=True)
-    ends = random.random((iterations, requests)) < finish
-    lengths, new = fresh.copy(), np.zeros(fresh.shape, dtype=bool)
+    shape = (iterations, requests)
+    fresh = random.integers(shortest, longest, size=shape, endpoint=True)
+    ends = random.random(shape) < finish
+    lengths = fresh.copy()
+    new = np.zeros(shape, dtype=bool)
     for i in range(1, iterations):  # a state machine: each row needs the one before
         new[i] = ends[i] | (lengths[i - 1] >= longest)
         lengths[i] = np.where(new[i], fresh[i], lengths[i - 1] + 1)
     return LengthTrace(lengths, new)
+
+
+def _check_size(requests: int, iterations: int) -> None:
+    trace = f"trace: {requests} requests over {iterations} iterations"
+    if requests < 1 or iterations < 1:
+        raise InputError(f"{trace} is empty; use at least one of each")
+    if requests * iterations > MOST_LENGTHS:
+        raise InputError(f"{trace} are more than {MOST_LENGTHS:,}; use fewer")
 
 
 def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) -> Columns:
@@ -86,36 +99,47 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
 
     Args:
         hw, llm: one machine and one model.
-        trace: what the batch goes through.
+        trace: lengths of the batch's requests.
         systems: names; the first is what the others are compared with.
 
     Returns:
-        One row a system: mean step, mean speed-up with and without migration, and for mappings of
-        heads the migrated bytes an iteration and the share of iterations in which the mapping moves.
+        One row per system: mean step, mean speed-up with and without migration, and for mappings of
+        heads the migrated bytes per iteration and the share of iterations in which a head moves.
     """
     requests = trace.lengths.shape[1]
     # attention reads sum(S), whoever holds it, so the mean length stands for the batch
     mean = trace.lengths.sum(1) / requests
     work = Workload(float(requests), mean, 1.0, fixed_context=mean)
     rate = np.minimum(hw.c2c.count * hw.c2c.bandwidth, hw.lpddr.count * hw.lpddr.bandwidth)
-    ran = [_steps_and_moves(hw, llm, work, name) for name in systems]
-    base = ran[0][0]
+    runs = [_run(hw, llm, work, name) for name in systems]
+    rows = [_row(run, runs[0], rate) for run in runs]
+    table: Columns = {"system": np.array(systems)}
+    for name in rows[0]:
+        table[name] = np.array([row[name] for row in rows])
+    return table
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One system's iterations: how long each takes [s], and bytes that move before it [B]."""
+
+    steps: NDArray[np.float64]
+    moved: NDArray[np.float64]
+
+
+def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float]:
+    migrating = run.steps + run.moved / rate
     return {
-        "system": np.array(systems),
-        "step_ms": np.array([1e3 * np.mean(steps) for steps, _ in ran]),
-        "speedup": np.array([np.mean(base / steps) for steps, _ in ran]),
-        "speedup_migrating": np.array(
-            [np.mean(base / (steps + moved / rate)) for steps, moved in ran]
-        ),
-        "migrated_mb": np.array([np.mean(moved) / 1e6 for _, moved in ran]),
-        "moves": np.array([np.mean(moved > 0) for _, moved in ran]),
+        "step_ms": 1e3 * float(np.mean(run.steps)),
+        "speedup": float(np.mean(baseline.steps / run.steps)),
+        "speedup_migrating": float(np.mean(baseline.steps / migrating)),
+        "migrated_mb": float(np.mean(run.moved)) / 1e6,
+        "moves": float(np.mean(run.moved > 0)),
     }
 
 
-def _steps_and_moves(
-    hw: Machine, llm: LLM, work: Workload, name: str
-) -> tuple[NDArray[np.float64], ...]:
-    """Seconds of every iteration [s], bytes that change sides before it [B]."""
+def _run(hw: Machine, llm: LLM, work: Workload, name: str) -> _Run:
+    """Solve a system's knobs in each iteration."""
     system = find_system(name)
     requested: dict[str, Requested] = {n: k.default for n, k in system.knobs.items() if not k.sets}
     solved = resolve_knobs(system, hw, llm, work, requested)
@@ -123,27 +147,27 @@ def _steps_and_moves(
         raise InputError(
             f"{name}: some iterations do not fit its memories; use fewer requests or shorter ones"
         )
-    units = [
-        solved.knobs[f"n_{sublayer}"] for sublayer in SUBLAYERS if f"n_{sublayer}" in solved.knobs
-    ]
-    return np.broadcast_to(solved.estimate.step.seconds, np.shape(work.context)), migrated_bytes(
-        llm, work, units
-    )
+    heads = [f"n_{sublayer}" for sublayer in SUBLAYERS]
+    units = [solved.knobs[knob] for knob in heads if knob in solved.knobs]
+    steps = np.broadcast_to(solved.estimate.step.seconds, np.shape(work.context))
+    return _Run(steps, migrated_bytes(llm, work, units))
 
 
 def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[np.float64]:
-    """Bytes that change sides before each iteration, the first one apart [B].
+    """Bytes that change sides before each iteration but the first [B].
 
     Args:
         llm: shapes.
-        work: one design point an iteration.
+        work: one design point per iteration.
         units: heads on HBM of attention, qkv and fc; empty where the system maps no heads [1].
     """
     shape = np.shape(work.context)
     if not units:
         return np.zeros(shape)
-    now = [np.broadcast_to(n, shape) for n in units]
-    before = [np.concatenate([n[:1], n[:-1]]) for n in now]
-    there, here = footprint(llm, work, *before), footprint(llm, work, *now)
-    moved: NDArray[np.float64] = np.sum([np.abs(here[name] - there[name]) for name in here], axis=0)
+    current = [np.broadcast_to(n, shape) for n in units]
+    previous = [np.concatenate([n[:1], n[:-1]]) for n in current]
+    before = footprint(llm, work, *previous)
+    after = footprint(llm, work, *current)
+    changes = [np.abs(after[name] - before[name]) for name in after]
+    moved: NDArray[np.float64] = np.sum(changes, axis=0)
     return moved
