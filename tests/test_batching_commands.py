@@ -37,7 +37,7 @@ def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
     assert best["gap"] < 1e-9
     assert best["iteration_ms"] == pytest.approx(best["phase_0_ms"] + best["phase_1_ms"])
     assert {"chunks_0", "chunks_1", "bound_ms", "decode_ms"} <= best.keys()
-    assert by["modelled", "greedy"]["loss"] > 0.2
+    assert by["modelled", "greedy"]["rule_loss"] > 0.2
     assert by["modelled", "one-batch"]["decode_ms"] == pytest.approx(best["decode_ms"])
 
 

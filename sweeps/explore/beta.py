@@ -14,7 +14,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import LINK, NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluation.evaluate import Columns, columns, stack
-from nearkv.sweeps.explore.knobs import distinct, excess, rows_of
+from nearkv.sweeps.explore.knobs import excess
+from nearkv.sweeps.explore.rows import distinct, rows_of
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 

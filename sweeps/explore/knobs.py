@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.explore.rows import distinct, rows_of
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 ROUNDING = 1e-12
@@ -141,12 +142,6 @@ def why_alpha(answer: Columns) -> list[str]:
     return distinct(_why_alpha(row) for row in rows_of(answer))
 
 
-def rows_of(table: Columns) -> Iterator[dict[str, Any]]:
-    """The rows of a table, one mapping per design point."""
-    for row in zip(*table.values(), strict=True):
-        yield dict(zip(table, row, strict=True))
-
-
 def _why_alpha(row: Mapping[str, Any]) -> str:
     point = f"{row['system']}, {row['model']}"
     alpha, ratio, bound_by = row["value"], row["x_over_kv"], row["bound_by"]
@@ -159,8 +154,3 @@ def _why_alpha(row: Mapping[str, Any]) -> str:
     if alpha == 0 and ratio >= 1:
         reason = f"X has {times}, so keeping X only adds to what is read"
     return f"{point}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
-
-
-def distinct(sentences: Iterable[str]) -> list[str]:
-    """The same sentences in order, each once."""
-    return list(dict.fromkeys(sentences))

@@ -1,4 +1,4 @@
-"""Where the tensors go, for every model, prompt, output and set number asked for: FlexGen's placement."""
+"""`nearkv solve placement`: where FlexGen puts the tensors, for each combination of axes."""
 
 from __future__ import annotations
 
@@ -8,89 +8,97 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.llm import llm_of
+from nearkv.costmodel.llm import llm_from_part
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
-from nearkv.hardware.machine import Machine
+from nearkv.hardware.quantity import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.sizes import number, size, values
 from nearkv.sweeps.space.study import comma_list
 
-Rows = list[dict[str, Any]]
-
 
 def placements(
-    models: str, context: str, output: str, platforms: str, sets: Mapping[str, str], **choice: Any
+    models: str,
+    context: str,
+    output: str,
+    platforms: str,
+    sets: Mapping[str, str],
+    **choice: Any,
 ) -> Rows:
-    """Solve one placement for every combination.
+    """Solve one placement for each combination of models, platforms, lengths and numbers.
 
     Args:
-        models, platforms: names apart by commas.
+        models, platforms: comma-separated names.
         context, output: lists of sizes.
         sets: hardware number (`role.key`) -> list of values.
-        choice: `search`, `gpu_batch`, `num_batches` and `fixed`, as `nearkv.solvers.placement.placement.place` takes them.
+        choice: `search`, `gpu_batch`, `num_batches` and `fixed`, as `solvers.placement` takes them.
 
     Returns:
-        A row a combination.
+        A row per combination.
 
     Raises:
         InputError: a name, number or combination that cannot be used.
     """
-    prompts, outputs = values(context, size, "--context"), values(output, size, "--output")
+    prompts = values(context, size, "--context")
+    outputs = values(output, size, "--output")
     rows: Rows = []
-    for model, platform in product(comma_list(models), comma_list(platforms)):
-        part = load_llm(model)
-        shape = {name: quantity.si for name, quantity in part.numbers.items()}
-        for changed, hw in _machines(load_platform(platform), sets):
-            llm = llm_of(shape, hw["precision"])
+    for model, name in product(comma_list(models), comma_list(platforms)):
+        part, platform = load_llm(model), load_platform(name)
+        for numbers in _combinations(platform, sets):
+            hw = platform.machine().with_values(numbers)
+            llm = llm_from_part(part, hw["precision"])
             for prompt, tokens in product(prompts, outputs):
+                work = Workload(1.0, prompt, tokens)
                 point = {
                     "model": part.name,
-                    "platform": platform,
+                    "platform": name,
                     "context_tok": prompt,
                     "output_tok": tokens,
                 }
-                found = place(hw, llm, Workload(1.0, prompt, tokens), **choice)
-                row: dict[str, Any] = point | changed | _row(found)
-                rows.append({name: plain(value) for name, value in row.items()})
+                row = point | numbers | _row(place(hw, llm, work, **choice))
+                rows.append({column: plain(value) for column, value in row.items()})
     return rows
 
 
-def _machines(
-    platform: Platform, sets: Mapping[str, str]
-) -> Iterator[tuple[dict[str, float], Machine]]:
-    lists = [
-        values(text, number(platform.key(address)), f"--set {address}")
-        for address, text in sets.items()
-    ]
+def _combinations(platform: Platform, sets: Mapping[str, str]) -> Iterator[dict[str, float]]:
+    """Each combination of the numbers set, in SI by `role.key`."""
+    lists = []
+    for address, text in sets.items():
+        read = number(platform.key(address))
+        lists.append(values(text, read, f"--set {address}"))
     for combination in product(*lists):
-        changed = dict(zip(sets, combination, strict=True))
-        yield changed, platform.machine().with_values(changed)
+        yield dict(zip(sets, combination, strict=True))
 
 
-def _row(found: Placement) -> dict[str, Any]:
-    fits, proven = found.status != "infeasible", found.status == "optimal"
+def _row(placement: Placement) -> dict[str, Any]:
+    fits = placement.status != "infeasible"
+    proven = placement.status == "optimal"
     return {
-        "status": found.status,
-        "gpu_batch": found.gpu_batch,
-        "num_batches": found.num_batches,
-        "throughput_tok_s": found.throughput_tok_s if fits else None,
-        "bound_tok_s": found.bound_tok_s if proven else None,
-        "gap": found.gap if proven else None,
-        **{share: value if np.isfinite(value) else None for share, value in found.shares.items()},
-        "prefill_s": found.prefill if fits else None,
-        "decode_s": found.decode if fits else None,
-        **{f"{tier}_used": used if fits else None for tier, used in found.used.items()},
-        "binding": ", ".join(found.binding),
-        **{f"{tier}_tok_s_per_gb": worth if fits else None for tier, worth in found.worth.items()},
-        "programs": found.programs,
-        "reason": found.reason,
+        "status": placement.status,
+        "gpu_batch": placement.gpu_batch,
+        "num_batches": placement.num_batches,
+        "throughput_tok_s": placement.throughput_tok_s if fits else None,
+        "bound_tok_s": placement.bound_tok_s if proven else None,
+        "gap": placement.gap if proven else None,
+        **{
+            share: value if np.isfinite(value) else None
+            for share, value in placement.shares.items()
+        },
+        "prefill_s": placement.prefill if fits else None,
+        "decode_s": placement.decode if fits else None,
+        **{f"{tier}_used": used if fits else None for tier, used in placement.used.items()},
+        "binding": ", ".join(placement.binding),
+        **{
+            f"{tier}_tok_s_per_gb": worth if fits else None
+            for tier, worth in placement.worth.items()
+        },
+        "programs": placement.programs,
+        "reason": placement.reason,
     }
 
 
 def shares_of(fixed: Mapping[str, str]) -> dict[str, float]:
-    """Read shares a user fixes: `0.2` or `20%`."""
-    from nearkv.hardware.quantity import parse
-
+    """Read shares that a user fixes: `0.2` or `20%`."""
     return {share: parse(text, "1", f"--fix {share}") for share, text in fixed.items()}
