@@ -37,13 +37,10 @@ ROOMS = (
 
 STILL_OVER = """
 sweeps/explore/crossover.py
-sweeps/explore/dynamic.py
 sweeps/explore/mapping.py
 sweeps/explore/pareto.py
-sweeps/explore/placement.py
 sweeps/explore/sensitivity.py
 sweeps/explore/sizing.py
-sweeps/explore/subbatch.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
 
