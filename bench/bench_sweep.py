@@ -21,7 +21,8 @@ from nearkv.costmodel.mechanisms.offload import head_weights
 from nearkv.costmodel.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
-from nearkv.sweeps.jobs.encode import encoded, table
+from nearkv.sweeps.jobs.arrow import table
+from nearkv.sweeps.jobs.encode import encoded
 from nearkv.sweeps.jobs.execute import PIECE
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.runtime.memory import keep_freed_memory

@@ -29,10 +29,11 @@ def machine_of(system: System) -> Machine:
 
 
 def middle(system: System) -> dict[str, Real]:
-    """Every knob inside its range; heads or layers of every model, where that is the range."""
+    """Every knob within its range, where the model does not set it."""
     values: dict[str, Real] = {}
-    for name in system.defaults:
-        knob = system.knobs[name]
+    for name, knob in system.knobs.items():
+        if knob.sets:
+            continue
         if knob.solver:
             values[name] = 8.0
         elif knob.kind == "share":

@@ -48,11 +48,6 @@ tests/test_mapping_commands.py
 
 
 
-sweeps/jobs/best.py
-sweeps/jobs/encode.py
-sweeps/jobs/identity.py
-sweeps/jobs/reduce.py
-tests/golden/pins.py
 tests/test_sweeps.py
 
 cli.py

@@ -174,7 +174,8 @@ def show_columns(found: Columns, form: str, only: str = "", usual: Sequence[str]
     if len(next(iter(chosen.values()))) <= MOST_SHOWN or form == "json":
         show(records(chosen), form, () if only else usual)
     elif form == "csv":
-        from nearkv.sweeps.jobs.encode import ENCODERS, table_of
+        from nearkv.sweeps.jobs.arrow import table_of
+        from nearkv.sweeps.jobs.encode import ENCODERS
 
         typer.echo(ENCODERS["csv"](table_of(chosen), True), nl=False)
     else:

@@ -44,8 +44,8 @@ def best(study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()
     with careful():
         kept = _kept(rows, reducer, run)
         if kept is None or not len(kept.rows):
-            columns = reducer.by
-            raise InputError(f"no design point fits and has {columns}; `reason` says why not")
+            lacking = f"no design point fits and has {reducer.by}"
+            raise InputError(f"{lacking}; `reason` says why not")
         table = whole_rows(rows, kept.rows, run.workers)
     return {name: table[name] for name in shown}
 
@@ -76,7 +76,8 @@ def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:
         if name in table:
             columns[name] = table[name][back]
         else:
-            columns[name] = np.full(len(back), "" if kind == "text" else np.nan)
+            blank = "" if kind == "text" else np.nan
+            columns[name] = np.full(len(back), blank)
     return columns
 
 
@@ -99,5 +100,6 @@ def _taken(packed: bytes, chunk: tuple[Piece, Rows]) -> list[Columns]:
         if len(within):
             columns = cells(unpacked(packed).blocks[index], box)
             shape = shape_of(box)
-            tables.append({name: at(cell, shape, within) for name, cell in columns.items()})
+            table = {name: at(cell, shape, within) for name, cell in columns.items()}
+            tables.append(table)
     return tables

@@ -9,27 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.evaluate import Cell, Columns, Names, cells
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
-
-Column = Cell | NDArray[np.generic] | None
-
-TYPES = {
-    "text": pa.dictionary(pa.int32(), pa.string()),
-    "flag": pa.bool_(),
-    "whole": pa.int64(),
-    "number": pa.float64(),
-}
+from nearkv.sweeps.jobs.arrow import TYPES, table
+from nearkv.sweeps.jobs.plan import Piece
 
 
 def encoded(packed: bytes, form: str, piece: Piece) -> bytes:
@@ -40,80 +28,8 @@ def encoded(packed: bytes, form: str, piece: Piece) -> bytes:
         form: one of `ENCODERS`.
         piece: the rows.
     """
-    return ENCODERS[form](table(packed, piece), piece.first == 0)
-
-
-def table(packed: bytes, piece: Piece) -> pa.Table:
-    """Evaluate a piece of a packed plan."""
-    rows = unpacked(packed)
-    batches = []
-    for index, box in piece.boxes:
-        columns = cells(rows.blocks[index], box, rows.kinds)
-        in_order = {name: columns.get(name) for name in rows.kinds}
-        batches.append(_batch(in_order, shape_of(box), rows.kinds, rows.full))
-    return pa.Table.from_batches(batches).unify_dictionaries()
-
-
-def table_of(columns: Columns) -> pa.Table:
-    """A table in memory as Arrow."""
-    kinds = {name: _kind(values) for name, values in columns.items()}
-    shape = next(iter(columns.values())).shape
-    return pa.Table.from_batches([_batch(columns, shape, kinds)])
-
-
-def _kind(values: NDArray[np.generic]) -> Kind:
-    if values.dtype.kind == "b":
-        return "flag"
-    if values.dtype.kind not in "fiu":
-        return "text"
-    whole = np.all(np.isfinite(values)) and np.all(values % 1 == 0)
-    return "whole" if whole else "number"
-
-
-def _batch(
-    columns: Mapping[str, Column],
-    shape: tuple[int, ...],
-    kinds: Mapping[str, Kind],
-    full: Collection[str] = (),
-) -> pa.RecordBatch:
-    arrays, fields = [], []
-    for name, kind in kinds.items():
-        arrays.append(_array(columns[name], shape, kind))
-        # a column that says it has no blanks takes less time and no room for them in Parquet
-        fields.append(pa.field(name, TYPES[kind], nullable=name not in full))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _array(cell: Column, shape: tuple[int, ...], kind: Kind) -> pa.Array:
-    if cell is None:
-        return pa.nulls(int(np.prod(shape)), TYPES[kind])
-    if kind == "text":
-        return _text_array(cell, shape)
-    if kind == "number":
-        return _number_array(np.asarray(cell, np.float64), shape)
-    values = np.asarray(cell).astype(bool if kind == "flag" else np.int64)
-    return pa.array(np.broadcast_to(values, shape).ravel())
-
-
-def _text_array(cell: Column, shape: tuple[int, ...]) -> pa.Array:
-    texts = cell if isinstance(cell, Names) else _names_of(np.asarray(cell))
-    places = np.broadcast_to(texts.places.astype(np.int32), shape)
-    return pa.DictionaryArray.from_arrays(places.ravel(), pa.array(texts.names, pa.string()))
-
-
-def _number_array(numbers: NDArray[np.float64], shape: tuple[int, ...]) -> pa.Array:
-    values = np.empty(shape)
-    np.add(numbers, 0.0, out=values)  # spreads the cell, and makes -0 a 0
-    blank = np.isnan(numbers)
-    mask = np.broadcast_to(blank, shape).ravel() if np.any(blank) else None
-    return pa.array(values.ravel(), mask=mask)
-
-
-def _names_of(values: NDArray[np.generic]) -> Names:
-    distinct, places = np.unique(values, return_inverse=True)
-    texts = [plain(value) for value in distinct]
-    names = tuple("" if text is None else str(text) for text in texts)
-    return Names(places.reshape(values.shape), names)
+    rows = table(packed, piece)
+    return ENCODERS[form](rows, piece.first == 0)
 
 
 def _csv(rows: pa.Table, first: bool) -> bytes:
@@ -122,9 +38,11 @@ def _csv(rows: pa.Table, first: bool) -> bytes:
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(rows.column_names)
         output.write(header.getvalue().encode())
-    special = any(set(text) & set(',"\r\n') for text in _texts(rows))
-    quoting = "needed" if special else "none"
-    options = pa.csv.WriteOptions(include_header=False, quoting_style=quoting)
+    special = any(set(',"\r\n') & set(text) for text in _texts(rows))
+    options = pa.csv.WriteOptions(
+        include_header=False,
+        quoting_style="needed" if special else "none",
+    )
     pa.csv.write_csv(_flags_as_text(rows), output, options)
     return output.getvalue()
 
@@ -145,25 +63,30 @@ def _flags_as_text(rows: pa.Table) -> pa.Table:
 
 def _json_lines(rows: pa.Table, _: bool) -> bytes:
     pieces: list[pa.ChunkedArray | str] = []
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
+    for name in rows.column_names:
         pieces.append(", " if pieces else "{")
         pieces.append(f"{json.dumps(name)}: ")
-        pieces.append(_json_values(column))
+        pieces.append(_json_values(rows.column(name)))
     joined = pc.binary_join_element_wise(*pieces, "}\n", "")
-    return b"".join(chunk.buffers()[2].to_pybytes() for chunk in joined.chunks)
+    texts = [chunk.buffers()[2] for chunk in joined.chunks]
+    return b"".join(text.to_pybytes() for text in texts)
 
 
 def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array([_json_texts(chunk) for chunk in column.chunks])
+        quoted = [_json_texts(chunk) for chunk in column.chunks]
+        column = pa.chunked_array(quoted)
     elif column.type == TYPES["number"]:
-        column = pc.if_else(pc.is_finite(column), column.cast(pa.string()), "null")
+        finite = pc.is_finite(column)
+        column = pc.if_else(finite, column.cast(pa.string()), "null")
     return pc.fill_null(column.cast(pa.string()), "null")
 
 
 def _json_texts(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    quoted = [json.dumps(text) for text in chunk.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(chunk.indices, pa.array(quoted, pa.string()))
+    texts = chunk.dictionary.to_pylist()
+    quoted = [json.dumps(text) for text in texts]
+    names = pa.array(quoted, pa.string())
+    return pa.DictionaryArray.from_arrays(chunk.indices, names)
 
 
 def _parquet(rows: pa.Table, _: bool) -> bytes:

@@ -21,7 +21,8 @@ from nearkv.sweeps.evaluation.provenance import (
     text_of,
     write_text,
 )
-from nearkv.sweeps.jobs.encode import ENCODERS, encoded, table_of
+from nearkv.sweeps.jobs.arrow import table_of
+from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.identity import identity
 from nearkv.sweeps.jobs.outputs import check_free, form_of, provenance_path, staging_path
 from nearkv.sweeps.jobs.parts import part_name, write_part

@@ -40,7 +40,10 @@ def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
     digests["--model"].append(_digest(origin["models"]))
     if only:
         digests["--columns"] = [_digest(list(only))]
-    options = {name: _digest(list(dict.fromkeys(values))) for name, values in digests.items()}
+    options = {}
+    for name, values in digests.items():
+        distinct = list(dict.fromkeys(values))
+        options[name] = _digest(distinct)
     numbers = [origin[name] for name in ("platforms", "models", "traces")]
     whole = [form, list(rows.kinds.items()), numbers, blocks]
     return {**versions(), **options, "study": _digest(whole)}
@@ -62,7 +65,8 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
+    text = json.dumps(value)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _by_option(block: Block) -> dict[str, Any]:

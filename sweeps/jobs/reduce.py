@@ -26,6 +26,8 @@ BY = "throughput_tok_s"
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Cells = Mapping[str, Cell]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Kept:
         pairs = zip(self.groups, other.groups, strict=True)
         groups = tuple(np.concatenate(pair) for pair in pairs)
         rows = np.concatenate([self.rows, other.rows])
-        return Kept(rows, np.concatenate([self.costs, other.costs]), groups)
+        costs = np.concatenate([self.costs, other.costs])
+        return Kept(rows, costs, groups)
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,16 @@ class Reducer(ABC):
         Raises:
             InputError: a column is unknown, or holds no numbers.
         """
-        for option, names in (("--by", (self.by,)), ("--best-per", self.per)):
-            for name in names:
-                if name not in kinds:
-                    raise unknown("column", name, kinds, option)
+        if self.by not in kinds:
+            raise unknown("column", self.by, kinds, "--by")
+        for name in self.per:
+            if name not in kinds:
+                raise unknown("column", name, kinds, "--best-per")
         if kinds[self.by] not in ("whole", "number"):
             text = f"{self.by} is not a column of numbers, so no row is better by it"
             raise InputError(f"--by: {text}")
 
-    def see(self, columns: Mapping[str, Cell], shape: tuple[int, ...], first: int) -> Kept:
+    def see(self, columns: Cells, shape: Shape, first: int) -> Kept:
         """The best rows of a box of design points."""
         values = np.asarray(columns[self.by], np.float64)
         sign = -1.0 if higher_is_better(self.by) else 1.0
@@ -93,9 +97,7 @@ class Reducer(ABC):
         groups = tuple(at(columns[name], shape, chosen) for name in self.per)
         return self.best(Kept(first + chosen, costs[chosen], groups))
 
-    def promising(
-        self, costs: Numbers, columns: Mapping[str, Cell], shape: tuple[int, ...]
-    ) -> Mask:
+    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
         """A quick first choice of rows, all of the best among them; never one without a number."""
         known: Mask = np.logical_not(np.isnan(costs))
         return known
@@ -127,7 +129,8 @@ class Top(Reducer):
         """The first few in order of cost, then of row."""
         costs = candidates.costs
         if len(costs) > 4 * self.most:  # ties at the edge must all reach the sort
-            edge = np.partition(costs, self.most - 1)[self.most - 1]
+            last = self.most - 1
+            edge = np.partition(costs, last)[last]
             candidates = candidates.take(costs <= edge)
         order = np.lexsort((candidates.rows, candidates.costs))
         return candidates.take(order[: self.most])
@@ -137,9 +140,7 @@ class Top(Reducer):
 class BestPer(Reducer):
     """The best row of every group by one column."""
 
-    def promising(
-        self, costs: Numbers, columns: Mapping[str, Cell], shape: tuple[int, ...]
-    ) -> Mask:
+    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
         """Rows that no row of their group beats; groups are numbered on the axes they depend on."""
         group = np.zeros((), np.intp)
         groups = 1

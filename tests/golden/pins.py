@@ -1,4 +1,4 @@
-"""Every registered system at a few design points, every column and breakdown leaf at full precision.
+"""Every registered system at a few design points: columns and breakdown leaves, all digits.
 
 `python tests/golden/pins.py` (or `make golden`) writes `pins.csv` beside this file.
 """
@@ -32,7 +32,7 @@ Row = tuple[str, str, str, str]
 
 
 def cases(system: System) -> Iterator[tuple[str, Study]]:
-    """The design points of one system: every size, then every value of every choice and every rule of a knob."""
+    """The design points of one system: every size, then every choice and every rule of a knob."""
     for case, (model, batch, context, output) in SIZES.items():
         yield case, Study((system.name,), (model,), batch, context, output)
     for name, knob in system.knobs.items():
