@@ -1,4 +1,4 @@
-"""A transformer's shapes: bytes and FLOPs of each sub-layer of one block.
+"""A transformer's shapes: bytes and FLOPs of each sub-layer of one layer.
 
 Fields and results broadcast over design points, so a batch of models is one `LLM` of arrays.
 
@@ -8,16 +8,14 @@ h hidden, H query heads, Hkv KV heads, d head size, g = H / Hkv, E experts, k ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.span import Real, total
 from nearkv.hardware.machine import Role
-from nearkv.hardware.part import Part
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class LLM:
         experts, active_experts: of an MoE layer; 1 and 1 when dense.
         moe_every: one layer in this many is MoE.
         weight_width, kv_width, activation_width: bytes of one element [B].
+        dense_width: of attention and what every token shares, if not `weight_width` [B].
+        head_width: of embeddings and output head, if not `weight_width` [B].
+        shared_parameters: of one layer beside attention and experts, used by every token:
+            shared experts, router, biases [1].
+        longest: tokens that the model's positions reach [1].
     """
 
     layers: Real
@@ -49,6 +52,15 @@ class LLM:
     weight_width: Real = 2.0
     kv_width: Real = 2.0
     activation_width: Real = 2.0
+    dense_width: Real | None = None
+    head_width: Real | None = None
+    shared_parameters: Real = 0.0
+    longest: Real = np.inf
+
+    @property
+    def kinds(self) -> Mapping[str, LLM]:
+        """Kinds of layer by name, each a model of its own `layers`; none where all are alike."""
+        return {}
 
     # --- shapes -------------------------------------------------------------------------------
 
@@ -87,13 +99,39 @@ class LLM:
     @property
     def parameters(self) -> Real:
         """All matrices and embeddings; biases and norms are left out [1]."""
-        embeddings = (self.vocab * (2 - self.tied) + self.positions) * self.hidden
-        return embeddings + self.layers * self.layer_parameters(self.experts)
+        return self.embedding_parameters + self.sum_over_layers(
+            lambda kind: kind.layer_parameters(kind.experts)
+        )
+
+    @property
+    def active_parameters(self) -> Real:
+        """Parameters that one token uses, embeddings included [1]."""
+        return self.embedding_parameters + self.sum_over_layers(
+            lambda kind: kind.layer_parameters(kind.active_experts)
+        )
+
+    @property
+    def embedding_parameters(self) -> Real:
+        """Token and position embeddings and the output head [1]."""
+        return (self.vocab * (2 - self.tied) + self.positions) * self.hidden
+
+    def sum_over_layers(self, amount: Callable[[LLM], Real]) -> Real:
+        """Sum of an amount over all layers, kind by kind [of the amount].
+
+        Args:
+            amount: of one layer, given as a model whose layers are all like it.
+        """
+        kinds = self.kinds.values() or (self,)
+        return total(kind.layers * amount(kind) for kind in kinds)
 
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
+        fixed = self.attention_parameters + self.shared_parameters
+        return fixed + self._expert_parameters_of(experts)
+
+    def _expert_parameters_of(self, experts: Real) -> Real:
         mlps = 1 - self.moe_share + self.moe_share * experts
-        return self.attention_parameters + self.expert_parameters * mlps
+        return self.expert_parameters * mlps
 
     @cached_property
     def moe_share(self) -> Real:
@@ -115,20 +153,45 @@ class LLM:
     @property
     def weight_bytes(self) -> Real:
         """All weights of the model [B]."""
-        return self.parameters * self.weight_width
+        if self.dense_width is None and self.head_width is None:
+            return self.parameters * self.weight_width
+        embeddings = self.embedding_parameters * self._width(self.head_width)
+        return embeddings + self.sum_over_layers(lambda kind: kind.layer_bytes(kind.experts))
+
+    @property
+    def head_bytes(self) -> Real:
+        """Weights of the output head [B]."""
+        return self.head_parameters * self._width(self.head_width)
+
+    def _width(self, width: Real | None) -> Real:
+        return self.weight_width if width is None else width
+
+    def layer_bytes(self, experts: Real) -> Real:
+        """Weights of an average layer when an MoE layer counts so many experts [B]."""
+        if self.dense_width is None:
+            return self.layer_parameters(experts) * self.weight_width
+        fixed = self.attention_parameters + self.shared_parameters
+        return fixed * self.dense_width + self._expert_parameters_of(experts) * self.weight_width
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
         """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
-        used = self.layer_parameters(self.distinct_experts(tokens))
-        return np.minimum(tokens, 1.0) * used * self.weight_width
+        used = self.distinct_experts(tokens)
+        if self.dense_width is None:
+            return np.minimum(tokens, 1.0) * self.layer_parameters(used) * self.weight_width
+        return np.minimum(tokens, 1.0) * self.layer_bytes(used)
 
     def weight_buffer_bytes(self) -> Real:
         """Weights of one layer on the GPU while it streams: attention and two experts [B]."""
-        return (self.attention_parameters + 2 * self.expert_parameters) * self.weight_width
+        fixed = self.attention_parameters + self.shared_parameters
+        return (fixed + 2 * self.expert_parameters) * self.weight_width
 
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
         """K and V of one layer, 2 Hkv d b s elements [B]."""
         return 2 * self.kv_size * batch * tokens * self.kv_width
+
+    def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V, or the states, of all layers [B]."""
+        return self.sum_over_layers(lambda kind: kind.kv_bytes(batch, tokens))
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:
         """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
@@ -180,32 +243,8 @@ class LLM:
         return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
 
 
-_SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
-
-
-def llm_from_part(part: Part, widths: Role) -> LLM:
-    """Build a model from its specification and a platform's element widths.
-
-    Args:
-        part: a part of kind `llm`.
-        widths: the platform's `precision` role [B].
-    """
-    return llm_of(part.si, widths)
-
-
-def llms_from_parts(parts: Sequence[Part], index: NDArray[np.intp], widths: Role) -> LLM:
-    """Build one LLM of arrays from the specifications along a model axis.
-
-    Args:
-        parts: the models.
-        index: place in `parts` of every design point [1].
-        widths: the platform's `precision` role [B].
-    """
-    shape: dict[str, Real] = {}
-    for size in _SHAPE:
-        sizes = np.array([part.si[size] for part in parts])
-        shape[size] = sizes[index]
-    return llm_of(shape, widths)
+SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
+"""Fields of a model that have no default."""
 
 
 def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
@@ -215,7 +254,7 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
         shape: SI values by schema key; arrays broadcast over design points [1].
         widths: the platform's `precision` role [B].
     """
-    sizes = {size: shape[size] for size in _SHAPE}
+    sizes = {size: shape[size] for size in SHAPE}
     return LLM(
         **sizes,
         weight_width=widths.weight,

@@ -6,11 +6,14 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
+
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import not_modelled
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -66,6 +69,8 @@ class System:
         owns: roles it needs; they are bought and powered.
         knobs: by name.
         model: the function.
+        attends: attention of the layers it sums over, as in `layers.attention_kind`; empty where
+            it takes models of full attention in layers that are all alike.
     """
 
     name: str
@@ -74,6 +79,7 @@ class System:
     owns: tuple[str, ...]
     knobs: Mapping[str, Knob]
     model: Model
+    attends: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -91,7 +97,15 @@ class System:
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
         """Evaluate the model; every knob that sets no hardware number needs a number."""
-        return self.model(hw, llm, work, **knobs)
+        estimate: Estimate = self.model(hw, llm, work, **knobs)
+        if llm.kinds:
+            fits = estimate.fits.without(not_modelled(llm, self.attends))
+            estimate = replace(estimate, fits=fits)
+        exceeded = np.greater(work.longest, llm.longest)
+        if np.any(exceeded):
+            notes = {**estimate.notes, "context beyond the positions of the model": exceeded}
+            estimate = replace(estimate, notes=notes)
+        return estimate
 
     def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
         """Travel to another process by name; every process registers the same systems."""
@@ -110,17 +124,20 @@ def system(
     cite: str,
     owns: tuple[str, ...],
     knobs: Mapping[str, Knob] | None = None,
+    attends: tuple[str, ...] = (),
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
-    The function takes (hw, llm, work, *, knobs...) and returns an `Estimate`.
+    The function takes (hw, llm, work, *, knobs...) and returns an `Estimate`. Where it names the
+    attention of its layers (`attends`), it sums over the kinds of layer of a model; a model with
+    any other kind is answered by `not-modelled`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
     """
 
     def register(model: Model) -> Model:
-        registered = System(name, platform, cite, owns, knobs or {}, model)
+        registered = System(name, platform, cite, owns, knobs or {}, model, attends)
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         if name in _SYSTEMS:

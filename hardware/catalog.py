@@ -9,9 +9,10 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import names, path_of
-from nearkv.hardware.huggingface import load_config
+from nearkv.hardware.huggingface import load_config, part_of_config
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.platform import Platform
+from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
 from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
 
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
-_PART_KEYS = {"kind", "title"}
+_PART_KEYS = {"kind", "title", "cite", "config"}
 
 
 def load_part(name: str, what: str = "part") -> Part:
@@ -40,12 +41,30 @@ def load_part(name: str, what: str = "part") -> Part:
     kind = _kind(table, where)
     if (kind == "llm") != (what == "model"):
         raise InputError(f"{path}: is a {kind}, not a {what}")
+    title = str(table.get("title", name))
     entries = {key: entry for key, entry in table.items() if key not in _PART_KEYS}
     numbers = numbers_of(entries, KINDS[kind], where)
+    if "config" in table:
+        return _from_config(table, path.stem, title, numbers, where)
     check_complete(numbers, kind, where)
     if kind == "llm":
         check_shape({key: number.si for key, number in numbers.items()}, where)
-    return Part(path.stem, kind, str(table.get("title", name)), numbers)
+    return Part(path.stem, kind, title, numbers)
+
+
+def _from_config(
+    table: Mapping[str, Any],
+    name: str,
+    title: str,
+    numbers: Mapping[str, Quantity],
+    where: str,
+) -> Part:
+    """A model whose sizes are those of its published config.json, quoted below `config`."""
+    cite = _cite(table, where)
+    if not cite:
+        raise InputError(f"{where}: quotes a config; name its source as cite = ... (sources.toml)")
+    part = part_of_config(table["config"], name, where, source=cite)
+    return replace(part, title=title, numbers={**part.numbers, **numbers})
 
 
 def _kind(table: Mapping[str, Any], where: str) -> str:

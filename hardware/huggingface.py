@@ -1,101 +1,226 @@
-"""Read a model's shape from a Hugging Face config.json."""
+"""Build a model from a Hugging Face config.json, or from the same keys in a catalogue file."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.config import Config
+from nearkv.hardware.errors import InputError, warn
+from nearkv.hardware.families import FAMILIES, Family
+from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
-from nearkv.hardware.quantity import LARGEST, Quantity
+from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.quantization import widths_of
 from nearkv.hardware.schema import KINDS
 
-# schema key -> config key, or a constant of the family, or (config key, default of the family)
-_Rule = str | int | tuple[str, int]
-_LLAMA: dict[str, _Rule] = {
-    "layers": "num_hidden_layers", "hidden": "hidden_size", "ffn": "intermediate_size",
-    "heads": "num_attention_heads", "kv_heads": ("num_key_value_heads", 0),
-    "head_size": ("head_dim", 0), "vocab": "vocab_size", "positions": 0,
-    "gated": 1, "tied": ("tie_word_embeddings", 0),
-    "experts": 1, "active_experts": 1, "moe_every": 1,
-}  # fmt: skip
-FAMILIES: dict[str, dict[str, _Rule]] = {
-    "llama": _LLAMA,
-    "qwen2": _LLAMA,
-    "mistral": _LLAMA,
-    "mixtral": {**_LLAMA, "experts": "num_local_experts", "active_experts": "num_experts_per_tok"},
-    "opt": {
-        **_LLAMA, "ffn": "ffn_dim", "positions": "max_position_embeddings", "gated": 0,
-        "tied": ("tie_word_embeddings", 1), "kv_heads": 0, "head_size": 0,
-    },
-    "gpt2": {
-        **_LLAMA, "layers": "n_layer", "hidden": "n_embd", "ffn": ("n_inner", 0),
-        "heads": "n_head", "kv_heads": 0, "head_size": 0, "positions": "n_positions", "gated": 0,
-        "tied": ("tie_word_embeddings", 1),
-    },
-}  # fmt: skip
+LARGEST_FILE = 1 << 20
+LOOKS_LIKE = "llama"
+"""Family that an unknown model_type is read as, and said to be."""
+
+Layer = tuple[Attention, Mlp]
 
 
 def load_config(path: Path) -> Part:
-    """Read a model's shape from a config.json.
+    """Read a model from a config.json.
 
     Args:
         path: the file; its folder names the model.
 
     Raises:
-        InputError: unreadable, not JSON, of an unknown family, or lacking a key.
+        InputError: unreadable, not JSON, lacking a key, or of a kind that is not modelled.
     """
-    config = _read(path)
-    family = config.get("model_type")
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise unknown("model_type", str(family), FAMILIES, str(path))
-    shape = {key: _value(config, rule, path) for key, rule in FAMILIES[family].items()}
-    shape["kv_heads"] = shape["kv_heads"] or shape["heads"]
-    shape["ffn"] = shape["ffn"] or 4 * shape["hidden"]
-    shape["head_size"] = shape["head_size"] or shape["hidden"] // max(shape["heads"], 1)
-    for key, value in shape.items():
-        if fault := KINDS["llm"][key].fault(value):
-            raise InputError(f"{path}: {key} comes to {value}, which {fault}")
-    check_shape(shape, str(path))
-    numbers = {
-        key: Quantity(value, "1", "datasheet", str(path), "config.json")
-        for key, value in shape.items()
+    table = _read(path)
+    name = path.resolve().parent.name or path.stem
+    return part_of_config(table, name, str(path), source=str(path))
+
+
+def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str) -> Part:
+    """Build a model from the keys of a config.json.
+
+    Args:
+        table: the keys; of a multimodal model, those below `text_config` count.
+        name: of the model.
+        where: the file, put in front of every error.
+        source: of every number.
+
+    Raises:
+        InputError: a key is missing, or its value is not modelled.
+    """
+    config, family = _config_of(table, where)
+    layers = layers_of(config)
+    attention, mlp = _layers(config, family, layers)
+    common = _common(config, family)
+    kinds = Counter(zip(attention, mlp, strict=True))
+    tables = {
+        label: {**common, **_numbers(layer, common), "layers": float(count)}
+        for (layer, count), label in zip(kinds.items(), _labels(list(kinds)), strict=True)
     }
-    return Part(path.resolve().parent.name or path.stem, "llm", str(path), numbers)
+    alike = list(tables) == ["full"]
+    whole = {**_stand_in(tables), **common, "layers": float(layers)}
+    _check(whole, where)
+    numbers = {key: _quantity(value, "1", source) for key, value in whole.items()}
+    for key, bits in widths_of(config).stated.items():
+        numbers[key] = _quantity(bits, "bit", source)
+    _report_unread(config)
+    parts = [_kind_part(label, table, source) for label, table in tables.items()]
+    return Part(name, "llm", name, numbers, () if alike else tuple(parts))
+
+
+# --- what a config is ---------------------------------------------------------------------------
+
+
+def _config_of(table: Mapping[str, Any], where: str) -> tuple[Config, Family]:
+    """The keys of the text part, and the family that reads them."""
+    text = table.get("text_config")
+    if isinstance(text, dict):
+        outer = ("quantization_config", "tie_word_embeddings", "model_type")
+        kept = {key: table[key] for key in outer if key in table}
+        table = {**kept, **text}
+    model_type = table.get("model_type")
+    if not isinstance(model_type, str):
+        raise InputError(f"{where}: names no model_type, which every config.json does")
+    family = FAMILIES.get(model_type)
+    if family is None:
+        return _guess(table, model_type, where)
+    return Config(table, where), family
+
+
+def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Config, Family]:
+    """An unknown model_type, where every key is one of a known family."""
+    config = Config(table, where)
+    family = FAMILIES[LOOKS_LIKE]
+    families = ", ".join(sorted(FAMILIES))
+    unknown = f"{where}: unknown model_type {model_type!r}"
+    try:
+        _layers(config, family, layers_of(config))
+        _common(config, family)
+        widths_of(config)
+    except InputError as problem:
+        raise InputError(f"{unknown} ({problem}); known are {families}") from None
+    if config.unread:
+        keys = ", ".join(config.unread)
+        raise InputError(f"{unknown}, whose {keys} may change bytes or FLOPs; known are {families}")
+    warn(f"{unknown}; all its keys are those of {LOOKS_LIKE}, and it is modelled as one")
+    return config, family
+
+
+def _layers(config: Config, family: Family, layers: int) -> tuple[list[Attention], list[Mlp]]:
+    if not 1 <= layers <= 10_000:
+        raise InputError(f"{config.where}: {layers} layers; a model has 1 to 10,000")
+    return family.attention(config, layers), family.mlp(config, layers)
+
+
+def _report_unread(config: Config) -> None:
+    for key in config.unread:
+        value = json.dumps(config.table[key])[:60]
+        effect = "it is ignored, and may change bytes or FLOPs"
+        warn(f"{config.where}: the meaning of {key} = {value} is unknown; {effect}")
+
+
+# --- numbers of a model -------------------------------------------------------------------------
+
+
+def _common(config: Config, family: Family) -> dict[str, float]:
+    """Numbers that all layers share."""
+    positions = config.count("max_position_embeddings", "n_positions", "max_seq_len", default=0)
+    hidden = hidden_of(config)
+    projected = config.count("word_embed_proj_dim", default=hidden)
+    if projected != hidden:
+        raise config.refuse("word_embed_proj_dim", "differs from hidden_size; not modelled")
+    common = {
+        "hidden": float(hidden),
+        "vocab": float(config.count("vocab_size", default=family.vocab or None)),
+        "positions": float(positions if family.learned else 0),
+        "tied": float(config.flag("tie_word_embeddings", family.tied)),
+        "moe_every": 1.0,
+    }
+    if positions:
+        common["longest"] = float(positions)
+    return common
+
+
+def _numbers(layer: Layer, common: Mapping[str, float]) -> dict[str, float]:
+    """Numbers of one kind of layer."""
+    attention, mlp = layer
+    hidden = common["hidden"]
+    shared = (2 + mlp.gated) * hidden * mlp.shared
+    router = hidden * mlp.experts if mlp.experts > 1 else 0.0
+    numbers = {
+        "heads": float(attention.heads),
+        "kv_heads": float(attention.kv_heads),
+        "head_size": float(attention.head_size),
+        "ffn": float(mlp.ffn),
+        "gated": float(mlp.gated),
+        "experts": float(mlp.experts),
+        "active_experts": float(mlp.active),
+    }
+    beside = attention.beside + shared + router
+    if beside:
+        numbers["shared_parameters"] = float(beside)
+    return numbers | dict(attention.numbers)
+
+
+def _stand_in(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Sizes of the most frequent kind, for whoever asks a model as a whole.
+
+    Systems that do not sum over kinds of layer answer `not-modelled`; what they compute on the way
+    needs heads that divide, and an MLP.
+    """
+    typical = dict(max(tables.values(), key=lambda table: table["layers"]))
+    keys = KINDS["llm"].keys() & typical.keys()
+    sizes = {key: typical[key] for key in keys}
+    if sizes["kv_heads"] < 1:
+        sizes["kv_heads"] = sizes["heads"]
+    if not sizes["ffn"]:
+        sizes["ffn"] = sizes["hidden"]
+    return sizes
+
+
+def _labels(kinds: list[Layer]) -> list[str]:
+    """A name for each kind: its attention, with its MLP where that does not tell them apart."""
+    attentions = Counter(attention.kind for attention, _ in kinds)
+    labels: list[str] = []
+    for attention, mlp in kinds:
+        label = attention.kind
+        if attentions[label] > 1:
+            label += "_moe" if mlp.experts > 1 else "_dense"
+        repeated = sum(other.startswith(label) for other in labels)
+        labels.append(f"{label}_{repeated + 1}" if label in labels else label)
+    return labels
+
+
+def _check(sizes: Mapping[str, float], where: str) -> None:
+    for key, value in sizes.items():
+        if fault := KINDS["llm"][key].fault(value):
+            raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
+    check_shape(sizes, where)
+
+
+def _kind_part(label: str, table: Mapping[str, float], source: str) -> Part:
+    numbers = {key: _quantity(value, "1", source) for key, value in table.items()}
+    return Part(label, "llm-layer", label, numbers)
+
+
+def _quantity(value: float, unit: str, source: str) -> Quantity:
+    return Quantity(value, unit, "datasheet", source, "config.json")
+
+
+# --- the file -----------------------------------------------------------------------------------
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > 1 << 20:
+        if path.stat().st_size > LARGEST_FILE:
             raise InputError(f"{path}: larger than 1 MiB, which no config.json is; check the path")
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as problem:  # also what is no JSON, no UTF-8, or a number of 5,000 digits
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(f"{path}: not a valid JSON file ({problem}); correct it there") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
-    if not isinstance(config, dict):
+    if not isinstance(table, dict):
         raise InputError(f"{path}: must hold a JSON object with model_type and sizes")
-    return config
-
-
-def _value(config: dict[str, Any], rule: _Rule, path: Path) -> int:
-    if isinstance(rule, int):
-        return rule
-    key, default = rule if isinstance(rule, tuple) else (rule, None)
-    value = config.get(key)
-    if value is None:
-        value = default
-    if value is None:
-        raise InputError(
-            f"{path}: lacks {key!r}, which a {config['model_type']} config must have; add it"
-        )
-    flag = key == "tie_word_embeddings" and isinstance(value, bool)
-    if not flag and (
-        isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST
-    ):
-        raise InputError(f"{path}: {key} must be a whole number from 0 to {LARGEST:g}")
-    return int(value)
+    return table

@@ -1,7 +1,9 @@
 """A part: its kind, its title and all of its numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nearkv.hardware.errors import InputError
@@ -17,12 +19,20 @@ class Part:
         kind: key of `schema.KINDS`.
         title: for readers.
         numbers: key -> number with its source.
+        layer_kinds: of a model, its kinds of layer, each with all numbers a model has; empty where
+            all layers are alike, with full attention.
     """
 
     name: str
     kind: str
     title: str
     numbers: Mapping[str, Quantity]
+    layer_kinds: tuple[Part, ...] = ()
+
+    @property
+    def kinds_or_self(self) -> tuple[Part, ...]:
+        """The kinds of layer, of which a model without any has one, of full attention."""
+        return self.layer_kinds or (replace(self, name="full"),)
 
     @cached_property
     def si(self) -> dict[str, float]:

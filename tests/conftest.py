@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel import registry
-from nearkv.costmodel.llm import LLM, llm_from_part
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.models import llm_from_part
 from nearkv.costmodel.registry import System
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload

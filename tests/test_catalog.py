@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -198,86 +197,6 @@ def test_catalogue_names_are_kebab_case() -> None:
         for name in names(what):
             assert name == name.lower()
             assert "_" not in name
-
-
-# --- Hugging Face configurations --------------------------------------------------------------------
-
-LLAMA = {
-    "model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672,
-    "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000, "tie_word_embeddings": False,
-}  # fmt: skip
-OPT = {
-    "model_type": "opt", "num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864, "num_attention_heads": 72,
-    "vocab_size": 50272, "max_position_embeddings": 2048,
-}  # fmt: skip
-MIXTRAL = {
-    **LLAMA, "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
-    "num_attention_heads": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
-}  # fmt: skip
-GPT2 = {
-    "model_type": "gpt2",
-    "n_layer": 48,
-    "n_embd": 1600,
-    "n_head": 25,
-    "vocab_size": 50257,
-    "n_positions": 1024,
-}
-
-
-def written(folder: Path, config: object) -> str:
-    file = folder / "config.json"
-    file.write_text(json.dumps(config))
-    return str(file)
-
-
-@pytest.mark.parametrize(
-    ("config", "name"), [(LLAMA, "llama2-70b"), (OPT, "opt-66b"), (MIXTRAL, "mixtral-8x7b")]
-)
-def test_a_hugging_face_config_has_the_shape_of_the_catalogue(
-    tmp_path: Path, config: dict[str, object], name: str
-) -> None:
-    ours, theirs = load_llm(name).numbers, load_llm(written(tmp_path, config)).numbers
-    same = set(theirs) - {"positions", "published"}
-    assert {key: theirs[key].si for key in same} == {key: ours[key].si for key in same}
-
-
-def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
-    from conftest import NATIVE
-
-    from nearkv.costmodel.llm import llm_of
-
-    shape = {key: number.si for key, number in load_llm(written(tmp_path, GPT2)).numbers.items()}
-    assert llm_of(shape, NATIVE).parameters == pytest.approx(1.5576e9, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("config", "problem"),
-    [
-        ({k: v for k, v in LLAMA.items() if k != "num_hidden_layers"}, "lacks 'num_hidden_layers'"),
-        (
-            {k: v for k, v in MIXTRAL.items() if k != "num_local_experts"},
-            "lacks 'num_local_experts'",
-        ),
-        ({**LLAMA, "model_type": "lama"}, "did you mean 'llama'"),
-        ({**LLAMA, "hidden_size": "big"}, "must be a whole number"),
-        ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
-        ({**LLAMA, "num_attention_heads": 0}, "must be more than zero"),
-        ({**LLAMA, "num_key_value_heads": 7}, "no multiple"),
-        ({**MIXTRAL, "num_experts_per_tok": 9}, "only 8"),
-        ([1, 2], "JSON object"),
-    ],
-)
-def test_a_broken_config_says_what_it_lacks(tmp_path: Path, config: object, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        load_llm(written(tmp_path, config))
-
-
-def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        load_llm(str(tmp_path / "config.json"))
-    (tmp_path / "config.json").write_text("{" * 3000)
-    with pytest.raises(InputError, match="not a valid JSON"):
-        load_llm(str(tmp_path / "config.json"))
 
 
 def test_a_platform_without_a_number_points_to_the_papers_own() -> None:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import model
+from conftest import NATIVE, model
 
+from nearkv.costmodel.models import llms_from_parts
 from nearkv.hardware.catalog import load_llm, names
 
 # Relative positions add one hidden x hidden matrix per layer (5.37e9), which no key describes.
@@ -76,12 +77,10 @@ def test_element_widths_scale_bytes_only() -> None:
 
 
 def test_a_batch_of_models_equals_each() -> None:
-    from dataclasses import fields
-
-    from nearkv.costmodel.llm import LLM
-
-    each = [model(name) for name in ("opt-66b", "mixtral-8x7b", "glam-143b")]
-    both = LLM(**{f.name: np.array([getattr(llm, f.name) for llm in each]) for f in fields(LLM)})
+    names = ("opt-66b", "mixtral-8x7b", "glam-143b")
+    each = [model(name) for name in names]
+    parts = [load_llm(name) for name in names]
+    both = llms_from_parts(parts, np.arange(3), NATIVE)
     for method in ("parameters", "weight_bytes"):
         assert list(getattr(both, method)) == [getattr(llm, method) for llm in each]
     assert np.ravel(both.layer_weight_bytes(16.0)).tolist() == [

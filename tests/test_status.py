@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import model
 
 from nearkv.costmodel.capacity import STATUSES, Fits
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Mixed, Windowed, not_modelled
 from nearkv.costmodel.registry import System, find_system
 from nearkv.hardware.errors import InputError, NearkvError, NearkvWarning, warn
 from nearkv.sweeps.evaluation import evaluate
@@ -60,3 +62,21 @@ def test_bad_input_is_one_of_our_errors_and_a_warning_reaches_the_caller() -> No
     assert isinstance(problem.value, InputError)
     with pytest.warns(NearkvWarning, match="12 of 16"):
         warn("12 of 16 sequences run at once")
+
+
+def test_a_system_answers_not_modelled_for_layers_it_does_not_sum_over() -> None:
+    """Full layers beside windowed ones, in one study with a model of full layers alone."""
+    plain, mixed = model("llama2-7b"), model("llama2-7b")
+    kinds = {
+        "full": replace(plain, layers=np.array([32.0, 16.0])),
+        "window": Windowed(**{**vars(plain), "layers": np.array([0.0, 16.0])}, window=4096.0),
+    }
+    llm = Mixed(**vars(mixed), layer_kinds=kinds)
+    no_kinds = not_modelled(llm, ())
+    assert {sentence: where.tolist() for sentence, where in no_kinds.items()} == {
+        "layers of several kinds are not modelled": [False, True],
+        "sliding-window attention is not modelled": [False, True],
+    }
+    assert list(not_modelled(llm, ("full",))) == ["sliding-window attention is not modelled"]
+    assert not_modelled(llm, ("full", "window")) == {}
+    assert not_modelled(plain, ()) == {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.llm import LLM, llms_from_parts
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.models import llms_from_parts
 from nearkv.costmodel.registry import System, check_knobs, find_system
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
@@ -122,9 +124,15 @@ class Block:
         replaced = {key: mesh[axis] for axis, key in self.sets.items()}
         machine = self.platform.machine().with_values({**replaced, **numbers})
         models = mesh["model"].astype(int)
-        llm = llms_from_parts(self.parts, models, machine["precision"])
+        llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
         swept = {name: mesh[name] for name in self.system.defaults if name in mesh}
         return machine, llm, self._workload(mesh), {**swept, **self.requested}
+
+    @property
+    def _set_widths(self) -> list[str]:
+        """Widths of elements that the user set, which override those of a model's own."""
+        addresses = [address.partition(".") for address in self.sets.values()]
+        return [key for role, _, key in addresses if role == "precision"]
 
     def _workload(self, mesh: Mapping[str, Numbers]) -> Workload:
         if self.traces:
@@ -253,5 +261,16 @@ def one_point(study: Study) -> tuple[Machine, LLM]:
     roles: dict[str, dict[str, float]] = {}
     for name, role in hw.roles.items():
         roles[name] = {key: np.ravel(value)[0] for key, value in role.values.items()}
-    sizes = {field.name: np.ravel(getattr(llm, field.name))[0] for field in fields(LLM)}
-    return Machine(hw.platform, roles), LLM(**sizes)
+    return Machine(hw.platform, roles), _scalar(llm)
+
+
+def _scalar(llm: LLM) -> LLM:
+    """A model of one design point, as scalars."""
+    sizes: dict[str, Any] = {}
+    for field_ in fields(llm):
+        value = getattr(llm, field_.name)
+        if isinstance(value, Mapping):
+            sizes[field_.name] = {name: _scalar(kind) for name, kind in value.items()}
+        elif value is not None:
+            sizes[field_.name] = np.ravel(value)[0]
+    return replace(llm, **sizes)

@@ -1,0 +1,134 @@
+"""Build models from their specifications: one, or one of arrays along a model axis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.layers import KIND_OF, Mixed
+from nearkv.costmodel.llm import LLM, SHAPE, llm_of
+from nearkv.costmodel.span import Real
+from nearkv.hardware.machine import Role
+from nearkv.hardware.part import Part
+
+Index = NDArray[np.intp]
+"""Place of a model in a list, for every design point."""
+Table = Mapping[str, Real]
+
+_SET_BY = {
+    "weight": ("weight_width", "dense_width", "head_width"),
+    "kv": ("kv_width",),
+    "activation": ("activation_width",),
+}
+"""Number of the `precision` role -> widths that it stands for."""
+
+
+def llm_from_part(part: Part, widths: Role) -> LLM:
+    """Build a model from its specification and a platform's element widths.
+
+    Args:
+        part: a part of kind `llm`.
+        widths: the platform's `precision` role [B].
+    """
+    return _build((part,), None, widths, ())
+
+
+def llms_from_parts(
+    parts: Sequence[Part], index: Index, widths: Role, fixed: Collection[str] = ()
+) -> LLM:
+    """Build one LLM of arrays from the specifications along a model axis.
+
+    Args:
+        parts: the models.
+        index: place in `parts` of every design point [1].
+        widths: the platform's `precision` role [B].
+        fixed: numbers of that role that the user set: they override the model's own widths.
+    """
+    return _build(parts, index, widths, fixed)
+
+
+def _build(
+    parts: Sequence[Part],
+    index: Index | None,
+    widths: Role,
+    fixed: Collection[str],
+) -> LLM:
+    tables: list[Table] = [part.si for part in parts]
+    llm = llm_of(_columns(tables, SHAPE, index), widths)
+    ignored = {name for role_key in fixed for name in _SET_BY[role_key]}
+    stated = {name for table in tables for name in table} - ignored
+    own = [name for name in _optional(LLM) if name in stated]
+    if own:
+        complete = [{**_unstated(llm), **table} for table in tables]
+        llm = replace(llm, **_columns(complete, own, index))
+    if not any(part.layer_kinds for part in parts):
+        return llm
+    sizes = {field.name: getattr(llm, field.name) for field in fields(LLM)}
+    return Mixed(**sizes, layer_kinds=_kinds(parts, llm, index))
+
+
+def _optional(kind: type[LLM]) -> list[str]:
+    """Fields of a kind of layer that a specification may state."""
+    return [field.name for field in fields(kind) if field.name not in SHAPE]
+
+
+def _unstated(llm: LLM) -> dict[str, Real]:
+    """What a model has that states nothing: the platform's widths, no limit, nothing shared."""
+    return {
+        "weight_width": llm.weight_width,
+        "dense_width": llm.weight_width,
+        "head_width": llm.weight_width,
+        "kv_width": llm.kv_width,
+        "activation_width": llm.activation_width,
+        "shared_parameters": 0.0,
+        "longest": np.inf,
+    }
+
+
+def _columns(tables: Sequence[Table], names: Sequence[str], index: Index | None) -> dict[str, Real]:
+    """Numbers by name: those of the only model, or of every design point's."""
+    columns: dict[str, Real] = {}
+    for name in names:
+        numbers = [table[name] for table in tables]
+        columns[name] = numbers[0] if index is None else _spread(numbers, index)
+    return columns
+
+
+def _spread(numbers: Sequence[Real], index: Index) -> Real:
+    """One number of every design point's model; a width may itself vary over design points."""
+    if all(np.ndim(number) == 0 for number in numbers):
+        return np.array(numbers)[index]
+    chosen = numbers[0]
+    for place, number in enumerate(numbers):
+        chosen = np.where(index == place, number, chosen)
+    return chosen
+
+
+def _kinds(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
+    """All kinds of layer of several models; a model without a kind has none of its layers."""
+    by_model = [{kind.name: kind.si for kind in part.kinds_or_self} for part in parts]
+    names = dict.fromkeys(name for kinds in by_model for name in kinds)
+    return {name: _kind(name, by_model, llm, index) for name in names}
+
+
+def _kind(
+    name: str,
+    by_model: Sequence[Mapping[str, Table]],
+    llm: LLM,
+    index: Index | None,
+) -> LLM:
+    somewhere = next(kinds[name] for kinds in by_model if name in kinds)
+    absent = {**somewhere, "layers": 0.0}
+    tables: list[Table] = []
+    for kinds in by_model:
+        stated = kinds.get(name, absent)
+        tables.append({"shared_parameters": 0.0, **stated})
+    kind = KIND_OF[name.partition("_")[0]]
+    common = _optional(LLM)
+    own = [size for size in _optional(kind) if size not in common]
+    sizes = _columns(tables, [*SHAPE, "shared_parameters", *own], index)
+    widths = {size: getattr(llm, size) for size in common if size.endswith("_width")}
+    return kind(**sizes, **widths)

@@ -1,0 +1,218 @@
+"""How the layers of a family attend, from its config.json.
+
+Rules are those of the models' own code, which a config leaves unsaid. Each function returns the
+attention of every layer. Sources: the families' reports and the configurations of Transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from nearkv.hardware.config import Config
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.layers import Attention, heads_of, hidden_of
+
+Attentions = list[Attention]
+
+
+def _full(config: Config) -> Attention:
+    """Grouped heads: num_attention_heads, num_key_value_heads, head_dim."""
+    heads = heads_of(config)
+    kv_heads = config.count("num_key_value_heads", default=heads)
+    size = config.count("head_dim", default=0) or hidden_of(config) // max(heads, 1)
+    return Attention("full", heads, kv_heads or heads, size)
+
+
+def _limited(full: Attention, kind: str, window: int) -> Attention:
+    numbers = (("window", window),)
+    return Attention(kind, full.heads, full.kv_heads, full.head_size, full.beside, numbers)
+
+
+def _typed(config: Config, layers: int, full: Attention, window: int) -> Attentions:
+    """Layers by their entry in `layer_types`; empty where the config has none."""
+    kinds = {"full_attention": full}
+    if window:
+        kinds["sliding_attention"] = _limited(full, "window", window)
+        kinds["chunked_attention"] = _limited(full, "chunk", window)
+    types = config.items("layer_types", layers)
+    for kind in types:
+        if kind not in kinds:
+            problem = f"names {kind!r}, which is not modelled"
+            raise InputError(f"{config.where}: layer_types {problem}")
+    return [kinds[kind] for kind in types]
+
+
+def plain(config: Config, layers: int) -> Attentions:
+    """Full attention in every layer, or a window of `sliding_window` tokens in every one."""
+    full = _full(config)
+    window = config.count("sliding_window", default=0)
+    typed = _typed(config, layers, full, window)
+    if typed:
+        return typed
+    return [_limited(full, "window", window) if window else full] * layers
+
+
+def qwen(config: Config, layers: int) -> Attentions:
+    """A window from layer `max_window_layers` on, where `use_sliding_window` is set."""
+    full = _full(config)
+    used = config.flag("use_sliding_window", False)
+    window = config.count("sliding_window", default=0) if used else 0
+    config.value("sliding_window")
+    first = config.count("max_window_layers", default=layers)
+    typed = _typed(config, layers, full, window)
+    if typed:
+        return typed
+    windowed = _limited(full, "window", window) if window else full
+    return [windowed if layer >= first else full for layer in range(layers)]
+
+
+def every(period: int) -> Callable[[Config, int], Attentions]:
+    """Windows in all layers but one in `period` (or in `sliding_window_pattern`)."""
+
+    def attention(config: Config, layers: int) -> Attentions:
+        full = _full(config)
+        window = config.count("sliding_window", default=0)
+        repeat = config.count("sliding_window_pattern", "_sliding_window_pattern", default=period)
+        typed = _typed(config, layers, full, window)
+        if typed:
+            return typed
+        windowed = _limited(full, "window", window) if window else full
+        places = range(1, layers + 1)
+        return [full if place % max(repeat, 1) == 0 else windowed for place in places]
+
+    return attention
+
+
+def llama4(config: Config, layers: int) -> Attentions:
+    """Chunks in layers with rotary positions: all but one in four (`no_rope_layers`)."""
+    full = _full(config)
+    chunk = config.count("attention_chunk_size", default=0)
+    interval = config.count("no_rope_layer_interval", default=4)
+    rotary = config.items("no_rope_layers", layers)
+    typed = _typed(config, layers, full, chunk)
+    if typed:
+        return typed
+    rotary = rotary or [int((i + 1) % interval != 0) for i in range(layers)]
+    chunked = _limited(full, "chunk", chunk) if chunk else full
+    return [chunked if has_rope else full for has_rope in rotary]
+
+
+def latent(config: Config, layers: int) -> Attentions:
+    """Multi-head latent attention: one row of r + dr elements per token is half a KV head."""
+    if config.value("index_topk"):
+        raise config.refuse("index_topk", "selects tokens with an indexer, which is not modelled")
+    heads = heads_of(config)
+    rank = config.count("kv_lora_rank")
+    rope = config.count("qk_rope_head_dim")
+    config.value("num_key_value_heads", "head_dim", "qk_head_dim")
+    numbers = (
+        ("query_rank", config.count("q_lora_rank", default=0)),
+        ("kv_rank", rank),
+        ("rope_size", rope),
+        ("key_size", config.count("qk_nope_head_dim")),
+        ("value_size", config.count("v_head_dim")),
+    )
+    return [Attention("latent", heads, 0.5, rank + rope, numbers=numbers)] * layers
+
+
+def falcon(config: Config, layers: int) -> Attentions:
+    """One KV head, or `num_kv_heads` of them in the new architecture."""
+    heads = heads_of(config)
+    new = config.flag("new_decoder_architecture", False)
+    single = config.flag("multi_query", True)
+    grouped = config.count("num_kv_heads", "n_head_kv", default=heads)
+    old = 1 if single else heads
+    kv_heads = grouped if new else old
+    size = hidden_of(config) // max(heads, 1)
+    return [Attention("full", heads, kv_heads, size)] * layers
+
+
+def mpt(config: Config, layers: int) -> Attentions:
+    """Heads of `attn_config`."""
+    heads = heads_of(config)
+    inner = config.table_of("attn_config")
+    kv_heads = {"grouped_query_attention": inner.get("kv_n_heads"), "multiquery_attention": 1}
+    grouped = kv_heads.get(str(inner.get("attn_type")), heads) or heads
+    return [Attention("full", heads, grouped, hidden_of(config) // max(heads, 1))] * layers
+
+
+def _recurrent(parameters: int, state: int, operations: int) -> Attention:
+    numbers = (
+        ("mixer_parameters", parameters),
+        ("state_size", state),
+        ("state_flops", operations),
+    )
+    return Attention("state", 1, 1, 1, numbers=numbers)
+
+
+def _mamba1(hidden: int, inner: int, state: int, kernel: int, rank: int) -> Attention:
+    """Selective state space (Mamba, sec. 3): in, convolution, x and dt projections, A, out."""
+    projections = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
+    parameters = projections + inner * (kernel + state + 1)
+    operations = 5 * inner * state + 2 * inner * kernel
+    return _recurrent(parameters, inner * (state + kernel - 1), operations)
+
+
+def jamba(config: Config, layers: int) -> Attentions:
+    """One attention layer in `attn_layer_period`, state spaces between them."""
+    hidden = hidden_of(config)
+    rank = config.value("mamba_dt_rank")
+    mamba = _mamba1(
+        hidden,
+        config.count("mamba_expand", default=2) * hidden,
+        config.count("mamba_d_state", default=16),
+        config.count("mamba_d_conv", default=4),
+        rank if isinstance(rank, int) else ceil(hidden / 16),
+    )
+    if config.value("sliding_window"):
+        raise config.refuse("sliding_window", "limits attention, which is not modelled here")
+    period = config.count("attn_layer_period", default=8)
+    offset = config.count("attn_layer_offset", default=4)
+    full = _full(config)
+    return [full if i % period == offset else mamba for i in range(layers)]
+
+
+def mamba2(config: Config, layers: int) -> Attentions:
+    """State-space duality (Mamba-2, sec. 7): heads of a state, convolution over x, B and C."""
+    hidden = hidden_of(config)
+    heads = config.count("num_heads")
+    inner = heads * config.count("head_dim")
+    if config.count("expand", default=2) * hidden != inner:
+        raise config.refuse("expand", f"does not agree with heads x head_dim = {inner}")
+    state = config.count("state_size")
+    kernel = config.count("conv_kernel", default=4)
+    convolved = inner + 2 * config.count("n_groups", default=8) * state
+    parameters = hidden * (inner + convolved + heads) + inner * hidden
+    parameters += convolved * kernel + inner + 3 * heads
+    operations = 5 * inner * state + 2 * convolved * kernel
+    kept = inner * state + convolved * (kernel - 1)
+    return [_recurrent(parameters, kept, operations)] * layers
+
+
+def qwen3_next(config: Config, layers: int) -> Attentions:
+    """Gated delta rule in three layers of four, gated full attention in the fourth."""
+    hidden = hidden_of(config)
+    full = _full(config)
+    gate = full.heads * full.head_size * hidden
+    gated = Attention("full", full.heads, full.kv_heads, full.head_size, gate)
+    key_size = config.count("linear_key_head_dim")
+    value_heads = config.count("linear_num_value_heads")
+    keys = config.count("linear_num_key_heads") * key_size
+    values = value_heads * config.count("linear_value_head_dim")
+    kernel = config.count("linear_conv_kernel_dim")
+    convolved = 2 * keys + values
+    parameters = hidden * (2 * keys + 2 * values + 2 * value_heads) + values * hidden
+    matrix = values * key_size
+    linear = _recurrent(
+        parameters + convolved * kernel,
+        matrix + convolved * (kernel - 1),
+        7 * matrix + 2 * convolved * kernel,
+    )
+    interval = config.count("full_attention_interval", default=4)
+    kinds = {"full_attention": gated, "linear_attention": linear}
+    types = config.items("layer_types", layers)
+    for place in range(len(types), layers):
+        is_full = (place + 1) % interval == 0
+        types.append("full_attention" if is_full else "linear_attention")
+    return [kinds[kind] for kind in types]

@@ -1,0 +1,113 @@
+"""A model's config.json, read key by key, so that no key is ignored in silence."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import LARGEST
+
+NEUTRAL: frozenset[str] = frozenset(
+    key
+    for keys in tomllib.loads((Path(__file__).parent / "neutral.toml").read_text()).values()
+    for key in keys
+)
+"""Keys that change neither bytes nor FLOPs, listed by reason in `neutral.toml`."""
+
+
+class Config:
+    """The keys of a config.json and which of them were read.
+
+    Args:
+        table: the JSON object.
+        where: the file, put in front of every error.
+    """
+
+    def __init__(self, table: Mapping[str, Any], where: str) -> None:
+        self.table = table
+        self.where = where
+        self._read = {"model_type", "text_config"}
+
+    @property
+    def model_type(self) -> str:
+        """The family, as the file names it."""
+        return str(self.table.get("model_type"))
+
+    @property
+    def unread(self) -> list[str]:
+        """Keys that were not read, have a value, and could change bytes or FLOPs."""
+        keys = (key for key, value in self.table.items() if value not in (None, [], {}, False))
+        return sorted(key for key in keys if key not in self._read and key not in NEUTRAL)
+
+    def value(self, *names: str) -> Any:
+        """The value of the first of these keys that has one, None where none has."""
+        self._read.update(names)
+        values = (self.table.get(name) for name in names)
+        return next((value for value in values if value is not None), None)
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """A whole number under the first of these keys that has one.
+
+        Raises:
+            InputError: no such key and no default, or a value that is no whole number.
+        """
+        value = self.value(*names)
+        if value is None:
+            value = default
+        if value is None:
+            needed = f"lacks {names[0]!r}, which a {self.model_type} config must have"
+            raise InputError(f"{self.where}: {needed}; add it")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not 0 <= value <= LARGEST:
+            limits = f"a whole number from 0 to {LARGEST:g}"
+            raise InputError(f"{self.where}: {names[0]} must be {limits}")
+        return int(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A yes or no.
+
+        Raises:
+            InputError: a value that is neither.
+        """
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool) and value not in (0, 1):
+            raise InputError(f"{self.where}: {name} must be true or false")
+        return bool(value)
+
+    def items(self, name: str, length: int) -> list[Any]:
+        """A list with one entry for each layer, empty where the key is absent.
+
+        Raises:
+            InputError: a list of another length.
+        """
+        value = self.value(name) or []
+        if not isinstance(value, list) or len(value) not in (0, length):
+            raise InputError(f"{self.where}: {name} must list one entry for each layer, {length}")
+        return value
+
+    def places(self, name: str) -> list[int]:
+        """Layers listed by their number, empty where the key is absent."""
+        value = self.value(name) or []
+        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+            raise InputError(f"{self.where}: {name} must list numbers of layers")
+        return value
+
+    def table_of(self, name: str) -> dict[str, Any]:
+        """A nested table, empty where the key is absent.
+
+        Raises:
+            InputError: a value that is no table.
+        """
+        value = self.value(name) or {}
+        if not isinstance(value, dict):
+            raise InputError(f"{self.where}: {name} must be a JSON object")
+        return value
+
+    def refuse(self, key: str, problem: str) -> InputError:
+        """The error for a key whose value is not modelled."""
+        return InputError(f"{self.where}: {key} = {self.table.get(key)!r} {problem}")
