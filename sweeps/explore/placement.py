@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.llm import llm_from_part
+from nearkv.costmodel.models import llm_from_part
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
 from nearkv.hardware.quantity import parse

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.llm import llm_from_part
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.serving import data_parallel, kv_token_bytes
+from nearkv.costmodel.models import llm_from_part
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
