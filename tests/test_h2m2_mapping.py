@@ -219,6 +219,28 @@ def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_se
         assert 0 < solved.prefill.parts["change"].seconds < 1
 
 
+@pytest.mark.parametrize("kv_heads", [8.0, 4.0, 1.0])
+@pytest.mark.parametrize("chip", ["lpddr_chip", "hbm_chip"])
+def test_a_faster_chip_never_slows_prefill(kv_heads: float, chip: str) -> None:
+    """Attention and qkv are cut between KV groups: few groups must not be rounded against it."""
+    llm = replace(CHINCHILLA, kv_heads=kv_heads)
+    clock = 1e9 * np.sort(np.append(np.linspace(0.5, 3.0, 51), [0.9999, 1.0001]))
+    hw = HW.with_values({f"{chip}.frequency": clock})
+    took = (
+        resolve_knobs(
+            find_system("asymmetric"),
+            hw,
+            llm,
+            Workload(8.0, 8192.0, 64.0),
+            {"n_attention": 0.0, "n_qkv": 0.0, "n_fc": 0.0},
+        )
+        .estimate.prefill.parts["layers"]
+        .seconds
+    )
+    slower = np.diff(np.asarray(took)) / np.asarray(took)[1:]
+    assert np.all(slower <= 1e-12)
+
+
 def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
     hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
     work = Workload(32.0, 256.0, 64.0)
@@ -260,3 +282,13 @@ def test_a_footprint_over_both_memories_is_an_answer() -> None:
         assert not estimate.fits.ok
         assert np.isfinite(estimate.step.seconds)
     assert resolve("oracle", GPT3, 1024.0, 2048.0).estimate.fits.short_of in ("lpddr", "both")
+
+
+def test_thousands_of_heads_are_refused_before_tables_of_them_are_made() -> None:
+    many = replace(GPT3, heads=100_000.0, kv_heads=100_000.0)
+    with pytest.raises(InputError, match="100,000 heads are more than the 1,024"):
+        resolve("h2m2", many, 32.0, 1024.0)
+    deep = replace(GPT3, layers=100_000.0)
+    with pytest.raises(InputError, match="100,000 layers are more than the 1,024"):
+        resolve("naive-granularity", deep, 32.0, 1024.0)
+    assert np.isfinite(resolve("lpddr-only", many, 32.0, 1024.0).estimate.step.seconds)

@@ -8,7 +8,6 @@ from conftest import model
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cpu_share import balanced_share
 from nearkv.costmodel.mechanisms.dimm import (
     bank_bandwidth,
     bus_bandwidth,
@@ -196,18 +195,13 @@ def test_reserving_the_final_length_admits_fewer() -> None:
     assert 0.4 < reserve / paged < 0.7
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("batch", [1.0, 5.0, 40.0, 1000.0])
-def test_balanced_cpu_share_beats_every_other(name: str, batch: float) -> None:
-    work, llm = Workload(batch, 6000.0, 512.0), LLMS[name]
-    solved = estimate("cpu-offload", llm, work)
-    others = estimate("cpu-offload", llm, work, cpu_share=np.linspace(0.0, 1.0, 2001))
-    rounding = 1.03  # whole requests: half of one idle in each replica shifts the optimum a little
-    assert (
-        solved.step.seconds
-        <= np.min(np.where(others.fits.ok, others.step.seconds, np.inf)) * rounding
-    )
-    assert 0 <= balanced_share(HW, llm, work) <= 1
+def test_a_refresh_that_never_ends_is_refused() -> None:
+    # tRFC 0.35 us every 7.8 us; 8 us would leave the banks no time
+    hw = HW.with_values({"dimm.refresh": np.array([0.35e-6, 8e-6])})
+    with pytest.raises(InputError, match=r"dimm.refresh: 8000 ns is not below"):
+        dimms(hw)
+    with pytest.raises(InputError, match=r"is not below dimm.refresh_interval, 0 ns"):
+        dimms(HW.with_values({"dimm.refresh_interval": 0.0}))
 
 
 def test_imbalance_matches_random_placement() -> None:

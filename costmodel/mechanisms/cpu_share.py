@@ -1,16 +1,16 @@
-"""How many requests the CPU attends to while GPUs do the rest: NEO's rule, in closed form.
-
-Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
-"""
+"""How many requests the CPU attends to while GPUs do the rest (NEO; L3 sec. 2.6, 6.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.bisection import bisect, least
+from nearkv.costmodel.mechanisms.fluid import resident_in
 from nearkv.costmodel.mechanisms.serving import (
     attention_launch,
     data_parallel,
@@ -21,9 +21,12 @@ from nearkv.costmodel.mechanisms.serving import (
     linear,
 )
 from nearkv.costmodel.registry import NO_KNOBS
+from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Port, Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
+
+_ROUNDING = 1e-12
 
 
 def host_attention(hw: Machine) -> Port:
@@ -33,72 +36,139 @@ def host_attention(hw: Machine) -> Port:
 
 @dataclass(frozen=True)
 class Pace:
-    """What an iteration costs, as lines in how many requests it carries [s].
+    """Seconds of an iteration in all layers, by what it carries.
 
     Attributes:
-        fixed: kernel launches and all-reduce latencies, whatever it carries [s].
-        weights: reading them once [s].
-        products: of one request more, where products are bound by compute [s].
-        all_reduce: of one request more [s].
-        gpu_attention, cpu_attention: of one request more on that side [s].
+        products: requests in all -> matrix products, launches and all-reduces [s].
+        gpu_attention, cpu_attention: of one request on that side [s].
+        attention_launch: of the GPUs' attention, where every replica attends to a request [s].
     """
 
-    fixed: Real
-    weights: Real
-    products: Real
-    all_reduce: Real
+    products: Callable[[Real], Real]
     gpu_attention: Real
     cpu_attention: Real
+    attention_launch: Real
 
 
 def pace(hw: Machine, llm: LLM, work: Workload) -> Pace:
-    """Measure the lines of an iteration on the GPUs in use and on the CPU."""
-    dp = data_parallel(hw, llm)
+    """Measure an iteration of the GPUs in use and of the CPU."""
     cache = kv_token_bytes(llm) * work.context
-    layer = linear(hw, llm, dp).parts
-    products = layer["products"].parts
-    waits = layer["launch"].seconds + layer["settle"].seconds + attention_launch(hw)
-    # a replica without a request reads no weights and starts no kernel
-    working = llm.layers * np.minimum(work.batch / dp, 1.0)
+    dp = data_parallel(hw, llm)
+    one_each = linear(hw, llm, dp).parts
+    flops = one_each["products"].parts["compute"].seconds / dp
+    all_reduce = one_each["all_reduce"].seconds / dp
+    waits = one_each["launch"].seconds + one_each["settle"].seconds
+    weights_read = gpu(hw).read.rate / dp
+
+    def products(requests: Real) -> Real:
+        """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
+        of_replica = np.maximum(requests / dp, 1.0)
+        visits = np.minimum(requests / dp, 1.0)
+        weights = llm.layer_weight_bytes(of_replica) / weights_read
+        slower = np.maximum(visits * weights, flops * requests)
+        return llm.layers * (visits * waits + slower + all_reduce * requests)
+
     return Pace(
-        fixed=working * waits,
-        weights=working * products["weights"].seconds,
-        products=llm.layers * products["compute"].seconds / dp,
-        all_reduce=llm.layers * layer["all_reduce"].seconds / dp,
+        products=products,
         gpu_attention=gpu_attention(hw)(cache).seconds,
         cpu_attention=host_attention(hw)(cache).seconds,
+        attention_launch=llm.layers * attention_launch(hw),
     )
 
 
-def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
-    """Share of the residents whose KV stays with the CPU so that neither side waits [1].
+@dataclass(frozen=True)
+class Room:
+    """Requests of mean size that each memory holds, and how many there are [1].
 
-    NEO's rule, a minimum of a maximum: Nc grows until T_CPU(Nc) = T_GPU(Ng, Nc), with Ng all that
-    the GPUs hold, or all the others where the batch is small. T_GPU is the larger of two lines
-    (weights, FLOPs), so the crossing is the larger of two; only a full host memory stops earlier.
+    Attributes:
+        gpu, host: memory beside the weights, and host memory, over all replicas.
+        batch: requests in all.
+        replicas: dp.
+    """
+
+    gpu: Real
+    host: Real
+    batch: Real
+    replicas: Real
+
+    @property
+    def fewest(self) -> Real:
+        """Requests that run however little memory there is, one in each replica [1]."""
+        return np.maximum(np.minimum(self.replicas, self.batch), 1e-30)
+
+    def resident(self, share: Real) -> Real:
+        """Requests that decode together at a CPU share [1]."""
+        gpu, host = at_share(self.gpu, 1 - share), at_share(self.host, share)
+        return resident_in(np.minimum(gpu, host), self.batch, self.replicas)
+
+    def fits(self, share: Real) -> NDArray[np.bool_]:
+        """Whether both memories hold what they must at a CPU share."""
+        n = self.resident(share)
+        on_gpu, on_host = (1 - share) * n, share * n
+        gpu_holds = np.less_equal(on_gpu, self.gpu * (1 + _ROUNDING))
+        host_holds = np.less_equal(on_host, self.host * (1 + _ROUNDING))
+        return gpu_holds & host_holds
+
+
+def at_share(room: Real, share: Real) -> Real:
+    """Requests in all where a memory with so much room holds a share of them [1]."""
+    any_share = np.greater(share, 0)
+    requests = np.divide(room, np.where(any_share, share, 1.0))
+    return np.where(any_share, requests, np.inf)
+
+
+def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
+    """Share of the residents with the CPU at which a step over all requests is fastest [1].
+
+    NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories. While the
+    GPUs' memory binds, or all requests fit, a larger share speeds the GPUs up and slows the CPU
+    down: best is where both take as long. Where host memory binds, a larger share leaves fewer
+    residents to share the weights, so the GPUs have an optimum of their own, and both take as long
+    at most once before it. Where nothing fits, the GPUs are full.
     """
     hw = in_use(hw, llm)
-    most_gpu = np.minimum(gpu_room(hw, llm) / work.context, work.batch)
-    most_cpu = hw.host.memory / (kv_token_bytes(llm) * work.context)
-    t = pace(hw, llm, work)
-    full = t.fixed + (t.gpu_attention + t.all_reduce) * most_gpu
-    per_request = t.cpu_attention - t.all_reduce
-    weights_bound = crossing(t.weights + full, per_request)
-    compute_bound = crossing(full + t.products * most_gpu, per_request - t.products)
-    beside_full = np.maximum(weights_bound, compute_bound)
+    t, room = pace(hw, llm, work), rooms(hw, llm, work)
 
-    products = np.maximum(t.weights, t.products * work.batch)
-    on_gpu_alone = t.fixed + products + (t.all_reduce + t.gpu_attention) * work.batch
-    all_served = on_gpu_alone / (t.cpu_attention + t.gpu_attention)
-    room_left = beside_full <= work.batch - most_gpu
-    balanced = np.where(room_left, beside_full, all_served)
-    on_cpu = np.minimum(np.minimum(balanced, most_cpu), work.batch)
-    on_gpu = np.minimum(most_gpu, work.batch - on_cpu)
-    share: Real = on_cpu / np.maximum(on_cpu + on_gpu, 1e-30)
-    return share
+    def on_gpus(share: Real) -> Real:
+        """Of an iteration, over the requests it serves [s]."""
+        n = np.maximum(room.resident(share), 1e-30)
+        attended = (1 - share) * n
+        launches = np.minimum(attended / room.replicas, 1.0) * t.attention_launch
+        return (t.products(n) + launches + t.gpu_attention * attended) / n
+
+    def on_cpu(share: Real) -> Real:
+        """Of an iteration, over the requests it serves [s]."""
+        return t.cpu_attention * share
+
+    def gpu_slower(share: Real) -> NDArray[np.bool_]:
+        return np.greater(on_gpus(share), on_cpu(share))
+
+    most = np.minimum(room.gpu + room.host, room.batch)
+    first = np.clip(1 - room.gpu / room.fewest, 0.0, 1.0)
+    host_full = np.clip(room.host / np.maximum(most, 1e-30), first, 1.0)
+    last = np.clip(room.host / room.fewest, host_full, 1.0)
+    gpu_best = least(on_gpus, host_full, last)
+    shares = (
+        first,
+        bisect(gpu_slower, first, host_full),
+        host_full,
+        bisect(gpu_slower, host_full, gpu_best),
+        gpu_best,
+        last,
+    )
+    best: Real = first
+    fewest_seconds: Real = np.inf
+    for share in shares:
+        slowest = np.maximum(on_gpus(share), on_cpu(share))
+        seconds = np.where(room.fits(share), slowest, np.inf)
+        best = np.where(seconds < fewest_seconds, share, best)
+        fewest_seconds = np.minimum(fewest_seconds, seconds)
+    return np.asarray(best)[()]
 
 
-def crossing(floor: Real, faster: Real) -> Real:
-    """Nc at which the CPU, slower by so much a request, catches up; infinite if the GPU is [1]."""
-    catches_up = floor / np.maximum(faster, 1e-30)
-    return np.where(np.greater(faster, 0), catches_up, np.inf)
+def rooms(hw: Machine, llm: LLM, work: Workload) -> Room:
+    """Requests that the memories hold, at the context of the step."""
+    context = work.context
+    host = hw.host.memory / kv_token_bytes(llm)
+    replicas = data_parallel(hw, llm)
+    return Room(gpu_room(hw, llm) / context, host / context, work.batch, replicas)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nearkv.costmodel.mechanisms.checks import first_where
 from nearkv.costmodel.span import Port, Real
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
 
@@ -39,7 +41,7 @@ def dimms(hw: Machine) -> Dimms:
     part = hw.dimm
     bus = bus_bandwidth(hw)
     all_ranks = part.ranksets * bus
-    awake = 1 - part.refresh / part.refresh_interval
+    awake = awake_share(hw)
     streaming = bank_bandwidth(hw) * row_efficiency(hw) * awake
     return Dimms(
         banks=Port("dimm.banks", "read", streaming),
@@ -49,6 +51,24 @@ def dimms(hw: Machine) -> Dimms:
         capacity=part.count * part.capacity,
         power=part.count * unit_power(hw),
     )
+
+
+def awake_share(hw: Machine) -> Real:
+    """Share of the time in which no refresh blocks the banks, 1 - tRFC / tREFI [1].
+
+    Raises:
+        InputError: a refresh takes as long as the interval between two, or longer.
+    """
+    refresh, interval = hw.dimm.refresh, hw.dimm.refresh_interval
+    endless = np.asarray(np.greater_equal(refresh, interval))
+    if endless.any():
+        longest = 1e9 * first_where(endless, refresh)
+        shortest = 1e9 * first_where(endless, interval)
+        raise InputError(
+            f"dimm.refresh: {longest:g} ns is not below dimm.refresh_interval, {shortest:g} ns; "
+            "shorten it (DDR4 needs 350 ns every 7,800 ns)"
+        )
+    return 1 - np.divide(refresh, interval)
 
 
 def bus_bandwidth(hw: Machine) -> Real:

@@ -20,6 +20,8 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 
 NONE: Mapping[str, Real] = {}
+_ROUNDING = 1e-12
+"""A share solved for the last byte may miss it by that; it counts as fitting."""
 POLICY = Knob(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     high=1,
@@ -41,16 +43,26 @@ def room_for(work: Workload, serving: Serving) -> Real:
 
 
 def resident(work: Workload, serving: Serving) -> Real:
-    """Requests that decode together, N: all, or as many of mean size as the memory holds [1].
+    """Requests that decode together, N: all, or as many of mean size as the memory holds [1]."""
+    return resident_in(room_for(work, serving), work.batch, serving.replicas)
+
+
+def resident_in(room: Real, batch: Real, replicas: Real) -> Real:
+    """Requests that decode together in a memory that holds so many of mean size [1].
 
     A queue fills memory with whole requests, which leaves room for half of one idle in each replica
     on average; at least one runs.
+
+    Args:
+        room: requests of mean size that would fill the memory of all replicas [1].
+        batch: requests in all [1].
+        replicas: dp [1].
     """
-    most = room_for(work, serving)
-    one_each = np.minimum(serving.replicas, work.batch)
-    filled = np.maximum(most - serving.replicas / 2, one_each)
-    queued = np.minimum(filled, work.batch)
-    return np.where(np.less_equal(work.batch, most), work.batch, queued)[()]
+    one_each = np.minimum(replicas, batch)
+    filled = np.maximum(room - replicas / 2, one_each)
+    queued = np.minimum(filled, batch)
+    holds_all = np.less_equal(batch, np.multiply(room, 1 + _ROUNDING))
+    return np.where(holds_all, batch, queued)[()]
 
 
 def memory_needed(work: Workload, serving: Serving) -> Real:

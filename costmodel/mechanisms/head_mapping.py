@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.llm import LLM
@@ -26,6 +25,7 @@ from nearkv.costmodel.mechanisms.accelerator import (
     powered,
     side,
 )
+from nearkv.costmodel.mechanisms.checks import first_where
 from nearkv.costmodel.resources import per
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
@@ -34,6 +34,8 @@ from nearkv.hardware.machine import Machine
 
 SUBLAYERS = ("attention", "qkv", "fc")
 """In the order in which Algorithm 1 maps them."""
+MOST_UNITS = 1024
+"""Most heads, or layers, that can be mapped one by one; models have at most 128."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,6 @@ def check_units(most: Real, **mapped: Real) -> None:
                 f"knob {name}: {units:g} must be a whole number from 0 to {limit:g}; "
                 "choose one of these"
             )
-
-
-def first_where(wrong: NDArray[np.bool_], value: Real) -> float:
-    """Value at the first design point that is wrong [that of the value]."""
-    return float(np.broadcast_to(value, wrong.shape)[wrong][0])
 
 
 # --- time of one sub-layer, n heads on HBM ---

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import (
+    MOST_UNITS,
     Asymmetric,
     asymmetric_memory,
     attention,
@@ -25,6 +26,7 @@ from nearkv.costmodel.mechanisms.head_mapping import (
 )
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
 Array = NDArray[np.float64]
@@ -75,7 +77,7 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     check_heads(llm)
     two = asymmetric_memory(hw)
     b, s = work.batch, work.context
-    n = units_first(np.max(llm.heads), two, llm, work)
+    n = units_first("heads", llm.heads, two, llm, work)
 
     def seconds(layer: Span) -> Real:
         """Of all layers; infinite where the model has fewer heads [s]."""
@@ -108,7 +110,7 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     check_heads(llm)
     two = asymmetric_memory(hw)
     b, s = work.batch, work.context
-    n = units_first(np.max(llm.layers), two, llm, work)
+    n = units_first("layers", llm.layers, two, llm, work)
     rest = np.maximum(llm.layers - n, 0)
     none = np.zeros(np.shape(llm.heads))
 
@@ -139,13 +141,28 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     )
 
 
-def units_first(most: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
-    """Count 0..N along a new first axis, in front of all axes that design points have [1]."""
+def units_first(name: str, units: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
+    """Count 0..N along a new first axis, in front of all axes that design points have [1].
+
+    Args:
+        name: of what is counted.
+        units: N of each model [1].
+        two, llm, work: as in `head_tables`, for the axes.
+
+    Raises:
+        InputError: a model with more units than tables are made for.
+    """
+    most = float(np.max(units))
+    if most > MOST_UNITS:
+        raise InputError(
+            f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
+            f"for; correct {name}, or use lpddr-only, which maps nothing"
+        )
     attention_layer = attention(two, llm, work.batch, work.context, llm.heads)
     fc_layer = fc(two, llm, work.batch, llm.heads)
     seconds = attention_layer.seconds + fc_layer.seconds
     axes = np.ndim(seconds + two.hbm.capacity + two.lpddr.capacity)
-    n = np.arange(float(most) + 1)
+    n = np.arange(most + 1)
     return n.reshape(n.shape + (1,) * axes)
 
 

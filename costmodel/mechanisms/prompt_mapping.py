@@ -62,10 +62,12 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload) -> Heads:
         (attention_size, llm.kv_heads),
     ):
         whole = np.maximum(size, 1.0)
-        share = np.minimum(even, hbm_room / whole)
-        most = np.floor(units * share + _ROUNDING)
-        needed = np.ceil(units * (1 - lpddr_room / whole) - _ROUNDING)
-        n = np.maximum(most, np.clip(needed, 0.0, units))
+        share_held = np.minimum(hbm_room / whole, 1.0)
+        share_left = 1 - lpddr_room / whole
+        most = np.floor(units * share_held + _ROUNDING)
+        least = np.ceil(units * share_left - _ROUNDING)
+        best = whole_units(units, even)
+        n = np.maximum(np.minimum(best, most), np.clip(least, 0.0, units))
         heads.append(n * llm.heads / units)
         on_hbm = whole * n / units
         hbm_room = np.maximum(hbm_room - on_hbm, 0.0)
@@ -79,6 +81,22 @@ def even_share(two: Asymmetric) -> Real:
     hbm = two.hbm.arrays.rate * two.hbm.rows * two.hbm.columns
     lpddr = two.lpddr.arrays.rate * two.lpddr.rows * two.lpddr.columns
     return hbm / (hbm + lpddr)
+
+
+def whole_units(units: Real, share: Real) -> Real:
+    """Units on HBM, whole, at which the slower side ends first [1].
+
+    Either side of the even share: one unit more delays HBM, one less delays LPDDR.
+
+    Args:
+        units: of the kernel [1].
+        share: of the arrays' rates that is HBM's [1].
+    """
+    fewer = np.floor(units * share + _ROUNDING)
+    more = np.minimum(fewer + 1, units)
+    hbm_with_more = more * (1 - share)
+    lpddr_with_fewer = (units - fewer) * share
+    return np.where(hbm_with_more < lpddr_with_fewer * (1 - _ROUNDING), more, fewer)
 
 
 def change_mapping(two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads) -> Span:

@@ -11,7 +11,7 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
+from nearkv.costmodel.mechanisms.cpu_share import at_share, balanced_share, host_attention
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, resident, steady
 from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
@@ -71,7 +71,7 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
 CPU_SHARE = Knob(
     "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
     default="balanced",
-    # the rule is exact, and the amounts are not affine in the share: auto means the rule
+    # the amounts are not affine in the share, and the rule is exact: auto means the rule
     rules={"balanced": balanced_share, "auto": balanced_share},
 )
 
@@ -110,13 +110,14 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         on_cpu = host_attention(hw)(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L")
         return llm.layers * overlap(gpu=on_gpu, cpu=on_cpu)
 
-    with np.errstate(divide="ignore"):
-        gpu_most = np.divide(gpu_room(hw, llm), gpu_share)
-        host_most = np.divide(host_room, cpu_share)
+    room = np.minimum(
+        at_share(gpu_room(hw, llm), gpu_share),
+        at_share(host_room, cpu_share),
+    )
     serving = Serving(
         iteration=iteration,
         prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
-        room=np.minimum(gpu_most, host_most),
+        room=room,
         replicas=data_parallel(hw, llm),
         longest_room=host_room,
     )

@@ -17,6 +17,7 @@ from nearkv.costmodel.compose import serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import (
+    MOST_UNITS,
     asymmetric_memory,
     attention,
     check_heads,
@@ -35,10 +36,6 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
-MOST_UNITS = 1024
-"""More heads or layers than any model has; `check_units` knows how many the model at hand has."""
-
-
 SUBLAYERS = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
 
