@@ -68,8 +68,9 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     """Collect the measured and simulated claims of a paper whose metric is a column.
 
     Left out are bounds (`take` every: one that is kept says nothing), rows with a proof that they
-    are inconsistent, simulated queues, and questions on machines with other derates: a test bed
-    that differs in its GPU alone is fitted together with the rest.
+    are inconsistent, rows that were blind when predicted (nothing is fitted to them), simulated
+    queues, and questions on machines with other derates: a test bed that differs in its GPU alone
+    is fitted together with the rest.
 
     Args:
         paper: whose claims.
@@ -126,7 +127,7 @@ class _Answers:
 def _is_usable(claim: Claim) -> bool:
     if claim.metric not in COLUMNS or claim.kind not in ("measured", "simulated"):
         return False
-    if claim.proof or claim.take == "every" or claim.method == "simulate":
+    if claim.is_blind or claim.proof or claim.take == "every" or claim.method == "simulate":
         return False
     return float(claim.low) > 0
 

@@ -66,6 +66,16 @@ class Claim:
         """Whether the model takes what is stated as an input; `assume` then begins with it."""
         return self.assume.startswith("An input")
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether it only bounds the prediction: each point must keep the bound."""
+        return self.take == "every"
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it was predicted before anybody here had read it (`assume` begins with it)."""
+        return self.assume.startswith("Blind when predicted")
+
 
 FIELDS = tuple(field.name for field in fields(Claim))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -18,8 +18,9 @@ RUNS = ("measured", "simulated")
 def summary(rows: Sequence[Row]) -> list[Row]:
     """Counts of verdicts, errors and fitted factors, a row a paper.
 
-    Runs are measured or simulated. Some of them (`runs_input`) state a number that the model takes
-    as an input, and so match by themselves: the second median leaves them out.
+    Runs are measured or simulated. The errors leave out those that state an input of the model
+    (`runs_input`), which match by themselves, and one-sided bounds, which say little where they are
+    kept: `bounds_kept` counts them. `blind` are runs that were predicted before they were read.
     """
     lines = []
     for paper in sorted({line["paper"] for line in rows}):
@@ -29,26 +30,38 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 
 def _of_paper(paper: str, rows: Sequence[Row]) -> Row:
-    inputs = {claim.id for claim in load(paper) if claim.is_input}
-    counts = Counter(line["verdict"] for line in rows)
+    claims = {claim.id: claim for claim in load(paper)}
+    verdicts = Counter(line["verdict"] for line in rows)
     runs = [line for line in rows if line["kind"] in RUNS and line["error"] is not None]
-    close = [line for line in runs if line["verdict"] in ("match", "near")]
-    errors = [line["error"] for line in runs]
-    predicted = [line["error"] for line in runs if line["id"] not in inputs]
+    inputs = [line for line in runs if claims[line["id"]].is_input]
+    bounds = [line for line in runs if claims[line["id"]].is_bound]
+    predicted = [line for line in runs if line not in inputs and line not in bounds]
+    blind = [line for line in predicted if claims[line["id"]].is_blind]
+    kept = [line for line in bounds if line["error"] == 0]
     line: Row = {"paper": paper, "claims": len(rows)}
-    line |= {verdict: counts[verdict] for verdict in RANK}
+    line |= {verdict: verdicts[verdict] for verdict in RANK}
     return line | {
         "runs": len(runs),
-        "runs_close": len(close),
-        "runs_input": len(runs) - len(predicted),
-        "median_error": _quantile(errors, 0.5),
-        "median_not_input": _quantile(predicted, 0.5),
-        "p90_error": _quantile(errors, 0.9),
+        "runs_input": len(inputs),
+        "bounds_kept": f"{len(kept)} of {len(bounds)}",
+        "predicted": len(predicted),
+        "close": _close(predicted),
+        "median_error": _quantile(predicted, 0.5),
+        "p90_error": _quantile(predicted, 0.9),
+        "blind": len(blind),
+        "blind_close": _close(blind),
+        "blind_median_error": _quantile(blind, 0.5),
         "fitted": "; ".join(fitted(paper)),
     }
 
 
-def _quantile(errors: Sequence[float], share: float) -> float | None:
+def _close(rows: Iterable[Row]) -> int:
+    """Rows within 25 %."""
+    return sum(line["verdict"] in ("match", "near") for line in rows)
+
+
+def _quantile(rows: Iterable[Row], share: float) -> float | None:
+    errors = [line["error"] for line in rows]
     return float(np.quantile(errors, share)) if errors else None
 
 

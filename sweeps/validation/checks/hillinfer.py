@@ -101,6 +101,15 @@ def transfer_over_attention(model: str, batch: str, context: str) -> Real:
     return transfer.seconds / attention.seconds
 
 
+@check
+def share_from_ssd(share: str) -> float:
+    """Time to read a share of the KV cache from the SSD: Qwen-7B, batch 8, 12K (fig. 3a) [ms]."""
+    hw, llm, work = _point()
+    kv = llm.layers * llm.kv_bytes(work.batch, work.prompt)
+    seconds = float(share) * kv / (hw.ssd.count * hw.ssd.read)
+    return float(1e3 * seconds)
+
+
 # --- sec. 4: scoring and the two pools --------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ from nearkv.costmodel.metrics import COLUMNS, Answer
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.sizes import size
+from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import decode_rate, estimate_of, workload
 from nearkv.sweeps.validation.checks.catalogued import sum_of, times
@@ -115,7 +117,24 @@ def _gain(model: str, work: Workload) -> Values:
     return np.asarray(ours / theirs)
 
 
-# --- cost and endurance -----------------------------------------------------------------------
+# --- energy, cost and endurance -----------------------------------------------------------------
+
+
+@check
+def energy_saving(baseline: str, devices: str, *models: str) -> Values:
+    """Energy per token that HILOS saves, 16K to 128K at batch 16 (abstract, fig. 17a) [%]."""
+    contexts = "16k,32k,64k,128k"
+    ours = Study(("hilos",), models, "16", contexts, knobs={"devices": devices})
+    theirs = Study((baseline,), models, "16", contexts)
+    share = _energy(ours) / _energy(theirs)
+    return 100 * (1 - share)
+
+
+def _energy(study: Study) -> Values:
+    """Energy per token at every point; NaN where it does not fit [J]."""
+    rows = table(study)
+    energy = rows["energy_j_tok"].astype(float)
+    return np.where(rows["status"] == "ok", energy, np.nan)
 
 
 @check

@@ -11,6 +11,8 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.systems.inf2 import near_storage
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
 from nearkv.sweeps.validation.checks.catalogued import sum_of
@@ -162,6 +164,13 @@ def stated_rate(latency: str, batch: str) -> float:
 def stated_rate_for_money(rate: str, *prices: str) -> float:
     """A stated rate over prices [1/s/USD]."""
     return _stated(rate) / sum_of(*prices)
+
+
+@check
+def stated_rate_for_machine(rate: str, platform: str, system: str) -> float:
+    """A stated rate over the price of all that a system owns on a platform [1/s/USD]."""
+    rows = table(Study((system,), ("opt-175b",), platforms=(platform,)))
+    return _stated(rate) / float(rows["cost_usd"][0])
 
 
 def _stated(name: str) -> float:
