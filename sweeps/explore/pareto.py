@@ -1,71 +1,178 @@
-"""Which designs of a sweep are worth building: the frontier of two or three columns, within limits."""
+"""`nearkv pareto`: the designs of a sweep that no other beats, for each workload of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluation.evaluate import Columns, chunks, stack
-from nearkv.sweeps.evaluation.targets import RATIOS, higher_is_better, parse_targets
-from nearkv.sweeps.space.study import Study, blocks, comma_list
+from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.evaluation.targets import RATIOS, Target, higher_is_better, parse_targets
+from nearkv.sweeps.space.study import Block, Study, blocks, comma_list
+
+PER = "model,context_tok,output_tok,trace"
+"""Columns that make a workload; designs are compared within one only."""
 
 
-def pareto(study: Study, by: str, where: Sequence[str]) -> Columns:
-    """Evaluate a study and keep the designs that no other beats in every column asked for.
+@dataclass(frozen=True)
+class Comparison:
+    """How designs are compared.
+
+    Attributes:
+        by: two or three columns.
+        limits: conditions that a design must meet.
+        per: columns that make a workload.
+    """
+
+    by: tuple[str, ...]
+    limits: tuple[Target, ...]
+    per: tuple[str, ...]
+
+    def best(self, table: Columns) -> Columns:
+        """The rows within the limits that no other row of their workload dominates."""
+        allowed = np.ones(len(table["system"]), bool)
+        for limit in self.limits:
+            values = table[limit.quantity].astype(float)
+            allowed &= limit.margin(values) >= 0
+        within = _take(table, allowed)
+        costs = self.costs(within)
+        kept = np.zeros(len(costs), bool)
+        for members in self.workloads(within):
+            own = costs[members]
+            kept[members] = frontier(own)
+        return _take(within, kept)
+
+    def costs(self, table: Columns) -> NDArray[np.float64]:
+        """The columns compared by, less is better.
+
+        Raises:
+            InputError: a column that does not exist or holds no numbers.
+        """
+        numeric = [name for name, column in table.items() if column.dtype.kind in "fiub"]
+        signed = []
+        for name in self.by:
+            if name not in numeric:
+                raise unknown("column", name, numeric, "--by")
+            values = table[name].astype(float)
+            if higher_is_better(name):
+                values = -values
+            signed.append(values)
+        return np.column_stack(signed)
+
+    def workloads(self, table: Columns) -> Iterator[NDArray[np.intp]]:
+        """Places of the rows of each workload, in order of first appearance."""
+        workload = np.zeros(len(table["system"]), int)
+        for name in self.per:
+            if name not in table:
+                continue
+            distinct, codes = np.unique(table[name], return_inverse=True)
+            workload *= max(len(distinct), 1)
+            workload += codes
+        _, first = np.unique(workload, return_index=True)
+        for start in np.sort(first):
+            yield np.flatnonzero(workload == workload[start])
+
+    def ordered(self, table: Columns) -> Columns:
+        """Rows workload by workload, best in the first column first."""
+        costs = self.costs(table)
+        order = []
+        for members in self.workloads(table):
+            own = costs[members]
+            ranks = np.lexsort(own.T[::-1])
+            order.append(members[ranks])
+        rows = np.concatenate(order)
+        return _take(table, rows)
+
+
+def pareto(study: Study, by: str, where: Sequence[str], per: str = PER) -> Columns:
+    """Evaluate a study and keep the designs that no other beats in each of some columns.
 
     Args:
         study: what to evaluate; it may be larger than memory.
-        by: two or three columns apart by commas; more is better of rates and endurance, less of the rest.
+        by: two or three comma-separated columns; more is better of rates and endurance, less of
+            the rest.
         where: limits on columns, as `step_ms<=200`; designs outside are left out first.
+        per: comma-separated columns that make a workload: each has a frontier of its own. Name
+            `batch` among them where the batch is no design choice.
 
     Returns:
-        The rows on the frontier, best in the first column first.
+        The rows on the frontiers, workload by workload, best in the first column first. Designs
+        that differ only in axes their system does not depend on are one row, whose `note` names the
+        values it stands for.
 
     Raises:
         InputError: the study, a column or a limit cannot be used, or nothing is left.
     """
+    comparison = _comparison(by, where, per)
+    study_blocks = blocks(study)
+    answer: Columns | None = None
+    for piece in chunks(study_blocks):
+        best = comparison.best(piece)
+        if answer is not None:
+            best = comparison.best(stack([answer, best]))
+        answer = best
+    if answer is None or not len(answer["system"]):
+        condition = "meets every --where and " if comparison.limits else ""
+        raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")
+    return _merged(comparison.ordered(answer), _axes(study_blocks))
+
+
+def _comparison(by: str, where: Sequence[str], per: str) -> Comparison:
     names = comma_list(by)
-    limits = parse_targets(where, "--where") if where else ()
+    limits: tuple[Target, ...] = ()
+    if where:
+        limits = parse_targets(where, "--where")
     if any(limit.quantity in RATIOS for limit in limits):
-        raise InputError(
-            f"--where: {' and '.join(RATIOS)} need `nearkv compare`; limit columns of a sweep"
-        )
+        ratios = " and ".join(RATIOS)
+        raise InputError(f"--where: {ratios} need `nearkv compare`; limit columns of a sweep")
     if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
         raise InputError(
             f"--by {by!r}: name two or three different columns, as in throughput_tok_s,cost_usd"
         )
-
-    def best(piece: Columns) -> Columns:
-        allowed = np.ones(len(piece["system"]), bool)
-        for limit in limits:
-            allowed &= limit.margin(piece[limit.quantity].astype(float)) >= 0
-        return _take(_take(piece, allowed), frontier(_costs(_take(piece, allowed), names)))
-
-    pieces: Iterable[Columns] = (best(piece) for piece in chunks(blocks(study)))
-    found = reduce(lambda kept, piece: best(stack([kept, piece])), pieces)
-    if not len(found["system"]):
-        raise InputError(
-            f"no design {'meets every --where and ' if limits else ''}has all of {by}; see `nearkv sweep`"
-        )
-    return _take(found, np.lexsort(_costs(found, names).T[::-1]))
+    return Comparison(names, limits, comma_list(per))
 
 
-def _costs(
-    columns: Columns, names: Sequence[str]
-) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    for name in names:
-        if name not in columns or columns[name].dtype.kind not in "fiub":
-            raise unknown(
-                "column", name, [n for n, v in columns.items() if v.dtype.kind in "fiub"], "--by"
-            )
-    return np.column_stack(
-        [columns[n].astype(float) * (-1 if higher_is_better(n) else 1) for n in names]
-    )
+def _axes(study_blocks: Sequence[Block]) -> list[str]:
+    """Columns of the axes that designs differ in."""
+    names: dict[str, None] = {}
+    for block in study_blocks:
+        names |= dict.fromkeys(axis.name for axis in block.display_grid.axes)
+    return [name for name in names if name != "model"]
 
 
-def _take(columns: Columns, chosen: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Columns:
-    return {name: values[chosen] for name, values in columns.items()}
+def _merged(table: Columns, axes: Sequence[str]) -> Columns:
+    """One row for designs that differ in axes alone, with a note of the values it stands for."""
+    answers = [table[name] for name in table if name not in axes]
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for row in range(len(table["system"])):
+        key = tuple(str(column[row]) for column in answers)
+        alike.setdefault(key, []).append(row)
+    groups = list(alike.values())
+    first = np.array([members[0] for members in groups])
+    merged = _take(table, first)
+    notes = [_note(table, members, axes) for members in groups]
+    merged["note"] = np.array(notes)
+    return merged
+
+
+def _note(table: Columns, members: Sequence[int], axes: Sequence[str]) -> str:
+    """The note of the first of some rows, and the values that it stands for."""
+    sentences = [str(table["note"][members[0]])]
+    for name in axes:
+        if name not in table:
+            continue
+        values = set(table[name][members].tolist())
+        if len(values) > 1:
+            low = plain(min(values))
+            high = plain(max(values))
+            sentences.append(f"the same for {len(values)} values of {name}, {low} to {high}")
+    return "; ".join(filter(None, sentences))
+
+
+def _take(table: Columns, rows: NDArray[np.generic]) -> Columns:
+    return {name: column[rows] for name, column in table.items()}
