@@ -1,7 +1,7 @@
 # Every target sets up its own environment in .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
-SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output 64 --platform hilos-a100
+SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
 .PHONY: help setup demo validation golden test browser site lint type sizes bench lock
 help: ## list the targets

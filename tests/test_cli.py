@@ -5,11 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import nearkv
+from nearkv.cli import app
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
@@ -31,24 +39,40 @@ def refused(*arguments: str, cwd: Path | None = None) -> str:
     return done.stderr
 
 
-def test_every_command_has_help_with_an_example() -> None:
-    commands = [
-        ["estimate"],
-        ["compare"],
-        ["sweep"],
-        ["systems", "show"],
-        ["models", "show"],
-        ["hardware", "show"],
-    ]
-    commands += [
-        ["solve", line.split()[0]]
-        for line in run("solve", "--help").stdout.split("Commands:")[1].splitlines()
-        if line.strip()
-    ]
-    for command in commands:
-        done = run(*command, "--help")
-        assert done.returncode == 0
-        assert "Example: nearkv" in done.stdout, command
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and every group with commands of its own, as a user writes them."""
+    for name, command in group.commands.items():
+        yield (*words, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+
+
+COMMANDS = list(commands(typer.main.get_group(app)))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> None:
+    outcome = CliRunner().invoke(app, [*command, "-h"])
+    assert outcome.exit_code == 0
+    text = " ".join(outcome.stdout.split())
+    if command in (("solve",), ("plot",)):
+        assert "Commands:" in text
+        return
+    (example,) = re.findall(r"Example: (nearkv .+)", text)
+    assert f"nearkv {' '.join(command)}" in example
+
+
+def test_help_lists_commands_in_the_order_of_use() -> None:
+    text = run("--help").stdout.split("Commands:")[1]
+    names = [line.split()[0] for line in text.splitlines() if line.strip()]
+    first = ["estimate", "compare", "sweep", "solve"]
+    assert names[:4] == first
+    assert names[-3:] == ["systems", "models", "hardware"]
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert run("--version").stdout == f"nearkv {nearkv.__version__}\n"
+    assert run("-h").stdout == run("--help").stdout
 
 
 def test_catalogues_list_and_show() -> None:
@@ -223,12 +247,12 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
             "--jobs 0",
         ),
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
-        (["sweep", "-o", ""], "-o '': names nothing"),
-        (["sweep", "--scheduler="], "--scheduler '': names nothing"),
-        (["sweep", "--best-per", ""], "--best-per '': names nothing"),
-        (["sweep", "--best-per", ","], "--best-per ',': names nothing"),
-        (["estimate", "hilos", "--trace", ""], "--trace '': names nothing"),
-        (["solve", "alpha", "--trace", " "], "--trace ' ': names nothing"),
+        (["sweep", "-o", ""], "-o '': is empty"),
+        (["sweep", "--scheduler="], "--scheduler '': is empty"),
+        (["sweep", "--best-per", ""], "--best-per '': is empty"),
+        (["sweep", "--best-per", ","], "--best-per ',': is empty"),
+        (["estimate", "hilos", "--trace", ""], "--trace '': is empty"),
+        (["solve", "alpha", "--trace", " "], "--trace ' ': is empty"),
         (["sweep", "--by", "step_ms"], "--by step_ms: says what --top and --best-per compare by"),
         (["sweep", "--format", "json", "-o", "x.csv"], "the end of -o x.csv says what is written"),
         (
@@ -325,7 +349,7 @@ def test_output_pipes_into_a_reader_that_stops() -> None:
 
 def test_help_needs_no_numpy() -> None:
     names = "numpy pandas scipy pulp rich"
-    script = f"import sys, cli; print([name for name in '{names}'.split() if name in sys.modules])"
+    script = f"import sys, nearkv.cli; print([name for name in '{names}'.split() if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

@@ -49,9 +49,6 @@ tests/test_mapping_commands.py
 
 tests/test_sweeps.py
 
-cli.py
-sweeps/commands/designs.py
-sweeps/commands/options.py
 sweeps/commands/reviewing.py
 sweeps/commands/sweeping.py
 sweeps/evaluation/catalogue.py

@@ -160,7 +160,7 @@ def test_compare_lays_all_systems_side_by_side() -> None:
             ("solve", "mapping-trace", "--model", "gpt3-175b", "--longest", "64x"),
             "--longest: '64x' must be a whole",
         ),
-        (("compare", "oracle", "oracle", "--model", "gpt3-175b"), "oracle: named twice"),
+        (("compare", "oracle", "oracle", "--model", "gpt3-175b"), "names 'oracle' twice"),
         (
             ("compare", "oracle", "inf2", "--model", "gpt3-175b", "--knob", "n_fd=3"),
             "did you mean 'n_fc'",

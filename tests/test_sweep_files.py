@@ -129,9 +129,9 @@ def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
     unfinished: Path, whole: dict[str, Bytes]
 ) -> None:
     assert "go on with --resume, or delete" in refused(start(unfinished))
-    other = ["--output", "32", "--columns", "batch,step_ms"]
+    other = ["--output-tokens", "32", "--columns", "batch,step_ms"]
     printed = refused(start(unfinished, "--resume", *other))
-    assert "was begun with other --output and --columns; give" in printed
+    assert "was begun with other --output-tokens and --columns; give" in printed
     study = staging(unfinished) / "study.json"
     before = study.read_text()
     for key, words in (
@@ -234,7 +234,7 @@ def test_an_output_goes_behind_links(tmp_path: Path) -> None:
 def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
     folder = tmp_path / "out.parquet"
     finish(folder, *SMALL)
-    finish(folder, *SMALL, "--output", "16")
+    finish(folder, *SMALL, "--output-tokens", "16")
     assert [part.name for part in folder.iterdir()] == ["part-000000.parquet"]
     (folder / "notes.txt").write_text("mine")
     printed = refused(start(folder, *SMALL))

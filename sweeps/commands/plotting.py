@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.sweeps.commands.options import group
+from nearkv.sweeps.commands.failures import Registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ Width = Annotated[
     str, typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper.")
 ]
 
-plot = group("Draw a table that another command wrote: bars, lines, maps and more.")
+plot = Registry("Draw a table that another command wrote: bars, lines, maps and more.")
 
 
 def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
@@ -52,7 +52,6 @@ def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
     typer.echo(f"wrote {file}", err=True)
 
 
-@plot.command()
 def bars(
     table: Table,
     file: Figure,
@@ -74,7 +73,6 @@ def bars(
     draw(table, file, lambda rows: bars(rows, value, **options))  # type: ignore[arg-type]
 
 
-@plot.command()
 def lines(
     table: Table,
     file: Figure,
@@ -92,7 +90,6 @@ def lines(
     draw(table, file, lambda rows: lines(rows, value, over=over, by=by, width=width))
 
 
-@plot.command()
 def breakdown(
     table: Table,
     file: Figure,
@@ -111,7 +108,6 @@ def breakdown(
     draw(table, file, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
 
 
-@plot.command("map")
 def policy_map(
     table: Table,
     file: Figure,
@@ -139,7 +135,6 @@ def policy_map(
     draw(table, file, lambda rows: policy_map(rows, value, **options))
 
 
-@plot.command()
 def pareto(
     table: Table,
     file: Figure,
@@ -159,7 +154,6 @@ def pareto(
     draw(table, file, lambda rows: pareto(rows, x, y, by=by, width=width))
 
 
-@plot.command()
 def tornado(table: Table, file: Figure, width: Width = "column") -> None:
     """Draw how far each uncertain number moves a prediction.
 
@@ -170,7 +164,6 @@ def tornado(table: Table, file: Figure, width: Width = "column") -> None:
     draw(table, file, lambda rows: tornado(rows, width=width))
 
 
-@plot.command()
 def parity(table: Table, file: Figure, by: By = "paper", width: Width = "column") -> None:
     """Draw predictions over what the papers state.
 
@@ -179,3 +172,12 @@ def parity(table: Table, file: Figure, by: By = "paper", width: Width = "column"
     from nearkv.sweeps.figures.scatter import parity
 
     draw(table, file, lambda rows: parity(rows, by=by, width=width))
+
+
+plot.add(bars)
+plot.add(lines)
+plot.add(breakdown)
+plot.add(policy_map, "map")
+plot.add(pareto)
+plot.add(tornado)
+plot.add(parity)

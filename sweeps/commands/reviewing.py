@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Format, show
+from nearkv.sweeps.commands.options import Format
+from nearkv.sweeps.commands.printing import show
 
 SHOWN = (
     "paper",
@@ -30,12 +31,6 @@ and one-sided bounds are kept or not (bounds_kept); all others are predicted: cl
 25 %, and the errors are theirs. Blind when predicted: 43 claims that nobody here had read until the
 model was finished. `make validation` writes this page.
 """
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(validate)
-    app.command()(calibrate)
 
 
 def validate(

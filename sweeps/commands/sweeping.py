@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands.options import (
-    BRIEF,
     BestPer,
     By,
     Format,
@@ -22,9 +21,9 @@ from nearkv.sweeps.commands.options import (
     Scheduler,
     Top,
     Yes,
-    show_columns,
     with_axes,
 )
+from nearkv.sweeps.commands.printing import BRIEF, show_columns
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns

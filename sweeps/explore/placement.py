@@ -42,7 +42,7 @@ def placements(
         InputError: a name, number or combination that cannot be used.
     """
     prompts = values(context, size, "--context")
-    outputs = values(output, size, "--output")
+    outputs = values(output, size, "--output-tokens")
     rows: Rows = []
     for model, name in product(comma_list(models), comma_list(platforms)):
         part, platform = load_llm(model), load_platform(name)

@@ -185,7 +185,7 @@ def _workload_axes(study: Study) -> tuple[Axis, ...]:
     return (
         size_axis("batch", study.batch, "--batch"),
         size_axis("context_tok", study.context, "--context"),
-        size_axis("output_tok", study.output, "--output"),
+        size_axis("output_tok", study.output, "--output-tokens"),
     )
 
 

@@ -88,7 +88,7 @@ def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> 
         raise InputError(f"--method {method} serves the requests of a trace; name one with --trace")
     if names and lengths:
         raise InputError(
-            "--trace brings its own requests; leave out --batch, --context and --output"
+            "--trace brings its own requests; leave out --batch, --context and --output-tokens"
         )
     return tuple(load_trace(name, seed=seed) for name in names)
 

@@ -6,32 +6,38 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Format, Set, System, group, show
+from nearkv.sweeps.commands.failures import Registry
+from nearkv.sweeps.commands.options import Format, Set, System
+from nearkv.sweeps.commands.printing import show
 
-systems = group("List the systems; `systems show NAME` prints one with its knobs.")
-models = group("List the models; `models show NAME` prints every number.")
-hardware = group("List platforms and parts; `hardware show NAME` prints every number.")
+systems = Registry(
+    "List the systems; `systems show NAME` prints one with its knobs.\n\n"
+    "Example: nearkv systems --format markdown"
+)
+models = Registry(
+    "List the models; `models show NAME` prints every number.\n\n"
+    "Example: nearkv models --format json"
+)
+hardware = Registry(
+    "List platforms and parts; `hardware show NAME` prints every number.\n\n"
+    "Example: nearkv hardware --format csv"
+)
 
-
-def add_to(app: typer.Typer) -> None:
-    """Put the catalogues' commands under the main one."""
-    for name, catalogue in (("systems", systems), ("models", models), ("hardware", hardware)):
-        app.add_typer(catalogue, name=name, invoke_without_command=True)
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")]
+PlatformOrPart = Annotated[
+    str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
+]
 
 
 @systems.callback()
 def list_systems(ctx: typer.Context, form: Format = "table") -> None:
-    """List the systems, each with the paper it comes from and its knobs.
-
-    Example: nearkv systems
-    """
+    """List the systems, each with the paper it comes from and its knobs."""
     from nearkv.sweeps.evaluation.catalogue import system_rows
 
     if ctx.invoked_subcommand is None:
         show(system_rows(), form)
 
 
-@systems.command("show")
 def show_system(name: System, form: Format = "table") -> None:
     """Print a system's knobs: range, default, the paper's rules.
 
@@ -44,21 +50,14 @@ def show_system(name: System, form: Format = "table") -> None:
 
 @models.callback()
 def list_models(ctx: typer.Context, form: Format = "table") -> None:
-    """List the models with their shapes.
-
-    Example: nearkv models --format markdown
-    """
+    """List the models with their shapes."""
     from nearkv.sweeps.evaluation.catalogue import model_rows
 
     if ctx.invoked_subcommand is None:
         show(model_rows(), form)
 
 
-@models.command("show")
-def show_model(
-    name: Annotated[str, typer.Argument(help="A model, or path/config.json.")],
-    form: Format = "table",
-) -> None:
+def show_model(name: Model, form: Format = "table") -> None:
     """Print every number of a model with unit, kind and source.
 
     Example: nearkv models show mixtral-8x7b
@@ -70,22 +69,14 @@ def show_model(
 
 @hardware.callback()
 def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
-    """List the platforms and the parts they are made of.
-
-    Example: nearkv hardware
-    """
+    """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluation.catalogue import hardware_rows
 
     if ctx.invoked_subcommand is None:
         show(hardware_rows(), form)
 
 
-@hardware.command("show")
-def show_hardware(
-    name: Annotated[str, typer.Argument(help="A platform or a part, or path/file.toml.")],
-    sets: Set = [],
-    form: Format = "table",
-) -> None:
+def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") -> None:
     """Print every number of a platform or part with unit, kind and source.
 
     Example: nearkv hardware show hilos-a100 --set csd.count=16
@@ -94,3 +85,8 @@ def show_hardware(
     from nearkv.sweeps.space.study import pairs
 
     show(hardware_numbers(name, pairs(sets, "--set")), form)
+
+
+systems.add(show_system, "show")
+models.add(show_model, "show")
+hardware.add(show_hardware, "show")

@@ -1,0 +1,79 @@
+"""The commands `estimate` and `compare`: what a system does, and which is best."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearkv.sweeps.commands.options import Format, Only, Out, System, Systems, with_axes
+from nearkv.sweeps.commands.printing import show, show_columns, show_point
+from nearkv.sweeps.commands.sweeping import check_output, save
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.space.study import Study
+
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+]
+
+
+@with_axes
+def estimate(
+    study: Study, system: System, explain: Explain = False, form: Format = "table"
+) -> None:
+    """Predict one system on one workload.
+
+    Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
+    """
+    from nearkv.sweeps.evaluation.table import records
+    from nearkv.sweeps.explore.explain import explain as explain_point
+
+    columns, tree = explain_point(replace(study, systems=(system,)))
+    (point,) = records(columns)
+    if not explain:
+        show_point(point, form)
+    elif point["status"] == "ok":
+        show_tree(point, tree, form)
+    else:
+        typer.echo(f"{system} has no time to explain: {shortage(point)}", err=form != "table")
+        if form != "table":
+            show([point], form)
+
+
+def show_tree(point: dict[str, Any], tree: list[dict[str, Any]], form: str) -> None:
+    """Print the time tree of a design point."""
+    from nearkv.sweeps.evaluation.table import indented
+
+    title = f"{point['system']}: {point['total_s']:.4g} s from the first prompt to the last token"
+    rows = indented(tree, "span") if form == "table" else tree
+    show(rows, form, title=title)
+
+
+def shortage(point: dict[str, Any]) -> str:
+    """Why a design point has no answer, in words."""
+    if point["status"] == "infeasible":
+        return f"{point['reason']} by {point['short_gb']:.4g} GB"
+    return str(point["reason"])
+
+
+@with_axes
+def compare(
+    study: Study, systems: Systems, columns: Only = "", form: Format = "table", file: Out = ""
+) -> None:
+    """Put systems side by side; speed-ups are over the first.
+
+    `speedup` compares decode steps, `total_speedup` whole requests, prefill included.
+
+    Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
+    """
+    from nearkv.sweeps.evaluation.evaluate import compare as compared
+
+    chosen = replace(study, systems=tuple(systems))
+    if file:
+        check_output(file)
+    table = compared(chosen)
+    if file:
+        save(table, chosen, file)
+    show_columns(table, form, columns)

@@ -1,0 +1,150 @@
+"""Groups of commands that tell every failure in one sentence, without a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+USAGE: Any = typer.BadParameter.__base__
+"""What the parser raises for words it cannot use; typer gives it no name of its own."""
+SUCCESS, BAD_INPUT, STOPPED = 0, 2, 130
+"""Exit codes; 1 is for a check that failed."""
+
+
+class Commands(TyperGroup):
+    """A group of commands that turns every failure a user can cause into one sentence."""
+
+    def list_commands(self, _: Any) -> list[str]:
+        """The commands in the order in which they were registered."""
+        order: list[str] = self.context_settings["obj"]
+        return sorted(self.commands, key=order.index)
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run the command line; a standard output that takes no more is a failure like others."""
+        try:
+            try:
+                return super().main(*arguments, **settings)
+            finally:
+                if sys.stdout:
+                    sys.stdout.flush()
+        except BrokenPipeError:
+            _silence()
+            sys.exit(SUCCESS)
+        except OSError as problem:
+            _silence()
+            place = str(problem.filename) if problem.filename else "standard output"
+            complain(f"{place} cannot be used ({problem.strerror}); choose another")
+            sys.exit(BAD_INPUT)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; bad input exits with 2, Ctrl-C with 130; warnings go to standard error."""
+        from nearkv.hardware.errors import NearkvError, NearkvWarning
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", NearkvWarning)
+                warnings.showwarning = _print_warning
+                return super().invoke(ctx)
+        except USAGE as problem:
+            if type(problem).__name__ == "NoArgsIsHelpError":  # a group alone shows its help
+                raise
+            place = problem.ctx.command_path if problem.ctx else "nearkv"
+            complain(f"{_sentence(problem)}; see `{place} --help`")
+            raise typer.Exit(BAD_INPUT) from None
+        except NearkvError as problem:
+            complain(str(problem))
+            raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt as stopped:
+            complain(stopped.args[0] if stopped.args else "stopped")
+            raise typer.Exit(STOPPED) from None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that words ask for; no word of theirs may be empty.
+
+        Raises:
+            InputError: one is.
+        """
+        from nearkv.hardware.errors import InputError
+
+        for before, word in zip(["", *args], args, strict=False):
+            option, value = before, word
+            if word.startswith("--") and "=" in word:
+                option, _, value = word.partition("=")
+            if not value.strip(" ,"):
+                place = f"{option} {value!r}".strip()
+                raise InputError(f"{place}: is empty; give it a value, or leave it out")
+        return super().resolve_command(ctx, args)
+
+
+class Registry(typer.Typer):
+    """A group that remembers the order in which its commands and groups were registered."""
+
+    def __init__(self, about: str) -> None:
+        self.order: list[str] = []
+        settings = {"help_option_names": ["-h", "--help"], "obj": self.order}
+        super().__init__(
+            cls=Commands,
+            help=about,
+            context_settings=settings,
+            rich_markup_mode=None,  # plain help text starts at once and pipes
+            pretty_exceptions_enable=False,
+            no_args_is_help=True,
+        )
+
+    def add(self, command: Callable[..., Any], name: str = "") -> None:
+        """Register a command under its function's name, or another."""
+        self.order.append(name or command.__name__)
+        self.command(self.order[-1])(command)
+
+    def add_group(self, name: str, commands: Registry, *, alone: bool = False) -> None:
+        """Register a group; `alone` says that its name without a command does something."""
+        self.order.append(name)
+        self.add_typer(commands, name=name, invoke_without_command=alone, no_args_is_help=not alone)
+
+
+def print_version(requested: bool) -> None:
+    """Print the version and stop."""
+    from importlib.metadata import version
+
+    if requested:
+        typer.echo(f"nearkv {version('nearkv')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+]
+
+
+def complain(sentence: str) -> None:
+    """Say something on standard error; the exit code tells whoever does not listen."""
+    with suppress(OSError):
+        typer.echo(f"nearkv: {sentence}", err=True)
+
+
+def _sentence(problem: Any) -> str:
+    """What the parser says of a value, without its own names of types."""
+    sentence: str = problem.format_message().rstrip(".")
+    kind = re.search(r"valid (integer|number)", sentence)
+    if not kind or not problem.param:
+        return sentence
+    needed = "whole number" if kind[1] == "integer" else "number"
+    return f"{problem.param.opts[0]} takes a {needed}"
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    complain(f"warning: {message}")
+
+
+def _silence() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

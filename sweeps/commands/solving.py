@@ -1,0 +1,198 @@
+"""The commands `solve KNOB`: the best value, its bound, and what the paper's rule picks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands.failures import Registry
+from nearkv.sweeps.commands.options import (
+    Batch,
+    Bed,
+    Context,
+    Format,
+    Llm,
+    Named,
+    Only,
+    Set,
+    axes,
+    with_axes,
+)
+from nearkv.sweeps.commands.printing import show_columns
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.space.study import Study
+
+solve = Registry("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
+
+POINT = [
+    "system",
+    "model",
+    "platform",
+    "trace",
+    "batch",
+    "context_tok",
+    "output_tok",
+    "status",
+    "short_of",
+    "step_ms",
+]
+BETA = [
+    "model",
+    "platform",
+    "batch",
+    "context_tok",
+    "output_tok",
+    "sigma",
+    "hop",
+    "status",
+    "short_of",
+    "step_ms",
+    "kv_gpu_gb",
+    "kv_host_gb",
+    "kv_drive_gb",
+    "value",
+    "t_cpu_ms",
+    "t_csd_ms",
+    "bound_ms",
+    "gap",
+    "bound_by",
+    "rule",
+    "rule_loss",
+    "rule_sec54",
+    "rule_sec54_loss",
+]
+"""Columns that a terminal shows of `solve beta`."""
+
+SolveMethod = Annotated[
+    str,
+    typer.Option("--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."),
+]
+Iterations = Annotated[str, typer.Option(metavar="N", help="Decode steps.")]
+Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
+Finish = Annotated[
+    float,
+    typer.Option(
+        metavar="CHANCE", help="That a request finishes in a step, and another takes its place."
+    ),
+]
+Shortest = Annotated[str, typer.Option(metavar="SIZE", help="Tokens of the shortest new request.")]
+Longest = Annotated[str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")]
+LengthSeed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random lengths.")]
+
+
+def show_answer(answer: Columns, form: str) -> None:
+    """Print a solved knob: the point, the answer, the bound and the paper's rules."""
+    names = [name for name in answer if name.startswith(("bound_", "rule"))]
+    show_columns(answer, form, usual=[*POINT, "value", "gap", *names])
+
+
+@with_axes
+def alpha(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+    """Find the best X-cache share: exact, with a lower bound.
+
+    Beside it stand the paper's closed form and its power of two (HILOS sec. 4.2), and what
+    each loses.
+
+    Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
+    """
+    from nearkv.sweeps.explore.knobs import best_knob, why_alpha
+    from nearkv.sweeps.space.study import comma_list
+
+    answer = best_knob(replace(study, systems=comma_list(system)), "alpha")
+    show_answer(answer, form)
+    if form == "table":
+        typer.echo("\n".join(why_alpha(answer)))
+
+
+@with_axes
+def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+    """Find the best spill interval c by trying every one.
+
+    Beside it stands the paper's page over entry (HILOS sec. 4.3), and what it loses.
+
+    Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
+    """
+    from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.space.study import comma_list
+
+    answer = best_knob(replace(study, systems=comma_list(system)), "interval")
+    show_answer(answer, form)
+
+
+@with_axes
+def beta(study: Study, form: Format = "table") -> None:
+    """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
+
+    Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
+
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
+    """
+    from nearkv.sweeps.explore.beta import best_beta, why_beta
+
+    answer = best_beta(study)
+    show_columns(answer, form, usual=BETA)
+    if form == "table":
+        typer.echo("\n".join(why_beta(answer)))
+
+
+def mapping(
+    model: Llm,
+    batch: Batch = "32",
+    context: Context = "1k",
+    platform: Bed = "gh-asymmetric",
+    sets: Set = [],
+    method: SolveMethod = "exact",
+    columns: Only = "",
+    form: Format = "table",
+) -> None:
+    """Find the heads of each sub-layer to put on HBM, for one decode step.
+
+    Beside it stand Algorithm 1 and the paper's majors (H2M2 sec. 3.3, 4.3), and what each loses.
+    The context is that of the step.
+
+    Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
+    """
+    from nearkv.sweeps.explore.mapping import BRIEF, best_mapping
+
+    answer = best_mapping(axes(model, batch, context, "1", platform, sets), method)
+    show_columns(answer, form, columns, BRIEF)
+
+
+def mapping_trace(
+    model: Llm,
+    requests: Requests = "32",
+    iterations: Iterations = "128",
+    finish: Finish = 0.02,
+    shortest: Shortest = "1",
+    longest: Longest = "2k",
+    seed: LengthSeed = 0,
+    platform: Bed = "gh-asymmetric",
+    sets: Set = [],
+    form: Format = "table",
+) -> None:
+    """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
+
+    `speedup_migrating` pays for heads that change sides, `moves` is the share of steps in which
+    some do.
+
+    Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
+    """
+    from nearkv.sweeps.explore.dynamic import SYSTEMS, random_trace, replay
+    from nearkv.sweeps.space.sizes import size
+    from nearkv.sweeps.space.study import one_point
+
+    trace = random_trace(
+        requests=int(size(requests, "--requests")),
+        iterations=int(size(iterations, "--iterations")),
+        shortest=int(size(shortest, "--shortest")),
+        longest=int(size(longest, "--longest")),
+        finish=finish,
+        seed=seed,
+    )
+    study = axes(model, "1", "1", "1", platform, sets)
+    hw, llm = one_point(replace(study, systems=("asymmetric",)))
+    show_columns(replay(hw, llm, trace, SYSTEMS), form, usual=())
