@@ -132,7 +132,7 @@ def csd(hw: Machine, group: Real) -> Csd:
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
         attend=Port("csd.kernel", "run", part.count * rate),
-        commit=Port("csd.flash", "wait", per(part.commit, part.count), "op"),
+        commit=Port("csd.commit", "wait", per(part.commit, part.count), "op"),
         stage=Port("host.driver", "wait", per(part.dma), "op"),
         page=part.page,
         capacity=part.count * part.capacity,

@@ -49,9 +49,10 @@ def test_x_is_larger_than_kv_for_grouped_queries(name: str, ratio: float) -> Non
     assert step(name, 0.0) < step(name, 0.5)
 
 
-def test_reads_bound_what_the_x_cache_gains() -> None:
-    # sec. 6.5 prints 1.64x; flash reads allow 1 / (1 - alpha / 2) = 1.33 at alpha = 0.5
-    assert 1 / (1 - 0.5 / 2) < 1.34 < float(STATED["hilos-ans-x"].low)
+def test_reads_alone_do_not_explain_what_the_x_cache_gains() -> None:
+    # sec. 6.5: flash reads allow 1 / (1 - alpha / 2) = 1.33 at alpha = 0.5; hidden commits add 1.32
+    reads, commits = 1 / (1 - 0.5 / 2), float(STATED["hilos-ans-wb"].low)
+    assert reads < float(STATED["hilos-ans-x"].low) < reads * commits
 
 
 def test_the_device_count_of_the_ratio_decides_it() -> None:

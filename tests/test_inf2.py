@@ -135,7 +135,7 @@ def test_pages_smaller_than_a_row_are_counted() -> None:
         Writeback(llm, devices, rows, 1.0, 4.0).in_background(64.0) for devices in (small, whole)
     ]
     for two, one in (naive, delayed):
-        assert two.traffic()["csd.flash", "wait"] == 2 * one.traffic()["csd.flash", "wait"]
+        assert two.traffic()["csd.commit", "wait"] == 2 * one.traffic()["csd.commit", "wait"]
         assert two.traffic()["csd.flash", "write"] == one.traffic()["csd.flash", "write"] > 0
 
 

@@ -120,10 +120,9 @@ def hilos(
     layer = serial(
         linear=weights.products(b),
         exchange=exchange(llm, b, alpha, uplink, weights.link),
-        writeback=rows.in_step(),
         stage=writeback * stage_rows(llm, near, interval, devices, uplink.outward),
         attention=overlap(
-            near_storage=near_storage(llm, near, work.context, devices),
+            near_storage=near_storage(llm, near, work.context, devices, rows),
             x_cache=rebuild_from_x(llm, alpha * b, work.context, weights.gpu, x_path),
             spill=rows.in_background(work.output),
         ),
@@ -158,13 +157,18 @@ def cache_bytes(llm: LLM, b: Real, alpha: Real, tokens: Real) -> Real:
     return (1 - alpha) * llm.kv_bytes(b, tokens) + alpha * llm.x_bytes(b, tokens)
 
 
-def near_storage(llm: LLM, near: Real, s: Real, devices: Csd) -> Span:
-    """Flash reads beside the attention kernel, for `near` sequences of s tokens (sec. 4.1)."""
+def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -> Span:
+    """Naive commits, then flash reads beside the kernel, for `near` sequences (sec. 4.1, 4.3).
+
+    The devices read the updated cache, so they wait for its commits (fig. 6a); the X-cache loads
+    rows of earlier tokens and does not.
+    """
     kv = llm.kv_bytes(near, s)
-    return overlap(
+    read_and_attend = overlap(
         flash=devices.read(kv, "(1-a) 4sh, sec. 4.2"),
         kernel=devices.attend(kv, "Table 3"),
     )
+    return serial(writeback=rows.in_step(), read_and_attend=read_and_attend)
 
 
 def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:
