@@ -141,14 +141,15 @@ def hilos(
 
 
 def stream_weights(hw: Machine, llm: LLM, devices: Csd) -> WeightStream:
-    """Weights above 100B parameters come from the devices' flash, others from DRAM (sec. 6.1)."""
+    """Weights above 100B parameters come from the devices as files, others from DRAM (sec. 6.1)."""
+    host_, uplink = host(hw), link(hw, "uplink", "uplink")
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),
-        host=host(hw),
+        host=host_,
         link=link(hw, "gpu_link", "pcie"),
         home=beside_gpu(0.0, weights_on_storage(hw, llm)),
-        storage={"flash": devices.read, "uplink": link(hw, "uplink", "uplink").inward},
+        storage={"flash": devices.read, "uplink": uplink.inward, "file": host_.file},
     )
 
 
