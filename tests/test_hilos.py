@@ -119,8 +119,8 @@ def test_spilling_less_than_a_page_amplifies_writes() -> None:
 
 
 def test_no_interval_beats_the_page_over_the_entry() -> None:
-    # sec. 4.3 and 6.4: c = 4096 / 256 = 16 is best. Spills below it hide behind the reads, so smaller
-    # intervals tie; larger ones stage more pages of every head's buffer, one transfer after another.
+    # sec. 4.3 and 6.4: c = 4096 / 256 = 16 is best. Spills below it hide behind the reads, so
+    # smaller intervals tie; larger ones stage more pages of every head's buffer, one by one.
     work = Workload(16.0, 32768.0, 64.0)
     intervals = np.arange(1.0, 129.0)
     for alpha in (0.0, 0.25, 0.5, 0.75):
