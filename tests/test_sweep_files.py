@@ -331,3 +331,16 @@ def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:
     printed = refused(start(tmp_path / "out.csv", *many))
     assert "1,001,000,000 rows are very many; --yes writes them" in printed
     assert not list(tmp_path.iterdir())
+
+
+def test_a_part_too_many_is_no_part(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    file = tmp_path / "out.parquet"
+    process = start(file)
+    assert until_parts(process, file)
+    stranger = staging(file) / "parts" / "part-000900.parquet"
+    stranger.write_bytes(b"mine")
+    printed = refused(process)
+    assert f"{stranger}: was put there by another program; remove it" in printed
+    stranger.unlink()
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]

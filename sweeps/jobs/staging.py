@@ -59,6 +59,7 @@ class Staging:
         complete: nothing is left to do, the output exists already.
         rows: of the parts that are safe.
         parts: the folder of parts.
+        opened: it may be written.
     """
 
     def __init__(self, path: Path, form: str, pieces: Callable[[], Iterator[Piece]]) -> None:
@@ -69,7 +70,7 @@ class Staging:
         self._path, self._form, self._pieces = path, form, pieces
         self._written: list[Piece] = []
         self._saved_at = time.monotonic()
-        self._opened = False
+        self.opened = False
 
     def open(self, identity: Mapping[str, str], resume: bool) -> None:
         """Begin, or go on where an earlier run stopped.
@@ -88,7 +89,7 @@ class Staging:
             self._clear()
             write_safely(self.folder / "study.json", text_of(dict(identity)))
             self.parts.mkdir()
-        self._opened = True
+        self.opened = True
 
     def remaining(self) -> Iterator[Piece]:
         """The pieces that have no part yet, in order."""
@@ -105,7 +106,7 @@ class Staging:
         """Make safe what was written: parts get their names once they have reached the disk."""
         while self._written:
             piece = self._written[0]
-            settle(self._part(piece))
+            settle(self._part(piece.number))
             self.rows += piece.rows
             self._written.pop(0)
         sync_folder(self.parts)
@@ -118,10 +119,7 @@ class Staging:
             InputError: a part is gone, or something has come in the way of the name.
         """
         self.save()
-        missing = next(self.remaining(), None)
-        if missing:
-            part = self._part(missing)
-            raise InputError(f"{part}: was removed by another program")
+        self._check_parts()
         dataset = self._form == "parquet"
         whole = self.parts if dataset else self._joined()
         check_free(self._path, dataset, "move it away")
@@ -136,7 +134,7 @@ class Staging:
 
     def close(self) -> None:
         """Remove temporary files; where nothing is finished, or all is, leave nothing behind."""
-        if self._opened and (self.complete or not self.rows):
+        if self.opened and (self.complete or not self.rows):
             self._clear()
 
     def left(self) -> str:
@@ -148,8 +146,20 @@ class Staging:
             return f"{rows}; start anew, or resume where they are"
         return f"{self.rows:,} finished rows are safe, go on with: {resume_command()}"
 
-    def _part(self, piece: Piece) -> Path:
-        return self.parts / part_name(piece.number, self._form)
+    def _part(self, number: int) -> Path:
+        return self.parts / part_name(number, self._form)
+
+    def _check_parts(self) -> None:
+        """Refuse to put together what is not exactly the parts of this sweep.
+
+        Raises:
+            InputError: one is gone, or one too many is there.
+        """
+        listed, expected = self._listing(), {piece.number for piece in self._pieces()}
+        for number in sorted(expected - listed):
+            raise InputError(f"{self._part(number)}: was removed by another program")
+        for number in sorted(listed - expected):
+            raise InputError(f"{self._part(number)}: was put there by another program; remove it")
 
     def _joined(self) -> Path:
         """All parts one after the other, in a file that has reached the disk."""
@@ -158,7 +168,7 @@ class Staging:
         with create(joined) as file:
             for piece in self._pieces():
                 with listening():
-                    append(self._part(piece), file)
+                    append(self._part(piece.number), file)
             os.fsync(file.fileno())
         return joined
 
@@ -258,15 +268,13 @@ def staged(
     """
     staging = Staging(path, form, pieces)
     lock = locked(path, staging.folder)
-    opened = False
     try:
         staging.open(identity, resume)
-        opened = True
         with listening():
             pass
         yield staging
     except (KeyboardInterrupt, InputError, OSError) as problem:
-        raise _ended(path, staging if opened else None, problem) from None
+        raise _ended(path, staging if staging.opened else None, problem) from None
     finally:
         staging.close()
         with suppress(OSError):  # stays unless empty
