@@ -310,3 +310,14 @@ def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
     table = pareto(study, "throughput_tok_s,cost_usd", [])
     assert len(table["system"]) == 1
     assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])
+
+
+def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
+    # a page of 4 KiB is filled by 16 entries of 256 B: any smaller page needs no more of them
+    rows, _ = sensitivity(POINT, "throughput_tok_s")
+    row = next(row for row in rows if row["number"] == "csd.page")
+    pages = "4.096kB,4.1001kB,4.1005kB"
+    _, first, second = swept(replace(POINT, sets={"csd.page": pages}), "throughput_tok_s")
+    slope = np.log(second / first) / np.log(4.1005 / 4.1001)
+    assert row["elasticity"] == pytest.approx(slope, rel=0.01)
+    assert row["jump"] != 0

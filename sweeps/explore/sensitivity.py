@@ -1,8 +1,9 @@
-"""What a prediction hangs on: its elasticity to every hardware number, and the band its assumptions leave."""
+"""`nearkv sensitivity`: elasticity to each hardware number, and the band that assumptions leave."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,30 +13,36 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.explore.sizing import Rows
-from nearkv.sweeps.space.study import Numbers, Study, blocks
+from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
 
-_NUDGE = 0.01
+STEP = 1e-4
+"""Relative step, on a logarithmic scale, to either side of a number."""
+NEAR = 1e-6
+"""A step so small that only a discontinuity changes anything over it."""
+SMALLEST_JUMP = 1e-9
 SAMPLES = 1024
-"""Quasi-random points over all ranges at once; a power of two, as Sobol's sequence wants it."""
-BAND = (0.05, 0.95)
+"""Quasi-random points over all ranges at once; Sobol's sequence needs a power of two."""
+QUANTILES = (0.05, 0.95)
 
 
 def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
-    """How a column of one design point changes with every number of its platform.
+    """How a column of one design point changes with each number of its platform.
 
-    Solved knobs are solved anew for every change.
+    Solved knobs are solved anew for each change.
 
     Args:
         study: one system at one design point.
         of: the column.
 
     Returns:
-        A row a number that matters: its value, `elasticity` (percent of change a percent, between
-        1 % less and 1 % more, or one less and one more of what is counted), and for assumed and
-        fitted numbers the column at both ends of their range; sorted by what matters most. And the
-        band: the prediction with its 5 % and 95 % quantiles when all ranges vary at once, uniformly
-        (Sobol), and how many of the samples did not fit.
+        A row per number that matters: its value; `elasticity`, percent of change per percent, by a
+        symmetric step on a logarithmic scale, or from one less to one more of what is counted;
+        `jump`, the relative change where the column is discontinuous at this very value (the
+        elasticity is then that of the smooth side); and for assumed and fitted numbers the column
+        at both ends of their range. Sorted by what matters most. And the band: the prediction with
+        its 5 % and 95 % quantiles when all ranges vary at once, uniformly (Sobol), and how many of
+        the samples did not fit.
 
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
@@ -45,91 +52,152 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     laid = blocks(study)
     if len(laid) != 1 or laid[0].grid.size != 1:
         raise InputError("sensitivity takes one design point; drop the lists")
-    probe = Probe(laid[0])
-    here = float(_ask(probe, of, {}, 1)[0])
-    if not np.isfinite(here) or not here:
+    point = _Point(Probe(laid[0]), of)
+    value = float(point.values({}, 1)[0])
+    if not np.isfinite(value) or not value:
         raise InputError(f"{of} has no value at this design point; `nearkv estimate` says why")
-    numbers = {
-        f"{role}.{key}": quantity
-        for role, part in laid[0].platform.roles.items()
-        for key, quantity in part.numbers.items()
-        if quantity.si and f"{role}.{key}" not in laid[0].sets.values()
-    }
-    whole = {address for address in numbers if laid[0].platform.key(address).whole}
-    rows = _elasticities(probe, of, numbers, whole) if numbers else []
-    return rows, _band(probe, of, here, numbers)
+    factors = _factors(laid[0])
+    rows = _elasticities(point, value, factors) if factors else []
+    return rows, _band(point, value, factors)
 
 
-def _ask(probe: Probe, of: str, numbers: dict[str, Numbers], size: int) -> Numbers:
-    return column(probe.answer(np.zeros(size, np.intp), numbers=numbers), of, size)
+@dataclass(frozen=True)
+class _Point:
+    """One design point and the column looked at."""
+
+    probe: Probe
+    of: str
+
+    def values(self, numbers: Mapping[str, Numbers], size: int) -> Numbers:
+        """The column for so many values of some numbers [unit of the column]."""
+        point = np.zeros(size, np.intp)
+        return column(self.probe.answer(point, numbers=numbers), self.of, size)
 
 
-def _nudged(si: float, whole: bool) -> tuple[float, float]:
-    """A little less and a little more of a number: 1 %, or one where it counts."""
-    return (max(si - 1, 1.0), si + 1) if whole else (si * (1 - _NUDGE), si * (1 + _NUDGE))
+@dataclass(frozen=True)
+class _Factor:
+    """A hardware number that may matter.
+
+    Attributes:
+        address: `role.key`.
+        quantity: the number.
+        whole: True where it counts something.
+    """
+
+    address: str
+    quantity: Quantity
+    whole: bool
+
+    @property
+    def looks(self) -> list[float]:
+        """Values to look at: below, just below, just above, above, and both ends of the range."""
+        value = self.quantity.si
+        if self.whole:
+            below, above = max(value - 1, 1.0), value + 1
+            around = [below, value, value, above]
+        else:
+            around = [value * float(np.exp(step)) for step in (-STEP, -NEAR, NEAR, STEP)]
+        return [*around, *(self.quantity.range_si or (value, value))]
 
 
-def _elasticities(
-    probe: Probe, of: str, numbers: dict[str, Quantity], whole: Collection[str]
-) -> Rows:
-    """All numbers in one evaluation: each has four points of its own in which it alone changes."""
-    count = len(numbers)
-    changed = {address: np.full(4 * count, quantity.si) for address, quantity in numbers.items()}
-    for i, (address, quantity) in enumerate(numbers.items()):
-        ends = quantity.range_si or (quantity.si, quantity.si)
-        changed[address][4 * i : 4 * i + 4] = [*_nudged(quantity.si, address in whole), *ends]
-    moved = [
-        np.log(np.divide(*_nudged(q.si, address in whole)[::-1])) for address, q in numbers.items()
-    ]
-    less, more, low, high = _ask(probe, of, changed, 4 * count).reshape(count, 4).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        elasticity = np.log(more / less) / moved
-    rows: Rows = []
-    for i, (address, quantity) in enumerate(numbers.items()):
-        ranged = quantity.range_si is not None
-        if elasticity[i] or np.isnan(elasticity[i]) or (ranged and low[i] != high[i]):
-            row = {
-                "number": address,
-                "value": quantity.value,
-                "unit": quantity.unit,
-                "kind": quantity.kind,
-            }
-            row |= {"elasticity": plain(elasticity[i]), "low": quantity.low, "high": quantity.high}
-            rows.append(row | {f"{of}_at_low": plain(low[i]) if ranged else None})
-            rows[-1][f"{of}_at_high"] = plain(high[i]) if ranged else None
+def _factors(block: Block) -> list[_Factor]:
+    """Numbers of the platform that the study does not set itself; a zero has no elasticity."""
+    factors = []
+    for role, part in block.platform.roles.items():
+        for key, quantity in part.numbers.items():
+            address = f"{role}.{key}"
+            if quantity.si and address not in block.sets.values():
+                whole = block.platform.key(address).whole
+                factors.append(_Factor(address, quantity, whole))
+    return factors
+
+
+def _elasticities(point: _Point, value: float, factors: Sequence[_Factor]) -> Rows:
+    """All factors in one evaluation: each has points of its own in which it alone changes."""
+    looks = np.array([factor.looks for factor in factors])
+    count = looks.size
+    numbers = {}
+    for i, factor in enumerate(factors):
+        changed = np.full(looks.shape, factor.quantity.si)
+        changed[i] = looks[i]
+        numbers[factor.address] = changed.ravel()
+    answers = point.values(numbers, count).reshape(looks.shape)
+    rows = [_row(factor, point.of, looks[i], answers[i], value) for i, factor in enumerate(factors)]
+    rows = [row for row in rows if row.pop("matters")]
     return sorted(rows, key=lambda row: -abs(row["elasticity"] or 0.0))
 
 
-def _band(probe: Probe, of: str, here: float, numbers: dict[str, Quantity]) -> dict[str, Any]:
+def _row(
+    factor: _Factor, of: str, looks: Numbers, answers: Numbers, value: float
+) -> dict[str, Any]:
+    quantity = factor.quantity
+    slope, jump = _slope(np.log(looks[:4]), answers[:4], value)
+    is_ranged = quantity.range_si is not None
+    at_low, at_high = answers[4:]
+    return {
+        "number": factor.address,
+        "value": quantity.value,
+        "unit": quantity.unit,
+        "kind": quantity.kind,
+        "elasticity": plain(slope),
+        "jump": jump or None,
+        "low": quantity.low,
+        "high": quantity.high,
+        f"{of}_at_low": plain(at_low) if is_ranged else None,
+        f"{of}_at_high": plain(at_high) if is_ranged else None,
+        "matters": slope != 0 or jump or (is_ranged and at_low != at_high),
+    }
+
+
+def _slope(places: Numbers, answers: Numbers, value: float) -> tuple[float, float]:
+    """Elasticity, and the jump where the column is discontinuous at the number's own value.
+
+    A change over the small step that is not small beside that over the large one is a jump.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below, near_below, near_above, above = np.log(answers / value)
+    jumps_below = _is_jump(near_below, below)
+    jumps_above = _is_jump(near_above, above)
+    if jumps_below == jumps_above:
+        slope = (above - below) / (places[3] - places[0])
+    elif jumps_below:
+        slope = (above - near_above) / (places[3] - places[2])
+    else:
+        slope = (near_below - below) / (places[1] - places[0])
+    jump = 0.0
+    if jumps_below or jumps_above:
+        jump = float(np.exp(near_above - near_below)) - 1
+    return float(slope), jump
+
+
+def _is_jump(near: float, far: float) -> bool:
+    return bool(abs(near) > max(SMALLEST_JUMP, abs(far) / 2))
+
+
+def _band(point: _Point, value: float, factors: Sequence[_Factor]) -> dict[str, Any]:
+    """The column when all assumed and fitted numbers vary within their ranges at once."""
     from scipy.stats import qmc
 
     ranges = {
-        address: bounds for address, quantity in numbers.items() if (bounds := quantity.range_si)
+        factor.address: factor.quantity.range_si
+        for factor in factors
+        if factor.quantity.range_si is not None
     }
-    if not ranges:
-        return {
-            of: here,
-            "q05": here,
-            "q95": here,
-            "least": here,
-            "most": here,
-            "factors": 0,
-            "samples": 0,
-            "unfit": 0,
-        }
-    unit = qmc.Sobol(len(ranges), seed=0).random(SAMPLES)
-    drawn = {
-        a: low + unit[:, i] * (high - low) for i, (a, (low, high)) in enumerate(ranges.items())
-    }
-    found = _ask(probe, of, drawn, SAMPLES)
-    q05, q95 = np.nanquantile(found, BAND)
-    extremes = {"least": float(np.nanmin(found)), "most": float(np.nanmax(found))}
-    drawings = {"samples": SAMPLES, "unfit": int(np.isnan(found).sum())}
+    answers = np.array([value])
+    if ranges:
+        unit = qmc.Sobol(len(ranges), seed=0).random(SAMPLES)
+        samples = {}
+        for i, (address, (low, high)) in enumerate(ranges.items()):
+            samples[address] = low + unit[:, i] * (high - low)
+        answers = point.values(samples, SAMPLES)
+    q05, q95 = np.nanquantile(answers, QUANTILES)
     return {
-        of: here,
+        point.of: value,
         "q05": float(q05),
         "q95": float(q95),
-        **extremes,
+        "least": float(np.nanmin(answers)),
+        "most": float(np.nanmax(answers)),
         "factors": len(ranges),
-        **drawings,
+        "samples": len(answers) if ranges else 0,
+        "unfit": int(np.isnan(answers).sum()),
     }
