@@ -38,7 +38,6 @@ ROOMS = (
 STILL_OVER = """
 sweeps/explore/crossover.py
 sweeps/explore/mapping.py
-sweeps/explore/sensitivity.py
 sweeps/explore/sizing.py
 tests/test_catalog.py
 tests/test_mapping_commands.py
