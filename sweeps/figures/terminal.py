@@ -1,0 +1,68 @@
+"""Charts in plain text, for a quick look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nearkv.hardware.errors import unknown
+from nearkv.sweeps.figures.labels import label_of
+from nearkv.sweeps.figures.series import MARKS
+
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""Blocks of 0 to 8 eighths of a character."""
+
+LEAST_BAR = 10
+"""Characters of the longest bar, however narrow the terminal."""
+
+
+def chart(
+    rows: Sequence[Mapping[str, Any]], value: str, names: Sequence[str], width: int = 80
+) -> list[str]:
+    """Return one line a row: its name, a bar as long as its value, the value.
+
+    Args:
+        rows: rows of a table.
+        value: the column whose values are the bars.
+        names: columns that name a row; those that are alike in all rows are left out.
+        width: characters of a line.
+
+    Raises:
+        InputError: no row has the column.
+    """
+    columns = {name for row in rows for name in row}
+    if value not in columns:
+        raise unknown("column", value, sorted(columns), "--chart")
+    telling = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
+    titles = [" ".join(str(row.get(name, "")) for name in telling or names[:1]) for row in rows]
+    numbers = np.array([_number(row.get(value)) for row in rows])
+    texts = [_text(row, number) for row, number in zip(rows, numbers, strict=True)]
+    left, right = max(map(len, titles)), max(map(len, texts))
+    room = max(width - left - right - 2, LEAST_BAR)
+    longest = np.nanmax(np.where(np.isfinite(numbers), numbers, 0.0))
+    scale = room / longest if longest > 0 else 0.0
+    lines = [label_of(value)]
+    for title, number, text in zip(titles, numbers, texts, strict=True):
+        lines.append(f"{title:<{left}} {_bar(number * scale):<{room}} {text:>{right}}")
+    return lines
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")
+
+
+def _text(row: Mapping[str, Any], number: float) -> str:
+    if np.isfinite(number):
+        return f"{number:.4g}"
+    return MARKS.get(str(row.get("status")), "-")
+
+
+def _bar(length: float) -> str:
+    """Return a bar of so many characters, to an eighth of one."""
+    if not np.isfinite(length):
+        return ""
+    eighths = round(length * 8)
+    rest = EIGHTHS[eighths % 8].strip()
+    return EIGHTHS[8] * (eighths // 8) + rest

@@ -1,0 +1,38 @@
+"""Charts in a terminal: bars in proportion, lines that fit, marks where nothing fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.terminal import chart
+
+ROWS = [
+    {"system": "slow", "model": "m", "status": "ok", "step_ms": 2.0},
+    {"system": "fast", "model": "m", "status": "ok", "step_ms": 1.0},
+    {"system": "none", "model": "m", "status": "infeasible", "step_ms": None},
+]
+
+
+def test_bars_are_in_proportion_and_lines_fit() -> None:
+    title, slow, fast, none = chart(ROWS, "step_ms", ("system", "model"), 41)
+    assert title == "Step (ms)"
+    assert slow.count("█") == 2 * fast.count("█")
+    assert none.endswith("OOM")
+    assert "█" not in none
+    assert {len(line) for line in (slow, fast, none)} == {41}
+
+
+def test_only_columns_that_differ_name_a_row() -> None:
+    assert all("m " not in line for line in chart(ROWS, "step_ms", ("system", "model"), 40)[1:])
+
+
+def test_an_eighth_of_a_character_is_drawn() -> None:
+    rows = [{"system": "whole", "step_ms": 80.0}, {"system": "part", "step_ms": 1.0}]
+    (_, _, part) = chart(rows, "step_ms", ("system",), 20)
+    assert "▏" in part
+
+
+def test_an_unknown_column_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="step_ms"):
+        chart(ROWS, "step", ("system",), 40)
