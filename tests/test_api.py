@@ -180,6 +180,11 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
         (lambda: nearkv.sweep("a.toml", systems="hilos"), "not both"),
         (lambda: nearkv.estimate("hilos", "opt-66b", context=[1, 2]), "one design point"),
         (lambda: nearkv.estimate("hilos", object()), "model=<object"),  # type: ignore[arg-type]
+        (
+            lambda: nearkv.compare("hilos", "opt-66b", contxt=1),  # type: ignore[call-arg]
+            "did you mean 'context'",
+        ),
+        (lambda: nearkv.compare("hilos", "opt-66b", context=[]), "has no value"),
         (nearkv.calibrate, "either measurements or claims"),
     ],
 )

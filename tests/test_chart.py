@@ -7,7 +7,7 @@ import pytest
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.terminal import chart
 
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {"system": "slow", "model": "m", "status": "ok", "step_ms": 2.0},
     {"system": "fast", "model": "m", "status": "ok", "step_ms": 1.0},
     {"system": "none", "model": "m", "status": "infeasible", "step_ms": None},
@@ -28,7 +28,10 @@ def test_only_columns_that_differ_name_a_row() -> None:
 
 
 def test_an_eighth_of_a_character_is_drawn() -> None:
-    rows = [{"system": "whole", "step_ms": 80.0}, {"system": "part", "step_ms": 1.0}]
+    rows: list[dict[str, object]] = [
+        {"system": "whole", "step_ms": 80.0},
+        {"system": "part", "step_ms": 1.0},
+    ]
     (_, _, part) = chart(rows, "step_ms", ("system",), 20)
     assert "▏" in part
 

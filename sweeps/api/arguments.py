@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import TypedDict, TypeVar, cast
 
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
 from nearkv.sweeps.space.study import Study, comma_list
 from nearkv.sweeps.space.study_files import load_study
@@ -89,10 +89,14 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
     """Collect arguments into a study.
 
     Raises:
-        InputError: an argument that cannot be read.
+        InputError: an argument that does not exist or cannot be read.
     """
-    texts = {name: text_of(axes.get(name, ""), name) for name in ("batch", "context", "output")}
-    given = {name: text for name, text in texts.items() if text}
+    for name in axes:
+        if name not in Axes.__annotations__:
+            raise unknown("argument", name, Axes.__annotations__)
+    sizes = {
+        name: _sizes(axes[name], name) for name in ("batch", "context", "output") if name in axes
+    }
     return Study(
         systems=names_of(systems, "systems"),
         models=_objects_or_names(model, Part, "model"),
@@ -102,8 +106,20 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
         method=axes.get("method", Study.method),
         seed=axes.get("seed", Study.seed),
-        **given,
+        **sizes,
     )
+
+
+def _sizes(value: Values, name: str) -> str:
+    """Sizes as the command line reads them.
+
+    Raises:
+        InputError: an empty list or text, which would otherwise pass for the default.
+    """
+    text = text_of(value, name)
+    if not text.strip(" ,"):
+        raise InputError(f"{name}={value!r}: has no value; give one or leave the argument out")
+    return text
 
 
 def study_or_axes(

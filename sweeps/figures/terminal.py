@@ -32,21 +32,38 @@ def chart(
     Raises:
         InputError: no row has the column.
     """
-    columns = {name for row in rows for name in row}
+    columns = sorted(set().union(*rows))
     if value not in columns:
-        raise unknown("column", value, sorted(columns), "--chart")
-    telling = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
-    titles = [" ".join(str(row.get(name, "")) for name in telling or names[:1]) for row in rows]
+        raise unknown("column", value, columns, "--chart")
+    titles = _titles(rows, names)
     numbers = np.array([_number(row.get(value)) for row in rows])
     texts = [_text(row, number) for row, number in zip(rows, numbers, strict=True)]
-    left, right = max(map(len, titles)), max(map(len, texts))
+    left = max(map(len, titles))
+    right = max(map(len, texts))
     room = max(width - left - right - 2, LEAST_BAR)
-    longest = np.nanmax(np.where(np.isfinite(numbers), numbers, 0.0))
+    drawn = np.isfinite(numbers)
+    longest = np.max(numbers, where=drawn, initial=0.0)
     scale = room / longest if longest > 0 else 0.0
     lines = [label_of(value)]
     for title, number, text in zip(titles, numbers, texts, strict=True):
-        lines.append(f"{title:<{left}} {_bar(number * scale):<{room}} {text:>{right}}")
+        bar = _bar(number * scale)
+        lines.append(f"{title:<{left}} {bar:<{room}} {text:>{right}}")
     return lines
+
+
+def _titles(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Return what tells each row apart: its values of the columns that differ."""
+    differing = []
+    for name in names:
+        values = {str(row.get(name)) for row in rows}
+        if len(values) > 1:
+            differing.append(name)
+    shown = differing or names[:1]
+    titles = []
+    for row in rows:
+        words = [str(row.get(name, "")) for name in shown]
+        titles.append(" ".join(words))
+    return titles
 
 
 def _number(value: object) -> float:
