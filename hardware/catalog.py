@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
-_PART_KEYS = {"kind", "title", "cite", "config"}
+_PART_KEYS = {"kind", "title", "cite", "hub", "config"}
 
 
 def load_part(name: str, what: str = "part") -> Part:

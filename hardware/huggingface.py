@@ -62,7 +62,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     alike = list(tables) == ["full"]
     whole = {**_stand_in(tables), **common, "layers": float(layers)}
     _check(whole, where)
-    numbers = {key: _quantity(value, "1", source) for key, value in whole.items()}
+    numbers = {key: _quantity(whole[key], "1", source) for key in KINDS["llm"] if key in whole}
     for key, bits in widths_of(config).stated.items():
         numbers[key] = _quantity(bits, "bit", source)
     _report_unread(config)
@@ -171,8 +171,7 @@ def _stand_in(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     needs heads that divide, and an MLP.
     """
     typical = dict(max(tables.values(), key=lambda table: table["layers"]))
-    keys = KINDS["llm"].keys() & typical.keys()
-    sizes = {key: typical[key] for key in keys}
+    sizes = {key: typical[key] for key in KINDS["llm"] if key in typical}
     if sizes["kv_heads"] < 1:
         sizes["kv_heads"] = sizes["heads"]
     if not sizes["ffn"]:

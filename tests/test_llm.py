@@ -8,7 +8,8 @@ from nearkv.costmodel.models import llms_from_parts
 from nearkv.hardware.catalog import load_llm, names
 
 # Relative positions add one hidden x hidden matrix per layer (5.37e9), which no key describes.
-EXCEPTIONS = {"chinchilla-70b": 0.08}
+# Cards print 40B of 41.3e9 and 1T of 1.026e12.
+EXCEPTIONS = {"chinchilla-70b": 0.08, "falcon-40b": 0.035, "kimi-k2": 0.03}
 
 
 @pytest.mark.parametrize("name", names("model"))

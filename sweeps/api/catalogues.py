@@ -10,6 +10,7 @@ from nearkv.hardware.part import Part
 from nearkv.sweeps.api.arguments import Value, text_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluation import catalogue
+from nearkv.sweeps.evaluation.models import model_rows
 
 
 def systems() -> pd.DataFrame:
@@ -27,7 +28,7 @@ def models() -> pd.DataFrame:
     >>> models().set_index("model").loc["opt-66b", "layers"].item()
     64
     """
-    return table_of_rows(catalogue.model_rows())
+    return table_of_rows(model_rows())
 
 
 def platforms() -> pd.DataFrame:

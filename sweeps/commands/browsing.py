@@ -51,20 +51,20 @@ def show_system(name: System, form: Format = "table") -> None:
 @models.callback()
 def list_models(ctx: typer.Context, form: Format = "table") -> None:
     """List the models with their shapes."""
-    from nearkv.sweeps.evaluation.catalogue import model_rows
+    from nearkv.sweeps.evaluation.models import model_rows
 
     if ctx.invoked_subcommand is None:
         show(model_rows(), form)
 
 
 def show_model(name: Model, form: Format = "table") -> None:
-    """Print every number of a model with unit, kind and source.
+    """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
     Example: nearkv models show mixtral-8x7b
     """
-    from nearkv.sweeps.evaluation.catalogue import part_numbers
+    from nearkv.sweeps.evaluation.models import model_numbers
 
-    show(part_numbers(name, "model"), form)
+    show(model_numbers(name), form)
 
 
 @hardware.callback()

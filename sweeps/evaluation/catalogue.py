@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearkv.costmodel import registry
-from nearkv.costmodel.llm import llm_of
 from nearkv.costmodel.metrics import COLUMNS
-from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluation.provenance import numbers, platform_numbers
 from nearkv.sweeps.space.sizes import number
 
@@ -67,35 +65,6 @@ def knob_rows(name: str) -> Rows:
     ]
 
 
-def model_rows() -> Rows:
-    """One row a model: its shape and its computed parameters."""
-    rows: Rows = []
-    for name in names("model"):
-        shape = {key: quantity.si for key, quantity in load_llm(name).numbers.items()}
-        llm = llm_of(shape, Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0}))
-        keys = (
-            "layers",
-            "hidden",
-            "ffn",
-            "heads",
-            "kv_heads",
-            "head_size",
-            "experts",
-            "active_experts",
-        )
-        rows.append(
-            {
-                "model": name,
-                **{key: shape[key] for key in keys},
-                "parameters_e9": float(llm.parameters) / 1e9,
-            }
-        )
-    return [
-        {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in row.items()}
-        for row in rows
-    ]
-
-
 def hardware_rows() -> Rows:
     """One row a platform, then one a part."""
     platforms = [{**row, "kind": "platform"} for row in platform_rows()]
@@ -128,13 +97,13 @@ def column_rows() -> Rows:
     return rows
 
 
-def part_numbers(name: str, what: str) -> Rows:
-    """Every number of a part or a model.
+def part_numbers(name: str) -> Rows:
+    """Every number of a part.
 
     Raises:
         InputError: no such name, or a file that cannot be read.
     """
-    return numbers(name, load_llm(name) if what == "model" else load_part(name, what))
+    return numbers(name, load_part(name))
 
 
 def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
@@ -149,7 +118,7 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
             f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
         )
     if name in parts:
-        return part_numbers(name, "part")
+        return part_numbers(name)
     if name not in platforms and not name.endswith(".toml"):
         raise unknown("platform or part", name, [*platforms, *parts])
     platform = load_platform(name)

@@ -1,0 +1,181 @@
+"""KV bytes, parameters and kinds of layer of models of today, against hand-derived values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import NATIVE, model
+
+from nearkv.costmodel.layers import Latent, Recurrent, Windowed, over_layers
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.models import llm_from_part, llms_from_parts
+from nearkv.costmodel.span import Leaf, Real, Span
+from nearkv.hardware.catalog import load_llm, names
+from nearkv.hardware.machine import Role
+from nearkv.sweeps.evaluation.models import kv_per_token, kv_per_token_unlimited, model_numbers
+
+K = 1024.0
+
+
+@pytest.mark.parametrize(
+    ("name", "token"),
+    [
+        ("llama3.1-8b", 131_072),  # 32 layers x 2 x 8 heads x 128 x 2 B
+        ("llama3.1-70b", 327_680),  # 80 x 2 x 8 x 128 x 2
+        ("llama3.1-405b", 516_096),  # 126 x 2 x 8 x 128 x 2
+        ("qwen3-30b-a3b", 98_304),  # 48 x 2 x 4 x 128 x 2
+        ("deepseek-v3", 70_272),  # 61 layers x (512 latent + 64 rotary) x 2 B
+        ("kimi-k2", 70_272),  # 61 x (512 + 64) x 2
+        ("gpt-oss-120b", 36_864),  # 18 full layers x 2 x 8 x 64 x 2
+        ("gemma3-27b", 81_920),  # 10 full layers x 2 x 16 x 128 x 2
+        ("jamba-v0.1", 16_384),  # 4 attention layers x 2 x 8 x 128 x 2
+        ("mistral-7b", 0),  # every layer stops at its window
+    ],
+)
+def test_kv_of_one_token_more(name: str, token: int) -> None:
+    assert kv_per_token(model(name)) == token
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [
+        ("gpt-oss-120b", 18 * 2 * 8 * 64 * 2 * 128),  # 18 windows of 128 tokens
+        ("gemma3-27b", 436_207_616),  # 52 windows of 1,024 tokens x 2 x 16 x 128 x 2 B
+        ("mistral-7b", 32 * 2 * 8 * 128 * 2 * 4096),  # 32 windows of 4,096 tokens
+        # 28 states of 8,192 channels x (16 + the last 3 inputs of the convolution) x 2 B
+        ("jamba-v0.1", 28 * 8192 * (16 + 3) * 2),
+        ("deepseek-v3", 0),
+    ],
+)
+def test_kv_that_does_not_grow(name: str, constant: int) -> None:
+    llm = model(name)
+    assert llm.kv_cache_bytes(1, 64 * K) - 64 * K * kv_per_token(llm) == constant
+
+
+def test_an_engine_that_keeps_all_tokens_holds_twice_as_much_of_gpt_oss() -> None:
+    # a vLLM log: 5.38 GiB for 78,384 tokens, 73,700 B each
+    token = kv_per_token_unlimited(model("gpt-oss-120b"))
+    assert token == 73_728
+    assert pytest.approx(token, rel=1e-3) == 5.38 * K**3 / 78_384
+    rows = {row["key"]: row["value"] for row in model_numbers("gpt-oss-120b")}
+    assert rows["kv per token"] == 36_864
+    assert rows["kv per token, no windows"] == 73_728
+
+
+def test_short_contexts_fill_no_window() -> None:
+    llm = model("gemma3-27b")
+    assert llm.kv_cache_bytes(2, 1000.0) == 62 * 2 * 16 * 128 * 2 * 2 * 1000
+
+
+# Sums of published tensor shapes, without norms, biases, scales and multi-token prediction.
+PUBLISHED = {
+    "llama3.1-8b": 8_030_261_248,
+    "llama3.1-70b": 70_553_706_496,
+    "llama3.1-405b": 405_853_388_800,
+    "mistral-7b": 7_241_732_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-72b": 72_706_203_648,
+    "mixtral-8x22b": 140_630_071_296,
+    "gpt-oss-20b": 20_914_757_184,
+    "jamba-v0.1": 51_570_323_328,
+    "bloom-176b": 176_247_271_424,
+    "phi3-mini": 3_821_079_552,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_the_sum_of_published_tensors(name: str) -> None:
+    assert model(name).parameters == pytest.approx(PUBLISHED[name], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in names("model") if "published_active" in load_llm(n).si]
+)
+def test_active_parameters_are_those_of_the_card(name: str) -> None:
+    llm, published = model(name), load_llm(name).si["published_active"]
+    embedding = llm.vocab * llm.hidden
+    # gpt-oss counts its output head but not its token embedding; GLM and Kimi round down
+    counted = llm.active_parameters - (embedding if name.startswith("gpt-oss") else 0)
+    assert counted == pytest.approx(published, rel=0.06)
+
+
+# --- formulas of a kind -------------------------------------------------------------------------
+
+
+def kind(name: str, label: str) -> LLM:
+    return model(name).kinds[label]
+
+
+def test_a_window_bounds_bytes_and_flops_and_makes_prefill_linear() -> None:
+    window = kind("gemma3-27b", "window")
+    assert isinstance(window, Windowed)
+    assert window.attention_flops(1, 10**6) == window.attention_flops(1, 1024)
+    # sum over queries of min(position, w), continuous: w^2 / 2 + (s - w) w; times 4 H d
+    s, w = 8192.0, 1024.0
+    pairs = w**2 / 2 + (s - w) * w
+    assert window.prefill_attention_flops(1, s) == 4 * pairs * 32 * 128
+    assert window.prefill_attention_flops(1, w) == 2 * w**2 * 32 * 128
+
+
+def test_a_latent_layer_absorbs_its_projections() -> None:
+    latent = kind("deepseek-v3", "latent_moe")
+    assert isinstance(latent, Latent)
+    # DeepSeek-V3: q 7168 x 1536 and 1536 x 128 x 192; kv 7168 x 576 and 512 x 128 x 256; out
+    matrices = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168
+    assert latent.attention_parameters == matrices
+    assert latent.qkv_flops(1) + latent.output_flops(1) == 2 * matrices
+    # each head: 576 multiply-adds of the query, 512 of the output, a token
+    assert latent.attention_flops(1, 1) == 2 * 128 * (576 + 512)
+    assert latent.kv_bytes(1, 1) == 576 * 2
+    # FLOPs per byte of 16-bit cache: what a kernel built for `group` queries sees
+    assert latent.group == latent.attention_flops(1, 1) / latent.kv_bytes(1, 1)
+
+
+def test_a_state_costs_the_same_at_any_context() -> None:
+    state = kind("jamba-v0.1", "state_moe")
+    assert isinstance(state, Recurrent)
+    assert state.kv_bytes(3, 10**6) == state.kv_bytes(3, 1) == 3 * state.kv_bytes(1, 1)
+    assert state.kv_bytes(0, 4096) == 0
+    assert state.prefill_attention_flops(2, 100) == 100 * state.attention_flops(2, 5)
+
+
+def test_a_step_sums_over_the_kinds() -> None:
+    llm = model("gpt-oss-120b")
+
+    def layer(block: LLM) -> Span:
+        return Leaf("gpu.hbm", "read", block.kv_bytes(1, 4096.0), 1.0, "B")
+
+    step = over_layers(llm, layer)
+    assert step.seconds == llm.kv_cache_bytes(1, 4096.0)
+    assert set(step.breakdown()) == {"full", "window"}
+    plain = model("llama2-7b")
+    assert over_layers(plain, layer).seconds == 32 * plain.kv_bytes(1, 4096.0)
+
+
+def test_models_of_different_kinds_share_one_grid() -> None:
+    chosen = ["llama2-7b", "gemma3-27b", "deepseek-v3", "jamba-v0.1", "glm-4.5", "gpt-oss-20b"]
+    parts = [load_llm(name) for name in chosen]
+    together = llms_from_parts(parts, np.arange(len(parts)), NATIVE)
+    methods: list[Callable[[LLM], Real]] = [
+        lambda llm: llm.parameters,
+        lambda llm: llm.weight_bytes,
+        lambda llm: llm.kv_cache_bytes(3.0, 5000.0),
+        lambda llm: llm.sum_over_layers(lambda kind: kind.linear_flops(7.0)),
+        lambda llm: llm.sum_over_layers(lambda kind: kind.prefill_attention_flops(2.0, 3000.0)),
+    ]
+    for method in methods:
+        each = [method(llm_from_part(part, NATIVE)) for part in parts]
+        assert np.asarray(method(together)).tolist() == pytest.approx(each, rel=1e-14)
+
+
+def test_widths_that_the_user_sets_override_those_of_a_model() -> None:
+    part = load_llm("gpt-oss-20b")
+    wide = Role("", "precision", {"weight": 4.0, "kv": 2.0, "activation": 2.0})
+    own = llms_from_parts([part], np.array([0]), wide)
+    assert own.weight_width == pytest.approx(4.25 / 8)
+    overridden = llms_from_parts([part], np.array([0]), wide, ["weight"])
+    assert overridden.weight_bytes == pytest.approx(4 * overridden.parameters)
