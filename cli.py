@@ -18,7 +18,7 @@ app.add(estimate)
 app.add(compare)
 app.add(sweep)
 
-app.add_group("solve", solve)
+app.add(solve, "solve")
 solve.add(solving.alpha)
 solve.add(solving.beta)
 solve.add(solving.spill)
@@ -32,15 +32,15 @@ solve.add(designing.crossover)
 
 app.add(exploring.pareto)
 app.add(exploring.sensitivity)
-app.add_group("plot", plot)
+app.add(plot, "plot")
 app.add(report)
 
 app.add(reviewing.validate)
 app.add(reviewing.calibrate)
 
-app.add_group("systems", browsing.systems, alone=True)
-app.add_group("models", browsing.models, alone=True)
-app.add_group("hardware", browsing.hardware, alone=True)
+app.add(browsing.systems, "systems")
+app.add(browsing.models, "models")
+app.add(browsing.hardware, "hardware")
 
 
 @app.callback()

@@ -10,14 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
 import nearkv
 from nearkv.cli import app
+from nearkv.sweeps.commands.failures import Registry
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
@@ -39,15 +38,15 @@ def refused(*arguments: str, cwd: Path | None = None) -> str:
     return done.stderr
 
 
-def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(group: Registry, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command and every group with commands of its own, as a user writes them."""
-    for name, command in group.commands.items():
+    for name, entry in group.entries.items():
         yield (*words, name)
-        if hasattr(command, "commands"):
-            yield from commands(command, (*words, name))
+        if isinstance(entry, Registry):
+            yield from commands(entry, (*words, name))
 
 
-COMMANDS = list(commands(typer.main.get_group(app)))
+COMMANDS = list(commands(app))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -227,6 +226,8 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         (["estimate", "hilos", "--model", "opt-66b", "--format", "yaml"], "unknown format"),
         (["estimate", "hilos", "--model", "nowhere/config.json"], "cannot be read"),
         (["systems", "show", "hilo"], "did you mean 'hilos'"),
+        (["estimat", "hilos"], "unknown command 'estimat'; did you mean 'estimate'"),
+        (["solve", "alfa"], "solve: unknown command 'alfa'; did you mean 'alpha'"),
         (["models", "show", "opt"], "unknown model"),
         (["hardware", "show", "a100"], "unknown platform or part"),
         (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),

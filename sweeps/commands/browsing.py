@@ -12,15 +12,18 @@ from nearkv.sweeps.commands.printing import show
 
 systems = Registry(
     "List the systems; `systems show NAME` prints one with its knobs.\n\n"
-    "Example: nearkv systems --format markdown"
+    "Example: nearkv systems --format markdown",
+    alone=True,
 )
 models = Registry(
     "List the models; `models show NAME` prints every number.\n\n"
-    "Example: nearkv models --format json"
+    "Example: nearkv models --format json",
+    alone=True,
 )
 hardware = Registry(
     "List platforms and parts; `hardware show NAME` prints every number.\n\n"
-    "Example: nearkv hardware --format csv"
+    "Example: nearkv hardware --format csv",
+    alone=True,
 )
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")]

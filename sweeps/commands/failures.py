@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
+import typer.main
 from typer.core import TyperGroup
+
+from nearkv.sweeps.commands.options import bound
 
 USAGE: Any = typer.BadParameter.__base__
 """What the parser raises for words it cannot use; typer gives it no name of its own."""
@@ -22,10 +26,24 @@ SUCCESS, BAD_INPUT, STOPPED = 0, 2, 130
 class Commands(TyperGroup):
     """A group of commands that turns every failure a user can cause into one sentence."""
 
+    @property
+    def registry(self) -> Registry:
+        """Where the commands are registered."""
+        registry: Registry = self.context_settings["obj"]
+        return registry
+
     def list_commands(self, _: Any) -> list[str]:
-        """The commands in the order in which they were registered."""
-        order: list[str] = self.context_settings["obj"]
-        return sorted(self.commands, key=order.index)
+        """Names of the commands, in the order in which they were registered."""
+        return list(self.registry.entries)
+
+    def get_command(self, _: Any, name: str) -> Any:
+        """Build a command when it is asked for: building all would take longer than any help."""
+        return self.registry.built(name)
+
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        """Write a line a command, without building any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.registry.summaries()))
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command line; a standard output that takes no more is a failure like others."""
@@ -70,9 +88,9 @@ class Commands(TyperGroup):
         """Find the command that words ask for; no word of theirs may be empty.
 
         Raises:
-            InputError: one is.
+            InputError: one is, or there is no such command.
         """
-        from nearkv.hardware.errors import InputError
+        from nearkv.hardware.errors import InputError, unknown
 
         for before, word in zip(["", *args], args, strict=False):
             option, value = before, word
@@ -81,33 +99,55 @@ class Commands(TyperGroup):
             if not value.strip(" ,"):
                 place = f"{option} {value!r}".strip()
                 raise InputError(f"{place}: is empty; give it a value, or leave it out")
+        if args[0] not in self.registry.entries and not args[0].startswith("-"):
+            place = ctx.command_path.partition(" ")[2]
+            raise unknown("command", args[0], self.registry.entries, place)
         return super().resolve_command(ctx, args)
 
 
 class Registry(typer.Typer):
-    """A group that remembers the order in which its commands and groups were registered."""
+    """A group of commands and groups, by name, in the order of their registration.
 
-    def __init__(self, about: str) -> None:
-        self.order: list[str] = []
-        settings = {"help_option_names": ["-h", "--help"], "obj": self.order}
+    Args:
+        about: help text.
+        alone: its name without a command does something.
+    """
+
+    def __init__(self, about: str, *, alone: bool = False) -> None:
+        self.about = about
+        self.entries: dict[str, Callable[..., Any] | Registry] = {}
         super().__init__(
             cls=Commands,
             help=about,
-            context_settings=settings,
+            context_settings={"help_option_names": ["-h", "--help"], "obj": self},
+            invoke_without_command=alone,
+            no_args_is_help=not alone,
             rich_markup_mode=None,  # plain help text starts at once and pipes
             pretty_exceptions_enable=False,
-            no_args_is_help=True,
         )
 
-    def add(self, command: Callable[..., Any], name: str = "") -> None:
-        """Register a command under its function's name, or another."""
-        self.order.append(name or command.__name__)
-        self.command(self.order[-1])(command)
+    def add(self, command: Callable[..., Any] | Registry, name: str = "") -> None:
+        """Register a command under its function's name or another, or a group of commands."""
+        self.entries[name or str(getattr(command, "__name__", ""))] = command
 
-    def add_group(self, name: str, commands: Registry, *, alone: bool = False) -> None:
-        """Register a group; `alone` says that its name without a command does something."""
-        self.order.append(name)
-        self.add_typer(commands, name=name, invoke_without_command=alone, no_args_is_help=not alone)
+    def built(self, name: str) -> Any:
+        """A command or a group as the parser knows it; none where the name is unknown."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return None
+        if isinstance(entry, Registry):
+            command: Any = typer.main.get_group(entry)
+            command.name = name
+            return command
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        single.command(name)(bound(entry))
+        return typer.main.get_command(single)
+
+    def summaries(self) -> Iterator[tuple[str, str]]:
+        """Name and first line of help of every command."""
+        for name, entry in self.entries.items():
+            text = entry.about if isinstance(entry, Registry) else inspect.getdoc(entry)
+            yield name, (text or "").split("\n")[0]
 
 
 def print_version(requested: bool) -> None:

@@ -177,27 +177,34 @@ def axes(
     )
 
 
-@functools.cache
-def _hints_of_axes() -> dict[str, Any]:
-    return get_type_hints(axes, {**globals(), "Study": Any}, include_extras=True)
-
-
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command whose first argument is a study the options that describe one."""
-    shared = inspect.signature(axes, eval_str=False).parameters
+    """Mark a command whose first argument is a study: it gets the options that describe one."""
+    command.takes_axes = True  # type: ignore[attr-defined]
+    return command
+
+
+def bound(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as the parser calls it, its study made of the options of `axes`."""
+    if not getattr(command, "takes_axes", False):
+        return command
+    shared = inspect.signature(axes).parameters
     own = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
-    def wrapped(**options: Any) -> None:
+    def called(**options: Any) -> None:
         study = axes(**{name: options.pop(name) for name in shared})
         command(study, **options)
 
-    names = {**command.__globals__, "Study": Any}
-    hints = _hints_of_axes() | get_type_hints(command, names, include_extras=True)
+    hints = {**_hints_of(axes), **_hints_of(command)}
     keywords = []
     for parameter in (*shared.values(), *own):
         keyword = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
         keywords.append(keyword)
-    wrapped.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {keyword.name: keyword.annotation for keyword in keywords}
-    return wrapped
+    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    called.__annotations__ = {keyword.name: keyword.annotation for keyword in keywords}
+    return called
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    names = {**function.__globals__, "Study": Any}
+    return get_type_hints(function, names, include_extras=True)
