@@ -10,10 +10,11 @@ import pytest
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation import evaluate as run
+from nearkv.sweeps.explore.batches import best_batches
 from nearkv.sweeps.explore.crossover import crossovers
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.explore.sensitivity import sensitivity
-from nearkv.sweeps.explore.sizing import best_batches, least_hardware
+from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.space.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -141,6 +142,27 @@ def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], reques
         least_hardware(POINT, vary, targets)
 
 
+def test_a_number_that_is_searched_is_not_set() -> None:
+    with pytest.raises(
+        InputError, match=r"--set csd\.count: is what --vary searches; leave it out"
+    ):
+        least_hardware(replace(POINT, sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="--knob devices: is what --vary searches; leave it out"):
+        least_hardware(replace(POINT, knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="--context: is what --along walks; leave it out"):
+        crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
+
+
+def test_a_search_over_too_many_points_is_refused() -> None:
+    study = replace(POINT, systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
+    with pytest.raises(InputError, match="are too many for one search"):
+        best_batches(study)
+    with pytest.raises(InputError, match="are too many for one search"):
+        least_hardware(study, "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="are too many for one search"):
+        crossovers(study, "batch=1:64", "step_ms")
+
+
 def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
     study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
     for row in best_batches(study):
@@ -172,7 +194,7 @@ def test_a_count_is_nudged_by_one() -> None:
 def test_a_batch_that_never_fits() -> None:
     (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
     assert row["largest_batch"] == 0
-    assert row["best_batch"] is None
+    assert row["value"] is None
     assert row["short_of"] == "host"
 
 
@@ -181,14 +203,14 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
     (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
     every = run.compare(replace(pair, sets={"csd.count": "1:64:+1"}))
     ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
-    assert (row["from"], row["to"]) == ("flexgen-dram", "hilos")
+    assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
+    assert 0 < row["resolution"] < 0.1  # whole numbers from 20 on are not all looked at
     assert (row["below"], row["above"]) == (int(np.argmax(ahead)), int(np.argmax(ahead)) + 1)
 
 
 def test_who_never_loses_is_named() -> None:
-    (row,) = crossovers(
-        replace(POINT, systems=("flexgen-ssd", "hilos")), "context=1k:1M", "decode_tok_s"
-    )
+    study = replace(POINT, systems=("flexgen-ssd", "hilos"), context=Study.context)
+    (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")
     assert row["reason"] == "never: hilos leads from 1k to 1M"
 
 
@@ -199,7 +221,7 @@ def test_who_never_loses_is_named() -> None:
         (("hilos", "hilos"), "context=1k:2k", "decode_tok_s", "name two different"),
         (("hilos", "flexgen-ssd"), "contxt=1k:2k", "decode_tok_s", "did you mean 'context'"),
         (("hilos", "flexgen-ssd"), "context=1k", "decode_tok_s", "AXIS=LOW:HIGH"),
-        (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low must come before high"),
+        (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low before high"),
         (("hilos", "flexgen-ssd"), "context=1k:2k", "decode", "unknown column"),
     ],
 )
@@ -207,7 +229,7 @@ def test_crossovers_that_cannot_be_asked_for(
     systems: tuple[str, ...], along: str, of: str, requested: str
 ) -> None:
     with pytest.raises(InputError, match=requested):
-        crossovers(replace(POINT, systems=systems), along, of)
+        crossovers(replace(POINT, systems=systems, context=Study.context), along, of)
 
 
 GRID = replace(

@@ -99,7 +99,7 @@ def _beta(model: Models, options: Options) -> pd.DataFrame:
 
 
 def _batch(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.sizing import best_batches
+    from nearkv.sweeps.explore.batches import best_batches
 
     return table_of_rows(best_batches(_study(model, options, "hilos")))
 

@@ -98,12 +98,13 @@ Slack = Annotated[
 
 
 def show_reasons(rows: Sequence[dict[str, Any]], form: str) -> None:
-    """Print rows; on a terminal without their method, and why there is no answer below them."""
-    hidden = ("method", "looked_at", "gap", "reason")
+    """Print rows; on a terminal without their method, reasons and notes below them."""
+    hidden = ("method", "resolution", "reason", "note")
     show(rows, form, [name for name in rows[0] if name not in hidden])
     if form == "table":
-        for reason in dict.fromkeys(row["reason"] for row in rows if row["reason"]):
-            typer.echo(reason)
+        sentences = [row[name] for name in ("reason", "note") for row in rows if row[name]]
+        for sentence in dict.fromkeys(sentences):
+            typer.echo(sentence)
 
 
 def placement(
@@ -155,7 +156,7 @@ def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None
 
     Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
     """
-    from nearkv.sweeps.explore.sizing import best_batches
+    from nearkv.sweeps.explore.batches import best_batches
     from nearkv.sweeps.space.study import comma_list
 
     show(best_batches(replace(study, systems=comma_list(system))), form)

@@ -15,8 +15,9 @@ from nearkv.solvers.beta import LINK, NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluation.evaluate import Columns, columns, stack
 from nearkv.sweeps.explore.knobs import excess
+from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import distinct, rows_of
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.space.study import Block, Study
 
 
 def best_beta(study: Study) -> Columns:
@@ -37,7 +38,7 @@ def best_beta(study: Study) -> Columns:
     """
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
-    laid = blocks(replace(study, systems=("hillinfer",)))
+    laid = searched(replace(study, systems=("hillinfer",)))
     return stack([_beta_columns(block) for block in laid])
 
 

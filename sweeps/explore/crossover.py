@@ -1,7 +1,8 @@
-"""Where one system overtakes another along an axis."""
+"""`nearkv solve crossover`: where one system overtakes another along an axis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,17 +10,25 @@ import numpy as np
 
 from nearkv.costmodel.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.quantity import unit_of
 from nearkv.solvers.search import Crossing, Points, crossings
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import FAR, higher_is_better
-from nearkv.sweeps.explore.sizing import Rows
-from nearkv.sweeps.space.sizes import number, size, values
-from nearkv.sweeps.space.study import NONE, Block, Numbers, Study, blocks
+from nearkv.sweeps.explore.lines import (
+    WORKLOAD,
+    Line,
+    limits_of,
+    line,
+    refuse_set,
+    searched,
+    stated,
+)
+from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.space.study import NONE, Block, Numbers, Study
 
-WORKLOAD = {"batch": "batch", "context": "context_tok", "output": "output_tok"}
-_LOOKS = 97
+LOOKS = 97
+"""Values looked at before crossings between them are refined."""
+UNEQUAL = "both systems need the same rows; give their knobs one value each"
 
 
 def crossovers(study: Study, along: str, of: str) -> Rows:
@@ -31,51 +40,68 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         of: the column to compare by. A system that does not fit loses.
 
     Returns:
-        A row a crossing (`from` leads up to `below`, `to` leads from `above` on; where neither fits
-        nobody leads) and, where there is none, a row that says who leads all along.
+        A row per crossing: `from` leads up to `below`, `to` leads from `above` on; where neither
+        fits nobody leads. Where there is no crossing, a row that says who leads throughout.
+        `resolution` is the relative distance between the values looked at: a crossing that is
+        reversed within it may go unseen.
 
     Raises:
-        InputError: not two systems with the same points, or an axis or a column that cannot be used.
+        InputError: not two systems with the same points, or an axis or a column that cannot be
+            used.
     """
     if of not in COLUMNS:
         raise unknown("column", of, COLUMNS, "--of")
-    name, equals, limits = along.partition("=")
-    if not equals or limits.count(":") != 1:
-        raise InputError(f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M")
-    if "." not in name and name not in WORKLOAD:
-        raise unknown("axis", name, [*WORKLOAD, "csd.count"], "--along")
+    axis, limits = _axis(along)
     if len(set(study.systems)) != 2 or len(study.systems) != 2:
         raise InputError("a crossover is between two systems; name two different ones")
+    first, second = (_blocks(study, system, axis) for system in study.systems)
+    if len(first) != len(second):
+        raise InputError(UNEQUAL)
     rows: Rows = []
-    laid = [blocks(_without(replace(study, systems=(system,)), name)) for system in study.systems]
-    if len(laid[0]) != len(laid[1]):
-        raise InputError("both systems need the same rows; give their knobs one value each")
-    for pair in zip(*laid, strict=True):
-        rows += _rows(Race(Probe(pair[0]), Probe(pair[1]), name, of), limits)
+    for one, other in zip(first, second, strict=True):
+        race = Race(Probe(one), Probe(other), axis, of)
+        rows += _rows(race, limits)
     return rows
 
 
-def _without(study: Study, axis: str) -> Study:
-    """The study with one value on the axis that is to be walked."""
-    here = {name: "1" if name == axis else getattr(study, name) for name in WORKLOAD}
-    return replace(study, batch=here["batch"], context=here["context"], output=here["output"])
+def _axis(along: str) -> tuple[str, str]:
+    """Name and limits of the axis to walk along."""
+    axis, equals, limits = along.partition("=")
+    if not equals or limits.count(":") != 1:
+        raise InputError(f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M")
+    if "." not in axis and axis not in WORKLOAD:
+        raise unknown("axis", axis, [*WORKLOAD, "csd.count"], "--along")
+    return axis, limits
 
 
-def _line(name: str, limits: str, block: Block) -> tuple[Numbers, bool, float, str]:
-    """Values along an axis, whether only whole numbers count, and the unit to show them in."""
-    read = size
-    whole, unit, scale = True, "1", 1.0
-    if name not in WORKLOAD:
-        key = block.platform.key(name)
-        role, _, own = name.partition(".")
-        stated = block.platform.roles[role].numbers.get(own)
-        unit = stated.unit if stated else key.unit
-        read, whole, scale = number(key), key.whole, unit_of(unit)[1]
-    low, high = values(limits.replace(":", ","), read, f"--along {name}")
-    if not low < high:
-        raise InputError(f"--along {name}={limits}: low must come before high")
-    looks = np.geomspace(low, high, _LOOKS)
-    return (np.unique(np.round(looks)) if whole else looks), whole, scale, unit
+def _blocks(study: Study, system: str, axis: str) -> list[Block]:
+    """Blocks of one system, with one value on the axis that is walked."""
+    if axis in WORKLOAD:
+        if getattr(study, axis) != getattr(Study, axis):
+            raise InputError(f"--{axis}: is what --along walks; leave it out")
+        study = _with_one(study, axis)
+    laid = searched(replace(study, systems=(system,)))
+    for block in laid:
+        refuse_set(study, block, axis, "--along")
+    return laid
+
+
+def _with_one(study: Study, axis: str) -> Study:
+    """The study with one value on an axis of its workload."""
+    if axis == "batch":
+        return replace(study, batch="1")
+    if axis == "context":
+        return replace(study, context="1")
+    return replace(study, output="1")
+
+
+def _line(axis: str, limits: str, block: Block) -> Line:
+    whole, unit = True, "1"
+    if axis not in WORKLOAD:
+        key, _, unit = stated(block, axis)
+        whole = key.whole
+    edges = limits_of(limits, block, axis, f"--along {axis}={limits}")
+    return line(axis, edges, LOOKS, whole, unit)
 
 
 @dataclass(frozen=True)
@@ -93,62 +119,104 @@ class Race:
     axis: str
     of: str
 
-    def of_each(self, point: Points, value: Numbers) -> dict[str, Numbers]:
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of both systems."""
+        return self.first.block.system.name, self.second.block.system.name
+
+    def columns(self, point: Points, value: Numbers) -> tuple[Numbers, Numbers]:
         """The column of each system, NaN where it does not fit."""
-        axes, numbers = (
-            ({WORKLOAD[self.axis]: value}, NONE)
-            if self.axis in WORKLOAD
-            else (NONE, {self.axis: value})
-        )
-        return {
-            probe.block.system.name: column(probe.answer(point, axes, numbers), self.of, len(point))
+        axes, numbers = NONE, {self.axis: value}
+        if self.axis in WORKLOAD:
+            axes, numbers = {WORKLOAD[self.axis]: value}, dict(NONE)
+        first, second = (
+            column(probe.answer(point, axes, numbers), self.of, len(point))
             for probe in (self.first, self.second)
-        }
+        )
+        return first, second
 
     def lead(self, point: Points, value: Numbers) -> Numbers:
-        """How far the first is ahead, on a logarithmic scale; a system that does not fit is far behind."""
+        """How far the first is ahead, on a logarithmic scale.
+
+        A system that does not fit is far behind.
+        """
         better = 1.0 if higher_is_better(self.of) else -1.0
+        ours, theirs = self.columns(point, value)
         with np.errstate(divide="ignore"):
-            ours, theirs = (better * np.log(found) for found in self.of_each(point, value).values())
-        apart = np.nan_to_num(ours, nan=-FAR) - np.nan_to_num(theirs, nan=-FAR)
-        limited: Numbers = np.clip(apart, -FAR, FAR)
+            ours, theirs = better * np.log(ours), better * np.log(theirs)
+        lead = np.nan_to_num(ours, nan=-FAR) - np.nan_to_num(theirs, nan=-FAR)
+        limited: Numbers = np.clip(lead, -FAR, FAR)
         return limited
 
-    def contested(self, crossing: Crossing) -> bool:
+    def is_contested(self, crossing: Crossing) -> bool:
         """Whether on both sides of a crossing at least one system fits."""
         point = np.array([crossing.point])
-        each = [
-            self.of_each(point, np.array([value])).values()
-            for value in (crossing.below, crossing.above)
-        ]
-        return all(any(np.isfinite(found[0]) for found in side) for side in each)
+        for value in (crossing.below, crossing.above):
+            answers = self.columns(point, np.array([value]))
+            if not np.isfinite(answers).any():
+                return False
+        return True
 
 
 def _rows(race: Race, limits: str) -> Rows:
     if race.first.size != race.second.size:
-        raise InputError("both systems need the same rows; give their knobs one value each")
-    looks, whole, scale, unit = _line(race.axis, limits, race.first.block)
-    names = (race.first.block.system.name, race.second.block.system.name)
-    hidden = (race.axis, WORKLOAD.get(race.axis, ""))
-    found = [c for c in crossings(race.lead, race.first.size, looks, whole) if race.contested(c)]
+        raise InputError(UNEQUAL)
+    walk = _line(race.axis, limits, race.first.block)
+    changes = crossings(race.lead, race.first.size, walk.values, walk.whole)
+    contested = [crossing for crossing in changes if race.is_contested(crossing)]
     rows: Rows = []
-    for i in range(race.first.size):
-        point = race.first.names(i, hidden)
-        point.pop("system")
-        for crossing in (crossing for crossing in found if crossing.point == i):
-            order = names[::-1] if crossing.rises else names
-            row: dict[str, Any] = {"from": order[0], "to": order[1], "along": race.axis}
-            row |= {"below": crossing.below / scale, "above": crossing.above / scale, "unit": unit}
-            each = race.of_each(np.array([i]), np.array([crossing.above]))
-            row |= {f"{name}_{race.of}": float(value[0]) for name, value in each.items()}
-            rows.append(point | {key: plain(value) for key, value in row.items()} | {"reason": ""})
-        if not any(crossing.point == i for crossing in found):
-            ahead = names[0] if race.lead(np.array([i]), looks[:1])[0] >= 0 else names[1]
-            nothing: dict[str, Any] = dict.fromkeys(
-                ("below", "above", "unit", *(f"{name}_{race.of}" for name in names))
-            )
-            reason = f"never: {ahead} leads from {limits.replace(':', ' to ')}"
-            rows.append(
-                point | {"from": ahead, "to": "", "along": race.axis} | nothing | {"reason": reason}
-            )
+    for point in range(race.first.size):
+        own = [crossing for crossing in contested if crossing.point == point]
+        for answer in _answers(race, walk, point, own, limits):
+            row = {**_names(race, point), **answer, "resolution": walk.resolution}
+            rows.append({**row, "note": walk.note})
     return rows
+
+
+def _names(race: Race, point: int) -> dict[str, Any]:
+    """What tells a design point from the others."""
+    names = race.first.names(point, (race.axis, WORKLOAD.get(race.axis, "")))
+    del names["system"]
+    return names
+
+
+def _answers(
+    race: Race, walk: Line, point: int, own: Sequence[Crossing], limits: str
+) -> list[dict[str, Any]]:
+    if own:
+        return [_crossing(race, walk, crossing) for crossing in own]
+    start = race.lead(np.array([point]), walk.values[:1])[0]
+    leader = race.names[0] if start >= 0 else race.names[1]
+    quantities = dict.fromkeys(f"{name}_{race.of}" for name in race.names)
+    return [
+        {
+            "from": leader,
+            "to": "",
+            "along": race.axis,
+            "below": None,
+            "above": None,
+            "unit": None,
+            **quantities,
+            "reason": f"never: {leader} leads from {limits.replace(':', ' to ')}",
+        }
+    ]
+
+
+def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
+    before, after = race.names
+    if crossing.rises:
+        before, after = after, before
+    values = race.columns(np.array([crossing.point]), np.array([crossing.above]))
+    quantities = {
+        f"{name}_{race.of}": plain(value[0]) for name, value in zip(race.names, values, strict=True)
+    }
+    return {
+        "from": before,
+        "to": after,
+        "along": race.axis,
+        "below": plain(crossing.below / walk.scale),
+        "above": plain(crossing.above / walk.scale),
+        "unit": walk.unit,
+        **quantities,
+        "reason": "",
+    }

@@ -1,139 +1,28 @@
-"""How much: the largest and the best batch, the least hardware that reaches a target."""
+"""`nearkv solve hardware`: the least hardware that reaches a target, or what stands in the way."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.schema import Key
-from nearkv.solvers.search import Crossing, Points, crossings, largest, peak
-from nearkv.sweeps.evaluation.probe import Probe, bottleneck, column
+from nearkv.solvers.search import Crossing, Points, crossings
+from nearkv.sweeps.evaluation.probe import Probe, bottleneck
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import Gauge, Target, gauge, parse_targets, span_of
-from nearkv.sweeps.space.sizes import number, size, values
-from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
+from nearkv.sweeps.explore.rows import Rows, aligned
+from nearkv.sweeps.space.study import Block, Numbers, Study
 
-Rows = list[dict[str, Any]]
 REACH = 1000.0
-"""A number is looked for within this factor of its present value, and a count up to it."""
+"""A number is searched within this factor of its present value, and a count up to it."""
 PRICE = "the rest of the price"
-_LOOKS = 241
-
-
-def best_batches(study: Study) -> Rows:
-    """The largest batch served at once and the batch of best throughput, at every design point.
-
-    Returns:
-        A row a point: `largest_batch` and the memory that ends it, `best_batch` with its
-        `throughput_tok_s` and `step_ms`, and `bound_tok_s` that no batch up to the largest exceeds.
-
-    Raises:
-        InputError: the study cannot be evaluated.
-    """
-    values(study.batch, size, "--batch")
-    return aligned(
-        [row for block in blocks(replace(study, batch="1")) for row in _batches(Probe(block))]
-    )
-
-
-def aligned(rows: Rows) -> Rows:
-    """Give all rows the same keys; what a system does not have is None."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name) for name in names} for row in rows]
-
-
-def _batches(probe: Probe) -> Rows:
-    def fits(point: Points, batch: Numbers) -> Any:
-        estimate = probe.answer(point, {"batch": batch}).estimate
-        return np.broadcast_to(
-            estimate.fits.ok & np.greater_equal(estimate.batch_run, batch), point.shape
-        )
-
-    def rate(point: Points, batch: Numbers) -> Numbers:
-        return column(probe.answer(point, {"batch": batch}), "throughput_tok_s", len(point))
-
-    every = np.arange(probe.size)
-    most = largest(fits, probe.size)
-    best = peak(rate, most)
-    at_best = probe.answer(every, {"batch": np.maximum(np.nan_to_num(best.value), 1.0)})
-    beyond = probe.answer(every, {"batch": most + 1})
-    found = {
-        "largest_batch": most,
-        "short_of": np.broadcast_to(beyond.estimate.fits.short_of, most.shape),
-        "best_batch": best.value,
-        "throughput_tok_s": best.rate,
-        "step_ms": np.where(most >= 1, column(at_best, "step_ms", probe.size), np.nan),
-        "bound_tok_s": best.bound,
-        "gap": best.bound / best.rate - 1,
-        "method": np.full(probe.size, "bisection, branch and bound"),
-    }
-    rows = []
-    for i in every:
-        row = probe.names(int(i), ("batch",))
-        rows.append(row | {name: plain(values_[i]) for name, values_ in found.items()})
-        rows[-1]["short_of"] = rows[-1]["short_of"] or "memory; more than that run in rounds"
-    return rows
-
-
-@dataclass(frozen=True)
-class Line:
-    """The values of one hardware number that are looked at.
-
-    Attributes:
-        address: `role.key`.
-        key: its schema.
-        values: SI, rising.
-        unit, size: for display, and its size in SI.
-    """
-
-    address: str
-    key: Key
-    values: Numbers
-    unit: str
-    size: float
-
-
-def line_of(text: str, block: Block) -> Line:
-    """Read `--vary ROLE.KEY` or `--vary ROLE.KEY=LOW:HIGH`, or a knob that stands for a number.
-
-    Raises:
-        InputError: no such number, or no value to start from.
-    """
-    from nearkv.hardware.quantity import unit_of
-
-    name, _, limits = (part.strip() for part in text.partition("="))
-    knob = block.system.knobs.get(name)
-    address = knob.sets if knob and knob.sets else name
-    key = block.platform.key(address)
-    role, _, own = address.partition(".")
-    stated = block.platform.roles[role].numbers.get(own)
-    if limits:
-        if limits.count(":") > 1:
-            raise InputError(
-                f"--vary {text!r}: write the range as {address}=LOW:HIGH; it is searched, not stepped"
-            )
-        edges = values(limits.replace(":", ","), number(key), f"--vary {address}")
-        low, high = edges[0], edges[-1]
-        if not low < high:
-            raise InputError(
-                f"--vary {text!r}: write the range as {address}=LOW:HIGH, low before high"
-            )
-    elif stated is None or not stated.si:
-        raise InputError(
-            f"--vary {address}: {block.platform.name} does not state it; give a range, {address}=LOW:HIGH"
-        )
-    else:
-        low, high = (1.0 if key.whole else stated.si / REACH), stated.si * REACH
-    looks = np.geomspace(low, high, _LOOKS)
-    unit = stated.unit if stated else key.unit
-    return Line(
-        address, key, np.unique(np.round(looks)) if key.whole else looks, unit, unit_of(unit)[1]
-    )
+LOOKS = 241
+"""Values looked at before crossings between them are refined."""
 
 
 def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
@@ -143,128 +32,219 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
 
     Args:
         study: what to evaluate.
-        vary: `role.key`, with `=LOW:HIGH` to look elsewhere than within `REACH` of its present value.
+        vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value.
         wanted: targets; all must be reached.
 
     Returns:
-        A row a point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in `unit`
-        (with `from` also `up_to`, where the targets are lost again), the targets' quantities there,
+        A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
+        `unit` (with `from` also `up_to`, where the targets are lost again), `bound`, the nearest
+        value known to miss them, the relative `gap` to it, the targets' quantities at the value,
         and `binds`: for the target that is met by least, the resource that takes most of its time,
         or the rest of the price. Targets that are never reached: all this where they come closest.
+        `resolution` is the relative distance between the values looked at.
 
     Raises:
         InputError: the study, the number or the targets cannot be used.
     """
     targets = parse_targets(wanted)
     rows: Rows = []
-    for block in blocks(study):
-        line = line_of(vary, block)
-        rows += _least(gauge(Probe(block), study, targets), line, targets)
+    for block in searched(study):
+        searched_line = line_of(vary, block)
+        refuse_set(study, block, searched_line.axis, "--vary")
+        search = _Search(gauge(Probe(block), study, targets), targets, searched_line)
+        rows += search.rows()
     return aligned(rows)
 
 
-def _margin(
-    measured: Gauge, line: Line, targets: Sequence[Target], point: Points, value: Numbers
-) -> Numbers:
-    numbers = {line.address: value}
-    margins = [target.margin(measured.measure(target, point, numbers)) for target in targets]
-    least: Numbers = np.min(margins, axis=0)
-    return least
+def line_of(text: str, block: Block) -> Line:
+    """Read `--vary ROLE.KEY` or `--vary ROLE.KEY=LOW:HIGH`, or a knob that stands for a number.
 
-
-def _least(measured: Gauge, line: Line, targets: Sequence[Target]) -> Rows:
-    probe = measured.probe
-    every = np.arange(probe.size)
-    margin = partial(_margin, measured, line, targets)
-    found = crossings(margin, probe.size, line.values, line.key.whole)
-    reached = margin(every, np.full(probe.size, line.values[0])) >= 0
-    how = "bisection over whole numbers" if line.key.whole else "bisection"
-    rows = []
-    for i in every:
-        mine = [crossing for crossing in found if crossing.point == i]
-        limit, value, up_to = _verdict(bool(reached[i]), mine, line)
-        if limit == "never":
-            margins = margin(np.full(len(line.values), i), line.values)
-            value = float(line.values[::-1][np.argmax(margins[::-1])])  # of equals the largest
-        there = _at(measured, line, targets, np.array([i]), value)
-        row = probe.names(int(i), (line.address,))
-        row |= {
-            "vary": line.address,
-            "limit": limit,
-            "value": None if limit in ("never", "any") else value / line.size,
-        }
-        row |= {"up_to": up_to and up_to / line.size, "unit": line.unit}
-        row |= {
-            **{name: plain(number_) for name, number_ in there.got.items()},
-            "binds": there.binds,
-        }
-        row |= {"method": how, "looked_at": len(line.values), "gap": _gap(limit, mine)}
-        rows.append(row | {"reason": there.why_never(line, value) if limit == "never" else ""})
-    return rows
+    Raises:
+        InputError: no such number, or no value to start from.
+    """
+    name, _, limits = (part.strip() for part in text.partition("="))
+    knob = block.system.knobs.get(name)
+    address = knob.sets if knob and knob.sets else name
+    key, present, unit = stated(block, address)
+    if limits:
+        edges = limits_of(limits, block, address, f"--vary {text!r}")
+        return line(address, edges, LOOKS, key.whole, unit)
+    if not present:
+        raise InputError(
+            f"--vary {address}: {block.platform.name} does not state it; "
+            f"give a range, {address}=LOW:HIGH"
+        )
+    low = 1.0 if key.whole else present / REACH
+    return line(address, (low, present * REACH), LOOKS, key.whole, unit)
 
 
 @dataclass(frozen=True)
-class _There:
-    """What a design does at one value of the number that is varied.
+class _Search:
+    """The search for targets along one hardware number.
 
     Attributes:
-        got: the targets' quantities.
-        worst: the target that is missed most, or met by least.
-        binds: what stands behind that target.
-        short: the memory that is short and by how many bytes; none where all fit [B].
+        measured: the design points and how their targets are measured.
+        targets: all must be reached.
+        line: values of the number that is varied.
     """
 
-    got: dict[str, float]
-    worst: Target
-    binds: str
-    short: tuple[str, float]
+    measured: Gauge
+    targets: Sequence[Target]
+    line: Line
 
-    def why_never(self, line: Line, value: float) -> str:
-        """One sentence on what stands in the way where the targets come closest."""
-        at = f"never: at {line.address} = {value / line.size:.6g}{'' if line.unit == '1' else ' ' + line.unit}"
-        role, missing = self.short
-        if role:
-            return f"{at} the {role} memory is short of {missing / 1e9:.4g} GB"
-        found = self.got[self.worst.name]
-        if not np.isfinite(found):
-            return f"{at} {self.worst.against or 'the system'} has no {self.worst.quantity}"
-        because = "of the rest of the price" if self.binds == PRICE else f"{self.binds} binds"
-        return f"{at} still {self.worst.name} = {found:.4g}{', because ' + because if self.binds else ''}"
+    def rows(self) -> Rows:
+        """An answer per design point."""
+        count = self.measured.probe.size
+        points = np.arange(count)
+        first = np.full(count, self.line.values[0])
+        reached = self._margin(points, first) >= 0
+        found = crossings(self._margin, count, self.line.values, self.line.whole)
+        rows: Rows = []
+        for point in points:
+            own = [crossing for crossing in found if crossing.point == point]
+            rows.append(self._row(int(point), bool(reached[point]), own))
+        return rows
+
+    def _margin(self, point: Points, value: Numbers) -> Numbers:
+        """How far all targets are reached; negative where one is missed."""
+        numbers = {self.line.axis: value}
+        margins = []
+        for target in self.targets:
+            quantity = self.measured.measure(target, point, numbers)
+            margins.append(target.margin(quantity))
+        least: Numbers = np.min(margins, axis=0)
+        return least
+
+    def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
+        verdict = _verdict(reached, own, self.line)
+        is_bounded = verdict.limit not in ("never", "any")
+        value = verdict.value
+        if verdict.limit == "never":
+            value = self._closest(point)
+        outcome = _Outcome(self, point, value)
+        scale = self.line.scale
+        method = "bisection"
+        if self.line.whole:
+            method = "bisection over whole numbers"
+        return {
+            **self.measured.probe.names(point, (self.line.axis,)),
+            "vary": self.line.axis,
+            "limit": verdict.limit,
+            "value": value / scale if is_bounded else None,
+            "up_to": verdict.up_to / scale if verdict.up_to else None,
+            "unit": self.line.unit,
+            **{name: plain(quantity) for name, quantity in outcome.quantities.items()},
+            "binds": outcome.binds,
+            "bound": verdict.bound / scale if verdict.bound else None,
+            "gap": abs(value / verdict.bound - 1) if verdict.bound else None,
+            "method": method,
+            "resolution": self.line.resolution,
+            "reason": outcome.why_never if verdict.limit == "never" else "",
+            "note": self.line.note,
+        }
+
+    def _closest(self, point: int) -> float:
+        """The value at which the targets come closest; of equals the largest."""
+        falling = self.line.values[::-1]
+        margins = self._margin(np.full(len(falling), point), falling)
+        return float(falling[np.argmax(margins)])
 
 
-def _at(
-    measured: Gauge, line: Line, targets: Sequence[Target], point: Points, value: float
-) -> _There:
-    numbers = {line.address: np.array([value])}
-    found = [measured.measure(target, point, numbers) for target in targets]
-    margins = [float(target.margin(got)[0]) for target, got in zip(targets, found, strict=True)]
-    worst = targets[int(np.argmin(margins))]
-    answer = measured.probe.answer(point, numbers=numbers)
-    span = span_of(worst.quantity)
-    fits = answer.estimate.fits
-    return _There(
-        got={target.name: float(got[0]) for target, got in zip(targets, found, strict=True)},
-        worst=worst,
-        binds=str(bottleneck(answer, 1, span)[0])
-        if span
-        else PRICE
-        if worst.quantity == "cost_usd"
-        else "",
-        short=(str(np.ravel(fits.short_of)[0]), float(np.ravel(fits.short_bytes)[0])),
-    )
+@dataclass(frozen=True)
+class _Verdict:
+    """On which side of which value the targets are reached.
+
+    Attributes:
+        limit: `at least`, `at most`, `from`, `any` or `never`.
+        value: the value in SI.
+        bound: the nearest value known to miss the targets; none for `any` and `never`.
+        up_to: where the targets are lost again, if they are.
+    """
+
+    limit: str
+    value: float
+    bound: float | None = None
+    up_to: float | None = None
 
 
-def _verdict(
-    reached: bool, found: Sequence[Crossing], line: Line
-) -> tuple[str, float, float | None]:
-    """On which side the targets are reached, from where, and up to where if they are lost again."""
+def _verdict(reached: bool, own: Sequence[Crossing], line_: Line) -> _Verdict:
+    if not own:
+        limit = "any" if reached else "never"
+        return _Verdict(limit, float(line_.values[0] if reached else line_.values[-1]))
+    first = own[0]
     if reached:
-        return ("at most", found[0].below, None) if found else ("any", float(line.values[0]), None)
-    if len(found) > 1:
-        return "from", found[0].above, found[1].below
-    return ("at least", found[0].above, None) if found else ("never", float(line.values[-1]), None)
+        return _Verdict("at most", first.below, first.above)
+    if len(own) == 1:
+        return _Verdict("at least", first.above, first.below)
+    return _Verdict("from", first.above, first.below, own[1].below)
 
 
-def _gap(limit: str, found: Sequence[Crossing]) -> float | None:
-    """Relative distance between the value that reaches and the next that does not."""
-    return None if limit in ("never", "any") else found[0].above / found[0].below - 1
+@dataclass(frozen=True)
+class _Outcome:
+    """What a design does at one value of the number that is varied."""
+
+    search: _Search
+    point: int
+    value: float
+
+    @property
+    def _numbers(self) -> dict[str, Numbers]:
+        return {self.search.line.axis: np.array([self.value])}
+
+    @cached_property
+    def _quantities(self) -> list[float]:
+        point = np.array([self.point])
+        return [
+            float(self.search.measured.measure(target, point, self._numbers)[0])
+            for target in self.search.targets
+        ]
+
+    @property
+    def quantities(self) -> dict[str, float]:
+        """The targets' quantities, by column."""
+        names = (target.name for target in self.search.targets)
+        return dict(zip(names, self._quantities, strict=True))
+
+    @cached_property
+    def worst(self) -> Target:
+        """The target that is missed most, or met by least."""
+        margins = [
+            float(target.margin(np.array([quantity]))[0])
+            for target, quantity in zip(self.search.targets, self._quantities, strict=True)
+        ]
+        return self.search.targets[int(np.argmin(margins))]
+
+    @property
+    def binds(self) -> str:
+        """The resource that takes most of the worst target's time, or the rest of the price."""
+        span = span_of(self.worst.quantity)
+        if span:
+            point = np.array([self.point])
+            answer = self.search.measured.probe.answer(point, numbers=self._numbers)
+            return str(bottleneck(answer, 1, span)[0])
+        return PRICE if self.worst.quantity == "cost_usd" else ""
+
+    @property
+    def why_never(self) -> str:
+        """One sentence on what stands in the way where the targets come closest."""
+        line_ = self.search.line
+        unit = "" if line_.unit == "1" else f" {line_.unit}"
+        at = f"never: at {line_.axis} = {self.value / line_.scale:.6g}{unit}"
+        point = np.array([self.point])
+        fits = self.search.measured.probe.answer(point, numbers=self._numbers).estimate.fits
+        memory = str(np.ravel(fits.short_of)[0])
+        if memory:
+            missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
+            return f"{at} the {memory} memory is short of {missing:.4g} GB"
+        quantity = self.quantities[self.worst.name]
+        if not np.isfinite(quantity):
+            return f"{at} {self.worst.against or 'the system'} has no {self.worst.quantity}"
+        return f"{at} still {self.worst.name} = {quantity:.4g}{self._because}"
+
+    @property
+    def _because(self) -> str:
+        if not self.binds:
+            return ""
+        if self.binds == PRICE:
+            return ", because of the rest of the price"
+        return f", because {self.binds} binds"

@@ -1,0 +1,118 @@
+"""The values of one axis or hardware number along which an answer is searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.schema import Key
+from nearkv.sweeps.space.sizes import number, size, values
+from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
+
+WORKLOAD = {"batch": "batch", "context": "context_tok", "output": "output_tok"}
+"""Axes of a workload -> their columns."""
+MOST_POINTS = 100_000
+"""More design points than this are not searched at once."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Values of one axis that are looked at before crossings between them are refined.
+
+    Attributes:
+        axis: `batch`, `context`, `output` or `role.key`.
+        values: rising, in SI.
+        whole: True where only whole numbers count.
+        unit: for display.
+    """
+
+    axis: str
+    values: Numbers
+    whole: bool
+    unit: str
+
+    @property
+    def scale(self) -> float:
+        """Size of `unit` in SI."""
+        return unit_of(self.unit)[1]
+
+    @property
+    def resolution(self) -> float:
+        """Largest relative distance of neighbours with values between them that are unseen."""
+        low, high = self.values[:-1], self.values[1:]
+        skips = high - low > (1 if self.whole else 0)
+        distances = high[skips] / low[skips] - 1
+        return float(np.max(distances, initial=0.0))
+
+    @property
+    def note(self) -> str:
+        """What may go unseen between two values."""
+        if not self.resolution:
+            return ""
+        return f"two changes within {self.resolution:.1%} of {self.axis} may go unseen"
+
+
+def line(axis: str, limits: tuple[float, float], looks: int, whole: bool, unit: str) -> Line:
+    """A line of values evenly apart on a logarithmic scale."""
+    places = np.geomspace(*limits, looks)
+    if whole:
+        places = np.unique(np.round(places))
+    return Line(axis, places, whole, unit)
+
+
+def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, float]:
+    """Read `LOW:HIGH` of an axis.
+
+    Raises:
+        InputError: not two values, or values out of order.
+    """
+    form = f"{axis}=LOW:HIGH"
+    if text.count(":") > 1:
+        raise InputError(f"{option}: write the range as {form}; it is searched, not stepped")
+    read = size if axis in WORKLOAD else number(block.platform.key(axis))
+    edges = values(text.replace(":", ","), read, f"{option} {axis}")
+    low, high = edges[0], edges[-1]
+    if not low < high:
+        raise InputError(f"{option}: write the range as {form}, low before high")
+    return low, high
+
+
+def stated(block: Block, address: str) -> tuple[Key, float | None, str]:
+    """Schema of a hardware number, its value where the platform states one, and its unit."""
+    key = block.platform.key(address)
+    role, _, name = address.partition(".")
+    quantity = block.platform.roles[role].numbers.get(name)
+    if quantity is None:
+        return key, None, key.unit
+    return key, quantity.si, quantity.unit
+
+
+def searched(study: Study) -> list[Block]:
+    """Blocks of a study whose points are all searched at once.
+
+    Raises:
+        InputError: the study cannot be evaluated, or has too many design points.
+    """
+    laid = blocks(study)
+    points = sum(block.grid.size for block in laid)
+    if points > MOST_POINTS:
+        raise InputError(
+            f"{points:,} design points are too many for one search (at most {MOST_POINTS:,}); "
+            "give fewer values"
+        )
+    return laid
+
+
+def refuse_set(study: Study, block: Block, address: str, option: str) -> None:
+    """Refuse a study that sets the very number that is searched.
+
+    Raises:
+        InputError: it is set by --set or by a knob that stands for it.
+    """
+    for axis, number_set in block.sets.items():
+        if number_set == address:
+            given = f"--set {axis}" if axis in study.sets else f"--knob {axis}"
+            raise InputError(f"{given}: is what {option} searches; leave it out")
