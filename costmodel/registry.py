@@ -96,8 +96,9 @@ class System:
     def __call__(
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
-        """Evaluate the model; every knob that sets no hardware number needs a number."""
-        estimate: Estimate = self.model(hw, llm, work, **knobs)
+        """Evaluate the model; a knob left out takes its default where that is a number."""
+        fixed = {k: value for k, value in self.defaults.items() if not isinstance(value, str)}
+        estimate: Estimate = self.model(hw, llm, work, **(fixed | dict(knobs)))
         if llm.kinds:
             fits = estimate.fits.without(not_modelled(llm, self.attends))
             estimate = replace(estimate, fits=fits)

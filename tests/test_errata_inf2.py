@@ -24,7 +24,7 @@ def test_filling_memory_with_x_loses_on_an_a100() -> None:
     steps = np.ravel(
         SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds
     )
-    assert steps[-1] / steps.min() == pytest.approx(1.29, abs=0.01)
+    assert steps[-1] / steps.min() == pytest.approx(1.33, abs=0.01)
 
 
 def test_the_knee_is_stated_twice() -> None:

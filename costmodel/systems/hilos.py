@@ -117,8 +117,8 @@ def hilos(
     weights = stream_weights(hw, llm, devices)
     rows = Writeback(llm, devices, head_rows(llm, b, 1 - alpha, alpha), writeback, interval)
     x_path = {"flash": devices.read, "uplink": uplink.inward, "link": weights.link.inward}
-    layer = serial(
-        linear=weights.products(b),
+    layer = weights.layer(
+        b,
         exchange=exchange(llm, b, alpha, uplink, weights.link),
         stage=writeback * stage_rows(llm, near, interval, devices, uplink.outward),
         attention=overlap(

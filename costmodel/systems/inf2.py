@@ -148,8 +148,8 @@ def inf2(
     split = split_batch(hw, llm, work, weights.home, alpha)
     rows = Writeback(llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval)
     x_path = {"dram": weights.host.read, "link": cache_link.inward}
-    layer = serial(
-        linear=weights.products(b),
+    layer = weights.layer(
+        b,
         new_token=exchange_new_token(llm, split, weights.link, uplink),
         writeback=rows.in_step(),
         stage=writeback * stage_rows(llm, split.near, interval, devices, uplink.outward),

@@ -15,7 +15,7 @@ from nearkv.sweeps.validation.checks.shared import CONTEXT, step_bytes
 Values = NDArray[np.float64]
 CONTEXTS = np.array([16384.0, 32768.0, 65536.0, 131072.0])
 """Contexts up to the 128K that the text states (HILOS sec. 6.1); figures may show others."""
-KV_LEAVES = ("/read_and_attend/read/", "/attention/write/", "prefill/layers/cache/")
+KV_LEAVES = ("/read_cache/", "/write_cache/", "prefill/layers/cache/")
 """Leaves of a baseline's time tree that move the KV cache."""
 
 

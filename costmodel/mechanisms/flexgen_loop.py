@@ -1,0 +1,98 @@
+"""FlexGen's decode loop over layers and GPU batches (its `flex_opt.py`; ICML 2023, sec. 4.1).
+
+A layer is an attention half and a feed-forward half; a copy runs beside the computation of one
+half of one GPU batch, then all wait for each other. Weights of the next half come beside its first
+batch, the cache of the next batch beside each batch.
+
+With one GPU batch the next half's weights hide behind reads and attention, which take turns:
+max(W_a, R) + max(W_m, C). With many, reads overlap attention and the weights are exposed:
+W_a + W_m + max(R, C), the rows of FlexGen's published cost model (`mechanisms.placement`).
+
+Symbols: n GPU batches, W_a and W_m weights of the halves, R reading the cache, C attending to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.mechanisms.offload import Path, WeightStream, exchange_with_cpu
+from nearkv.costmodel.span import Real, Span
+
+
+@dataclass(frozen=True)
+class DecodeLoop:
+    """One layer of a decode step, its attention on the CPU.
+
+    Attributes:
+        weights: the model, its GPU and how its weights arrive.
+        b: sequences of all GPU batches [1].
+        s: context [1].
+        batches: GPU batches, n, at least one [1].
+        stored: share of the KV cache on the drives [1].
+        read, write: the ports from the drives to host memory and back.
+    """
+
+    weights: WeightStream
+    b: Real
+    s: Real
+    batches: Real
+    stored: Real
+    read: Path
+    write: Path
+
+    def layer(self) -> Span:
+        """The attention half of all GPU batches, then their feed-forward half."""
+        several = np.minimum(self.batches - 1, 1.0)
+        middle = np.maximum(self.batches - 2, 0.0)
+        read, attend = self._read_cache(), self._attend()
+        weights, products = self.weights, self.weights.feed_forward(self._sequences)
+        attention_weights = weights.load(weights.attention_weights(self.b))
+        feed_forward_weights = weights.load(weights.feed_forward_weights(self.b))
+        return serial(
+            attention=serial(
+                first=overlap(
+                    weights=feed_forward_weights, read_cache=several * read, attend=attend
+                ),
+                middle=middle * overlap(read_cache=read, attend=attend),
+                last=several * attend,
+            ),
+            feed_forward=serial(
+                first=overlap(
+                    weights=attention_weights,
+                    read_cache=(1 - several) * read,
+                    products=products,
+                    write_cache=self._write_cache(),
+                ),
+                middle=middle * products,
+                last=several * overlap(read_cache=read, products=products),
+            ),
+        )
+
+    # --- one GPU batch ------------------------------------------------------------------------
+
+    @property
+    def _sequences(self) -> Real:
+        return self.b / self.batches
+
+    def _read_cache(self) -> Span:
+        """Keys and values on the drives, of one GPU batch (HILOS eq. 3: 4sh a sequence)."""
+        kv = self.weights.llm.kv_bytes(self._sequences, self.s)
+        return stream(self.stored * kv, "4sh, eq. 3", **self.read)
+
+    def _write_cache(self) -> Span:
+        """Keys and values of the new token, of all GPU batches (HILOS eq. 3: 4h a sequence)."""
+        new = self.weights.llm.kv_bytes(self.b, 1)
+        return stream(self.stored * new, "4h, eq. 3", **self.write)
+
+    def _attend(self) -> Span:
+        """Projections on the GPU, Q, K, V to the CPU and its result back, attention there."""
+        llm, tokens = self.weights.llm, self._sequences
+        kv = llm.kv_bytes(tokens, self.s)
+        return serial(
+            projections=self.weights.projections(tokens),
+            exchange=exchange_with_cpu(llm, tokens, self.weights.link),
+            attend=self.weights.host.attend(kv, "CPU attention"),
+        )

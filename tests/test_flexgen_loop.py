@@ -1,0 +1,72 @@
+"""FlexGen's decode loop: by hand for one, two and many GPU batches, and against its cost model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS, model
+
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+
+BED = load_platform("hilos-a100").machine()
+FREE = {
+    "gpu.flops": np.inf,
+    "gpu.bandwidth": np.inf,
+    "ssd.write": np.inf,
+    "ssd.read": np.inf,
+    "ssd_link.bandwidth": np.inf,
+}
+"""Leaves weights on the GPU's link, reads on the host's file path, attention on the host."""
+LINK, FILE, ATTEND = 0.8 * 31.5e9, 10e9, 0.117 * 204.8e9
+"""Rates of the three [B/s]."""
+
+
+def step(batches: Real, context: float = 32768.0, batch: float = 16.0) -> Real:
+    """A step of OPT-66B with its cache on drives, without the output head [s]."""
+    hw, work = BED.with_values(FREE), Workload(batch, context, 64.0).at(context)
+    knobs = {"gpu_batches": batches}
+    span = SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, knobs).step
+    return span.parts["layers"].seconds
+
+
+def terms(context: float = 32768.0, batch: float = 16.0) -> tuple[float, float, float, float]:
+    """W_a, W_m, R and C of all layers by hand: 12 h^2 weights of which 4 are attention's [s]."""
+    h, kv = 9216, 64 * 4 * 9216 * context * batch
+    weights = 64 * 2 * h * h / LINK
+    exchange = 64 * 6 * h * batch / LINK
+    return 4 * weights, 8 * weights, kv / FILE, kv / ATTEND + exchange
+
+
+def test_one_batch_hides_weights_behind_reads_and_attention() -> None:
+    # load_weight(j+1) and load_cache(j+1) run beside compute_layer(j), then all synchronise
+    attention, feed_forward, read, attend = terms()
+    expected = max(attention, read) + max(feed_forward, attend)
+    # the weights that pass host DRAM meanwhile take a 400th from attention
+    assert step(1.0) == pytest.approx(expected, rel=3e-3)
+
+
+def test_two_batches_overlap_one_read_with_one_attention() -> None:
+    attention, feed_forward, read, attend = terms(1024.0)
+    first = max(read / 2, attend / 2, feed_forward)
+    expected = first + attend / 2 + attention + read / 2
+    assert step(2.0, 1024.0) == pytest.approx(expected, rel=1e-3)
+
+
+def test_many_batches_are_flexgens_cost_model() -> None:
+    # the rows ctog_g + dtoc_g and ctog_g + comp_g: T_w + max(R, C)
+    attention, feed_forward, read, attend = terms(4096.0, 4096.0)
+    expected = attention + feed_forward + max(read, attend)
+    assert step(4096.0, 4096.0, 4096.0) == pytest.approx(expected, rel=0.02)
+
+
+def test_more_batches_never_load_more_weights_over_the_link() -> None:
+    hw, work = BED.with_values(FREE), Workload(16.0, 4096.0, 64.0)
+    loaded = [
+        SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, {"gpu_batches": n}).step.traffic()[
+            "gpu_link.in", "move"
+        ]
+        for n in (1.0, 2.0, 16.0)
+    ]
+    assert loaded == pytest.approx([loaded[0]] * 3)
