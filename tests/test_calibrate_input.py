@@ -57,7 +57,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
         (f"{HEADER}\nh3o,qwen-7b,2,2k,64,57\n", "line 2: unknown system 'h3o'; did you mean 'h2o'"),
         (
             f"{HEADER}\nh2o,qwen-8b,2,2k,64,57\n",
-            "line 2: unknown model 'qwen-8b'; did you mean 'qwen-7b'",
+            "line 2: unknown model 'qwen-8b'; did you mean 'qwen3-8b'",
         ),
         (f"{HEADER},knob\n{GOOD.splitlines()[0]},alpha=1\n", "line 2: h2o: unknown knob 'alpha'"),
         (
@@ -158,3 +158,22 @@ def test_a_bad_command_is_one_sentence(words: list[str], problem: str) -> None:
     assert problem in done.stderr
     assert done.stderr.count("\n") == 1
     assert not done.stdout
+
+
+@pytest.mark.parametrize("metric", ["tok_s_per_kusd", "endurance_requests"])
+def test_a_column_that_the_model_leaves_blank_is_one_sentence(tmp_path: Path, metric: str) -> None:
+    # aipc-4090 states no prices, and h2o writes nothing to flash
+    head = HEADER.replace("step_ms", metric)
+    (path := tmp_path / "my.csv").write_text(f"{head}\n{GOOD}")
+    with pytest.raises(InputError, match=f"line 2: h2o has no {metric} there"):
+        measured(str(path))
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [("my.csv", "a platform is a .toml file"), ("nowhere/my.toml", "nowhere")],
+)
+def test_the_place_of_the_platform_is_checked_before_the_fit(place: str, problem: str) -> None:
+    done = run("--measurements", "does-not-exist.csv", "-o", place)
+    assert done.returncode == 2
+    assert problem in done.stderr

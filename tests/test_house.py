@@ -46,7 +46,6 @@ tests/test_mapping_commands.py
 
 tests/test_sweeps.py
 
-sweeps/commands/reviewing.py
 sweeps/commands/sweeping.py
 sweeps/evaluation/catalogue.py
 sweeps/evaluation/evaluate.py

@@ -58,6 +58,7 @@ def measured(file: str, platform: str = "") -> Evidence:
     groups = _groups(runs, test_bed.name)
     for group in groups:
         _check_fits(group)
+        _check_predicted(group, metric)
 
     def predict(numbers: Mapping[str, Numbers]) -> Numbers:
         count = len(next(iter(numbers.values())))
@@ -116,4 +117,14 @@ def _check_fits(group: RunGroup) -> None:
             raise InputError(
                 f"{run.where}: {run.system} does not fit there, {memory} is short of memory; "
                 "correct the row, or the platform"
+            )
+
+
+def _check_predicted(group: RunGroup, metric: str) -> None:
+    """Raise an error for the first run whose measured column the model leaves blank."""
+    (values,) = predictions(group.probe, metric, {}, group.axes)
+    for run, value in zip(group.runs, values, strict=True):
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(
+                f"{run.where}: {run.system} has no {metric} there; measure another column"
             )

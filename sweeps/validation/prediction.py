@@ -107,7 +107,7 @@ def predict(claim: Claim) -> Values:
     values = _values(claim)
     values = values[np.isfinite(values)]
     if not values.size:
-        raise InputError(f"claim {claim.id}: no point of its grid fits; widen it")
+        raise InputError("no point of its grid fits; widen it")
     if claim.take == "mean":
         return np.repeat(values.mean(), 2)
     if claim.take == "max":

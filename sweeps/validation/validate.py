@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
+from nearkv.sweeps.validation.claims_file import read_claims
 from nearkv.sweeps.validation.prediction import Values, predict
+from nearkv.sweeps.validation.reproduce import command_of
 
 Row = dict[str, Any]
 
@@ -21,16 +24,37 @@ RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 """Verdicts from best to worst."""
 
 
-def validate(paper: str = "") -> list[Row]:
-    """Evaluate every claim of one paper, or of all.
+def validate(paper: str = "", ids: Sequence[str] = ()) -> list[Row]:
+    """Evaluate the claims of one paper, or of all.
+
+    Args:
+        paper: whose claims; all papers' where it is empty.
+        ids: of the claims to evaluate; all where none is given.
 
     Raises:
-        InputError: no such paper.
+        InputError: no such paper, or no such claim.
     """
-    rows = []
-    for name in [paper] if paper else papers():
-        rows += [row(name, claim) for claim in load(name)]
-    return rows
+    claims = [(name, claim) for name in ([paper] if paper else papers()) for claim in load(name)]
+    known = [claim.id for _, claim in claims]
+    for name in ids:
+        if name not in known:
+            raise unknown("claim", name, known, "--id")
+    return [row(name, claim) for name, claim in claims if not ids or claim.id in ids]
+
+
+def validate_file(file: str, ids: Sequence[str] = ()) -> list[Row]:
+    """Evaluate a user's claims; see `nearkv.sweeps.validation.claims_file`.
+
+    Raises:
+        InputError: a bad file, no such claim, or a question about something that does not exist.
+    """
+    claims = read_claims(Path(file))
+    known = [claim.id for claim in claims]
+    for name in ids:
+        if name not in known:
+            raise unknown("claim", name, known, "--id")
+    name = Path(file).stem
+    return [row(name, claim) for claim in claims if not ids or claim.id in ids]
 
 
 def row(paper: str, claim: Claim) -> Row:
@@ -52,10 +76,14 @@ def row(paper: str, claim: Claim) -> Row:
         "error": None,
         "verdict": "excluded",
         "explanation": claim.exclude,
+        "command": command_of(claim),
     }
     if not claim.metric:
         return line
-    values = predict(claim)
+    try:
+        values = predict(claim)
+    except InputError as problem:
+        raise InputError(f"claim {claim.id}: {problem}") from None
     relative = round(error(claim, values), 9)
     line["predicted"] = _span(*values)
     line["error"] = relative
@@ -126,11 +154,26 @@ def record(rows: Sequence[Row]) -> None:
 
     verdicts = {(line["paper"], line["id"]): line["verdict"] for line in rows}
     for paper in sorted({line["paper"] for line in rows}):
-        claims = [replace(claim, verdict=verdicts[paper, claim.id]) for claim in load(paper)]
+        claims = []
+        for claim in load(paper):
+            verdict_now = verdicts.get((paper, claim.id), claim.verdict)
+            claims.append(replace(claim, verdict=verdict_now))
         with replacing(FOLDER / f"{paper}.csv") as file:
             writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(claim) for claim in claims)
+
+
+def with_verdicts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
+    """Rows that have one of these verdicts; all where none is named.
+
+    Raises:
+        InputError: no such verdict.
+    """
+    for name in verdicts:
+        if name not in RANK:
+            raise unknown("verdict", name, list(RANK), "--verdict")
+    return [line for line in rows if not verdicts or line["verdict"] in verdicts]
 
 
 def check_paper(paper: str) -> str:

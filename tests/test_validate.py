@@ -1,0 +1,123 @@
+"""Claims as questions: one of ours, a user's own, and the command that reproduces each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nearkv.cli import app
+from nearkv.costmodel.metrics import COLUMNS
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.claims_file import read_claims
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.reproduce import command_of
+
+HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
+MINE = f'{HEADER}\nmine,3,x,decode_tok_s,hilos,opt-66b,16,"32k,64k",alpha=0.5,hilos,alpha=0,mean\n'
+
+
+def rows_of(*words: str) -> list[dict[str, str]]:
+    done = CliRunner().invoke(app, ["validate", *words, "--format", "json"])
+    assert done.exit_code == 0, done.stderr
+    rows: list[dict[str, str]] = json.loads(done.stdout)
+    return rows
+
+
+def column_of(command: str, metric: str) -> list[float]:
+    """What a reproducing command prints; NaN where a point does not fit."""
+    words = shlex.split(command)[1:]
+    done = CliRunner().invoke(app, [*words, "--format", "csv"])
+    assert done.exit_code == 0, done.stderr
+    return [float(row[metric] or "nan") for row in csv.DictReader(io.StringIO(done.stdout))]
+
+
+def test_one_claim_by_its_id() -> None:
+    (row,) = rows_of("--id", "hilos-tput-max")
+    assert row["stated"] == "7.86"
+    assert row["claim"].startswith("Best-case throughput multiple of HILOS")
+
+
+@pytest.mark.parametrize("name", ["hilos-h16-vs-dram", "inf2-speed-30b", "h2m2-008", "HI-014"])
+def test_the_command_of_a_claim_reproduces_its_prediction(name: str) -> None:
+    papers = ("hilos", "inf2", "h2m2", "hillinfer")
+    (claim,) = [claim for paper in papers for claim in load(paper) if claim.id == name]
+    columns = [column_of(part, claim.metric) for part in command_of(claim).split(" && ")]
+    values = columns[0]
+    if claim.over:
+        values = [ours / theirs for ours, theirs in zip(*columns, strict=True)]
+    values = [value for value in values if math.isfinite(value)]
+    low, high = predict(claim)
+    if claim.take == "mean":
+        assert sum(values) / len(values) == pytest.approx(low, rel=1e-6)
+    else:
+        assert min(values) == pytest.approx(low, rel=1e-6)
+        assert max(values) == pytest.approx(high, rel=1e-6)
+
+
+def test_every_claim_with_a_question_has_a_command() -> None:
+    for claim in load("hilos"):
+        command = command_of(claim)
+        assert bool(command) == bool(claim.metric), claim.id
+        if claim.metric in COLUMNS:
+            assert command.startswith(f"nearkv compare {claim.system} ")
+
+
+def test_a_users_own_claim_is_predicted(tmp_path: Path) -> None:
+    (path := tmp_path / "my.csv").write_text(MINE)
+    (row,) = rows_of("--claims", str(path))
+    ours, theirs = row["command"].split(" && ")
+    ratios = [
+        with_x / without
+        for with_x, without in zip(
+            column_of(ours, "decode_tok_s"), column_of(theirs, "decode_tok_s"), strict=True
+        )
+    ]
+    assert float(row["predicted"]) == pytest.approx(sum(ratios) / 2, rel=1e-3)
+    assert row["paper"] == "my"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,low\nx,1\n", "has no column 'unit'"),
+        (f"{HEADER},colour\n", "unknown column 'colour'"),
+        (f"{HEADER}\n", "holds no claims"),
+        (MINE.replace(",mean", ",median"), "line 2: unknown take 'median'; did you mean"),
+        (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
+        (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be finite"),
+        (MINE.replace("mine,3", ",3"), "line 2: id is blank"),
+        (f"{HEADER}\nmine,3,x\n", "line 2: has more or fewer cells than the header"),
+        (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
+    ],
+)
+def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    (path := tmp_path / "my.csv").write_text(text)
+    with pytest.raises(InputError) as problem:
+        read_claims(path)
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--verdict", "typo"], "--verdict: unknown verdict 'typo'"),
+        (["--id", "hilos-tput-mx"], "unknown claim 'hilos-tput-mx'; did you mean 'hilos-tput-max'"),
+        (["hilos", "--claims", "my.csv"], "--claims FILE.csv has no paper"),
+        (["--claims", "nowhere.csv"], "nowhere.csv: cannot be read"),
+        (["--claims", "/dev/zero"], "is not a regular file"),
+    ],
+)
+def test_a_bad_question_is_one_sentence(words: list[str], problem: str) -> None:
+    done = CliRunner().invoke(app, ["validate", *words])
+    assert done.exit_code == 2
+    assert problem in done.stderr
+    assert done.stderr.count("\n") == 1
