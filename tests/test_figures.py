@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -27,6 +28,13 @@ TABLE = pd.DataFrame(
         "decode_tok_s": [2.0, 6.0, 1.0, float("nan")],
     }
 )
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Every test closes the figures it opened."""
+    yield
+    style.load_pyplot().close("all")
 
 
 def heights(axes: Axes) -> list[list[float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import Cell, axis_of, cells, levels
-from nearkv.sweeps.figures.style import bar_style, new_axes, styled
+from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 GROUP_WIDTH = 0.8
 """Share of a group's place on the axis that its bars fill."""
+
+BAR_WIDTH = 0.92
+"""Share of a bar's place that it fills."""
 
 
 @styled
@@ -58,20 +62,45 @@ def bars(
     """
     over = axis_of(table, over, by)
     marks = cells(table, value, over, by)
-    groups, series = levels(table, over), levels(table, by)
+    groups = levels(table, over)
+    series = levels(table, by)
     if baseline:
         marks = _normalised(marks, groups, series, baseline)
     target = new_axes(axes, width)
     for index, name in enumerate(series):
-        _draw_series(
-            target, index, len(series), [marks.get((group, name)) for group in groups], name
-        )
-    _finish(target, groups, value, over, baseline)
+        row = [marks.get((group, name)) for group in groups]
+        _draw_series(target, Series(str(name), index, len(series)), row)
+    _label_axes(target, value, over, baseline)
+    ticks = [_tick(group) for group in groups]
+    target.set_xticks(range(len(groups)), ticks)
     if len(series) > 1:
-        target.legend(
-            ncols=min(len(series), 4), frameon=False, loc="lower left", bbox_to_anchor=(0, 1)
-        )
+        legend_above(target, len(series))
     return target
+
+
+@dataclass(frozen=True)
+class Series:
+    """One bar of every group.
+
+    Attributes:
+        name: for the legend.
+        index: its place in a group.
+        count: bars of a group.
+    """
+
+    name: str
+    index: int
+    count: int
+
+    @property
+    def step(self) -> float:
+        """Distance of two bars of a group; groups are 1 apart."""
+        return GROUP_WIDTH / self.count
+
+    @property
+    def offset(self) -> float:
+        """Distance of its bars from the middle of their groups."""
+        return (self.index + 0.5) * self.step - GROUP_WIDTH / 2
 
 
 def _normalised(
@@ -87,24 +116,23 @@ def _normalised(
     for (group, name), cell in marks.items():
         reference = marks.get((group, baseline))
         unit = reference.value if reference else float("nan")
-        shown[group, name] = Cell(cell.value / unit, cell.mark, cell.low / unit, cell.high / unit)
+        shown[group, name] = cell.over(unit)
     return shown
 
 
-def _draw_series(
-    axes: Axes, index: int, count: int, row: Sequence[Cell | None], name: object
-) -> None:
+def _draw_series(axes: Axes, series: Series, row: Sequence[Cell | None]) -> None:
     """Draw the bars of one value of `by` over all groups."""
-    step = GROUP_WIDTH / count
-    places = np.arange(len(row)) + (index + 0.5) * step - GROUP_WIDTH / 2
+    places = np.arange(len(row)) + series.offset
     heights = np.array([cell.value if cell else np.nan for cell in row])
-    axes.bar(places, heights, step * 0.92, label=str(name), **bar_style(index))
+    width = series.step * BAR_WIDTH
+    style = bar_style(series.index)
+    axes.bar(places, heights, width, label=series.name, **style)
     for place, cell in zip(places, row, strict=True):
         if cell is None:
             continue
         if not np.isfinite(cell.value):
             _mark(axes, place, cell.mark or "-")
-        elif np.isfinite(cell.low) and np.isfinite(cell.high):
+        elif cell.banded:
             axes.vlines(place, cell.low, cell.high, color="black", linewidth=0.8)
 
 
@@ -123,12 +151,13 @@ def _mark(axes: Axes, place: float, text: str) -> None:
     )
 
 
-def _finish(axes: Axes, groups: Sequence[Any], value: str, over: str, baseline: str) -> None:
+def _label_axes(axes: Axes, value: str, over: str, baseline: str) -> None:
     """Label the axes: units in brackets, the baseline by name."""
-    axes.set_xticks(range(len(groups)), [_tick(group) for group in groups])
+    label = label_of(value)
     axes.set_xlabel(label_of(over))
-    axes.set_ylabel(f"{label_of(value)},\nrelative to {baseline}" if baseline else label_of(value))
+    axes.set_ylabel(label)
     if baseline:
+        axes.set_ylabel(f"{label},\nrelative to {baseline}")
         axes.axhline(1.0, color="black", linewidth=0.6)
 
 

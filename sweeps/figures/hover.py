@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.sweeps.figures.style import SETTINGS
+from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ MOST_MARKS = 500
 
 
 def svg_of(axes: Axes, name: str) -> str:
-    """Return the figure of some axes as one inline `<svg>` whose marks carry their values.
+    """Return the figure of some axes, then closed, as one inline `<svg>` that says its values.
 
     Args:
         axes: what `nearkv.plot` drew.
@@ -32,6 +32,7 @@ def svg_of(axes: Axes, name: str) -> str:
     figure: Any = axes.figure
     with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
         figure.savefig(stream, format="svg", metadata={"Date": None})
+    load_pyplot().close(figure)
     svg = stream.getvalue()
     svg = svg[svg.index("<svg") :]
     for identifier, text in texts.items():
@@ -61,11 +62,11 @@ def _mark_points(axes: Axes, name: str) -> dict[str, str]:
     """Lay an invisible mark with an id over every point of a line; return its text by id."""
     texts: dict[str, str] = {}
     lines = [line for line in axes.lines if line.get_marker() not in ("None", "x")]
-    points = [
-        (str(line.get_label()), float(x), float(y))
-        for line in lines
-        for x, y in np.asarray(line.get_xydata())
-    ]
+    points = []
+    for line in lines:
+        label = str(line.get_label())
+        for x, y in np.asarray(line.get_xydata()):
+            points.append((label, float(x), float(y)))
     if len(points) > MOST_MARKS:
         return texts
     for label, x, y in points:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import check_columns, levels
-from nearkv.sweeps.figures.style import colour, new_axes, styled
+from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,11 +88,13 @@ def policy_map(
         target.fill_between([], [], color=colour(index), label=str(name))
     if boundaries is not None:
         _draw_boundaries(target, boundaries, places_x, places_y, y)
-    target.set_xticks(range(len(places_x)), [short_number(place) for place in places_x])
-    target.set_yticks(range(len(places_y)), [short_number(place) for place in places_y])
+    texts_x = [short_number(place) for place in places_x]
+    texts_y = [short_number(place) for place in places_y]
+    target.set_xticks(range(len(texts_x)), texts_x)
+    target.set_yticks(range(len(texts_y)), texts_y)
     target.set_xlabel(label_of(x))
     target.set_ylabel(label_of(y))
-    target.legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    legend_above(target, len(levels(table, by)))
     return target
 
 
@@ -145,10 +147,12 @@ def _shade(axes: Axes, best: Best, index: int) -> None:
     from matplotlib import colors
 
     won = best.winner == index
-    strength = np.clip(np.log(best.margin) / np.log(DOUBLE), 0.0, 1.0)
+    doublings = np.log(best.margin) / np.log(DOUBLE)
+    strength = np.clip(doublings, 0.0, 1.0)
+    opacity = FAINT + (FULL - FAINT) * strength
     image = np.zeros((*best.winner.shape, 4))
     image[..., :3] = colors.to_rgb(colour(index))
-    image[..., 3] = np.where(won, FAINT + (FULL - FAINT) * strength, 0.0)
+    image[..., 3] = np.where(won, opacity, 0.0)
     axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
 
 

@@ -96,14 +96,16 @@ def evaluated(study: Study) -> Results:
     in_order = blocks(study)
     tables = [columns(block, block.grid.whole) for block in in_order]
     table = pd.DataFrame(stack(tables))
-    places = [(b, row) for b, block in enumerate(in_order) for row in range(block.grid.size)]
+    places = []
+    for index, block in enumerate(in_order):
+        places += [(index, row) for row in range(block.grid.size)]
     if len(table) <= MOST_ROWS:
         return Results(table, places, 0, in_order)
-    fastest = table[SPEED].astype(float).fillna(-1.0).nlargest(MOST_ROWS).index.sort_values()
-    kept = [places[row] for row in fastest]
-    return Results(
-        table.loc[fastest].reset_index(drop=True), kept, len(table) - MOST_ROWS, in_order
-    )
+    speed = table[SPEED].astype(float).fillna(-1.0)
+    fastest = speed.nlargest(MOST_ROWS).index.sort_values()
+    kept = table.loc[fastest].reset_index(drop=True)
+    kept_places = [places[row] for row in fastest]
+    return Results(kept, kept_places, len(table) - MOST_ROWS, in_order)
 
 
 def _kept(results: Results) -> str:
@@ -121,7 +123,8 @@ def answer(table: pd.DataFrame) -> str:
         return f"Nothing fits: {reasons or 'see the reasons in the table'}."
     names = list(table["system"].drop_duplicates())
     where = [name for name in WORKLOAD if name in table.columns]
-    best = fits.loc[fits.groupby(where, sort=False, observed=True)[SPEED].idxmax()]
+    groups = fits.groupby(where, sort=False, observed=True)
+    best = fits.loc[groups[SPEED].idxmax()]
     wins = best["system"].value_counts()
     leader = str(wins.index[0])
     if len(names) == 1:
@@ -129,7 +132,8 @@ def answer(table: pd.DataFrame) -> str:
         return f"{leader} generates from {low:.4g} to {high:.4g} tokens per second."
     sentence = f"{leader} has the highest throughput at {wins.iloc[0]} of {len(best)} places"
     first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
-    ratio = (best.set_index(where)[SPEED] / first.groupby(level=where).max()).dropna()
+    reference = first.groupby(level=where).max()
+    ratio = (best.set_index(where)[SPEED] / reference).dropna()
     if names[0] == leader or ratio.empty:
         return f"{sentence}."
     return f"{sentence}; the best is {ratio.min():.3g} to {ratio.max():.3g} times {names[0]}."
@@ -170,7 +174,8 @@ def _by_resource(results: Results) -> pd.DataFrame:
     start = 0
     for block in results.blocks:
         hw, llm, work, requested = block.inputs(block.grid.whole)
-        total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
+        resolved = resolve_knobs(block.system, hw, llm, work, requested)
+        total = resolved.estimate.total
         rows = slice(start, start + block.grid.size)
         for resource, seconds in total.attribution().items():
             spread = np.broadcast_to(seconds, block.grid.shape).ravel()

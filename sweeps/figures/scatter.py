@@ -95,7 +95,9 @@ def parity(
     predicted = pd.to_numeric(table["predicted"], errors="coerce")
     drawn = (stated > 0) & (predicted > 0)
     target = new_axes(axes, width)
-    ends = np.array([stated[drawn].min() / 2, stated[drawn].max() * 2])
+    smallest = stated[drawn].min() / 2
+    largest = stated[drawn].max() * 2
+    ends = np.array([smallest, largest])
     target.fill_between(
         ends, ends / NEAR, ends * NEAR, color="0.9", linewidth=0, label="within 25 %"
     )

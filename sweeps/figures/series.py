@@ -34,6 +34,16 @@ class Cell:
     low: float
     high: float
 
+    @property
+    def banded(self) -> bool:
+        """Whether the table has a band for it."""
+        return bool(np.isfinite(self.low) and np.isfinite(self.high))
+
+    def over(self, unit: float) -> Cell:
+        """The same mark in another unit."""
+        value, low, high = (number / unit for number in (self.value, self.low, self.high))
+        return Cell(value, self.mark, low, high)
+
 
 def check_columns(table: pd.DataFrame, *names: str) -> None:
     """Refuse a table that is empty or lacks a column.

@@ -116,6 +116,12 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": colour(index), "marker": MARKERS[index % len(MARKERS)]}
 
 
+def legend_above(axes: Axes, entries: int) -> None:
+    """Put the legend above the axes, at most four names in a row."""
+    columns = min(entries, 4)
+    axes.legend(ncols=columns, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+
+
 def check_format(path: str | Path) -> None:
     """Refuse a file name whose ending is no format of a figure.
 
