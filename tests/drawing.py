@@ -1,0 +1,174 @@
+"""Random designs: any system on a random machine, with a random model, work and knobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from conftest import NATIVE, SYSTEMS, machine_of
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
+
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.models import llm_from_part
+from nearkv.costmodel.registry import System
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Platform
+from nearkv.hardware.schema import Key
+from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+
+CASES = int(os.environ.get("NEARKV_CASES", "20"))
+"""Cases a system: a few in the tests, thousands in `make fuzz`."""
+SHARES = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
+RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
+PLAIN = ("opt-30b", "opt-175b", "llama2-13b", "llama2-70b", "qwen-7b", "mixtral-8x7b", "glam-143b")
+"""Models whose layers are alike and keep K and V."""
+MODELS = sorted(file.stem for file in (Path(__file__).parent.parent / "costmodel/llms").glob("*"))
+# Nodes split a fixed number of GPUs between them, more ways of a ring are slower.
+NO_GOOD = {"cluster_host.count"}
+# Two numbers that bound each other: drawing one alone would be refused.
+BOUND = {"host.kv_memory"}
+
+seeded = settings(
+    max_examples=CASES,
+    deadline=None,
+    database=None,
+    derandomize="NEARKV_SEED" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Design:
+    """One design point.
+
+    Attributes:
+        system, hw, llm, work: what is evaluated.
+        named: the model's name.
+        knobs: a number, a rule or `auto` for every knob that sets no hardware number.
+    """
+
+    system: System
+    hw: Machine
+    named: str
+    llm: LLM
+    work: Workload
+    knobs: dict[str, Requested]
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _: bool) -> None:
+        """What Hypothesis prints of a failing case: what differs from the paper's machine."""
+        paper = Design(self.system, machine_of(self.system), "", self.llm, self.work, {}).numbers()
+        numbers = self.numbers().items()
+        changed = {address: value for address, value in numbers if value != paper[address]}
+        work = (self.work.batch, self.work.prompt, self.work.output)
+        printer.text(f"{self.system.name} {self.named} {work} {changed} {self.knobs}")
+
+    def having(self, **knobs: Requested) -> Design:
+        return replace(self, knobs={**self.knobs, **knobs})
+
+    def changed(self, values: dict[str, Real]) -> Design:
+        return replace(self, hw=self.hw.with_values(values))
+
+    def resolve(self) -> Resolved:
+        return resolve_knobs(self.system, self.hw, self.llm, self.work, self.knobs)
+
+    def estimate(self) -> Estimate:
+        return self.resolve().estimate
+
+    def numbers(self) -> dict[str, float]:
+        """All hardware numbers by address."""
+        numbers = {}
+        for role, part in self.hw.roles.items():
+            for key, value in part.values.items():
+                numbers[f"{role}.{key}"] = float(np.ravel(value)[0])
+        return numbers
+
+
+@cache
+def platform_of(named: str) -> Platform:
+    return load_platform(SYSTEMS[named].platform)
+
+
+def key_of(named: str, address: str) -> Key:
+    return platform_of(named).key(address)
+
+
+@cache
+def part_of(name: str) -> Part:
+    return load_llm(name)
+
+
+@cache
+def goods(named: str) -> list[str]:
+    """Every rate, capacity and count of a system's machine: more of it should never hurt."""
+    addresses = []
+    for role, part in platform_of(named).machine().roles.items():
+        for name in part.values:
+            address = f"{role}.{name}"
+            good = name in ("count", "memory", "capacity")
+            good = good or key_of(named, address).unit in RATES
+            if good and address not in NO_GOOD | BOUND:
+                addresses.append(address)
+    return addresses
+
+
+@st.composite
+def machines(draw: st.DrawFn, named: str) -> Machine:
+    """The platform of a system's paper with up to six numbers from a tenth to ten times theirs."""
+    machine = platform_of(named).machine()
+    chosen = draw(st.lists(st.sampled_from(goods(named)), max_size=6, unique=True))
+    values: dict[str, Real] = {}
+    for address in chosen:
+        role, _, name = address.partition(".")
+        value = machine.roles[role].values[name] * 10 ** draw(st.floats(-1.0, 1.0))
+        key = key_of(named, address)
+        if key.whole:
+            value = np.maximum(np.round(value), 1.0)
+        if not key.fault(float(value)):
+            values[address] = float(value)
+    return machine.with_values(values)
+
+
+@st.composite
+def designs(draw: st.DrawFn, named: str, models: Sequence[str] = MODELS) -> Design:
+    """A system at any point, every knob at a number, or `auto` where it is solved with others."""
+    system = SYSTEMS[named]
+    name = draw(st.sampled_from(models))
+    hw = draw(machines(named))
+    llm = llm_from_part(part_of(name), hw.roles.get("precision", NATIVE))
+    batch = draw(st.integers(1, 256))
+    prompt = draw(st.integers(1, 200_000))
+    output = draw(st.integers(1, 2048))
+    work = Workload(float(batch), float(prompt), float(output))
+    knobs: dict[str, Requested] = {}
+    for knob_name, knob in system.knobs.items():
+        if knob.sets:
+            continue
+        if knob.solver:
+            knobs[knob_name] = draw(st.one_of(st.just("auto"), st.integers(0, 8).map(float)))
+        elif knob.kind == "share":
+            knobs[knob_name] = knob.low + draw(SHARES) * (knob.high - knob.low)
+        else:
+            knobs[knob_name] = float(draw(st.integers(int(knob.low), int(knob.high))))
+    return Design(system, hw, name, llm, work, knobs)
+
+
+def refused(design: Design) -> bool:
+    """Whether the system says that it cannot answer such a design."""
+    try:
+        design.estimate()
+    except InputError:
+        return True
+    return False

@@ -1,0 +1,142 @@
+"""What holds for every system on any machine, with any model, work and knobs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS
+from drawing import PLAIN, RATES, SHARES, Design, designs, goods, key_of, refused, seeded
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.registry import System
+from nearkv.costmodel.span import Real
+
+warnings.simplefilter("error")
+CLOSE = 1e-9
+every_system = pytest.mark.parametrize("name", sorted(SYSTEMS))
+
+
+def all_times(estimate: Estimate) -> list[Real]:
+    return [estimate.prefill.seconds, estimate.step.seconds, estimate.total.seconds]
+
+
+@every_system
+@seeded
+@given(st.data())
+def test_times_are_finite_and_add_up(name: str, data: st.DataObject) -> None:
+    design = data.draw(designs(name))
+    assume(not refused(design))
+    estimate = design.estimate()
+    for span in (estimate.prefill, estimate.step, estimate.total):
+        assert np.isfinite(span.seconds)
+        assert span.seconds >= 0
+        assert np.isclose(sum(span.breakdown().values()), span.seconds, rtol=CLOSE)
+        for resource, busy in span.busy().items():
+            assert 0 <= busy <= span.seconds * (1 + CLOSE), resource
+    if not estimate.fits.ok:
+        assert estimate.fits.reasons[int(estimate.fits.reason)]
+
+
+@every_system
+@seeded
+@given(st.data())
+def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObject) -> None:
+    SYSTEMS[name]
+    """All rates doubled, all delays halved: nothing else in a machine has a time in it."""
+    design = data.draw(designs(name))
+    assume(not refused(design))
+    estimate = design.resolve()
+    stated = design.having(**estimate.knobs)
+    faster: dict[str, Real] = {}
+    for address, value in stated.numbers().items():
+        unit = key_of(name, address).unit
+        if unit in RATES:
+            faster[address] = 2 * value
+        elif unit == "s":
+            faster[address] = value / 2
+    for slow, fast in zip(
+        all_times(stated.estimate()), all_times(stated.changed(faster).estimate()), strict=True
+    ):
+        assert np.isclose(fast, slow / 2, rtol=CLOSE)
+
+
+@every_system
+@seeded
+@given(st.data())
+def test_more_of_anything_good_never_hurts(name: str, data: st.DataObject) -> None:
+    SYSTEMS[name]
+    # mixed layers and latent attention still break this: a tier's floor over layers or heads
+    design = data.draw(designs(name, PLAIN))
+    assume(not refused(design))
+    stated = design.having(**design.resolve().knobs)
+    address = data.draw(st.sampled_from(goods(name)))
+    more = stated.changed({address: stated.numbers()[address] * data.draw(st.integers(2, 9))})
+    before, after = stated.estimate(), more.estimate()
+    if np.equal(before.batch_run, after.batch_run):
+        assert after.total.seconds <= before.total.seconds * (1 + CLOSE), address
+    if before.fits.ok:
+        assert after.fits.ok, address
+
+
+def solvable(name: str) -> list[str]:
+    """Knobs that `auto` solves alone, with few enough values to try."""
+    knobs = []
+    for knob_name, knob in SYSTEMS[name].knobs.items():
+        if not knob.sets and not knob.solver and knob.high - knob.low <= 1024:
+            knobs.append(knob_name)
+    return knobs
+
+
+def values_of(system: System, name: str) -> list[float]:
+    """A fine grid of a share, every value of a choice, 40 of a count."""
+    knob = system.knobs[name]
+    if knob.kind == "share":
+        return list(map(float, np.linspace(knob.low, knob.high, 401)))
+    return sorted(set(map(float, np.linspace(knob.low, knob.high, 40).round())))
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(SYSTEMS) if solvable(name)])
+@seeded
+@given(st.data())
+def test_no_value_beats_a_solved_knob_or_its_bound(name: str, data: st.DataObject) -> None:
+    system = SYSTEMS[name]
+    design = data.draw(designs(name))
+    knob = data.draw(st.sampled_from(solvable(name)))
+    assume(not refused(design))
+    stated = design.having(**design.resolve().knobs)
+    solved = stated.having(**{knob: "auto"}).resolve()
+    grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate()
+    fits = np.broadcast_to(grid.fits.ok, np.shape(grid.step.seconds))
+    if not np.any(fits):
+        return
+    lowest = np.min(np.where(fits, grid.step.seconds, np.inf))
+    assert solved.estimate.fits.ok, f"{knob} fits, but not where it is solved"
+    assert solved.estimate.step.seconds <= lowest * (1 + CLOSE), knob
+    if solved.choice is not None:
+        assert solved.choice.bound <= lowest * (1 + CLOSE), knob
+        assert np.isclose(solved.choice.seconds, solved.estimate.step.seconds, rtol=1e-7), knob
+
+
+def joint_knobs(system: System) -> list[str]:
+    exact = ("mapping-exact", "mapping-layers")
+    return [name for name, knob in system.knobs.items() if knob.solver in exact]
+
+
+@seeded
+@given(st.data())
+def test_no_mapping_beats_the_exact_one(data: st.DataObject) -> None:
+    system = data.draw(st.sampled_from([s for s in SYSTEMS.values() if joint_knobs(s)]))
+    design: Design = data.draw(designs(system.name))
+    assume(not refused(design))
+    names = joint_knobs(system)
+    solved = design.having(**dict.fromkeys(names, "auto")).resolve()
+    most = float(design.llm.layers if "layers" in names[0] else design.llm.heads)
+    units = {name: np.round(data.draw(SHARES) * most) for name in names}
+    other = design.having(**units).resolve().estimate
+    if other.fits.ok:
+        assert solved.estimate.fits.ok
+        assert solved.estimate.step.seconds <= other.step.seconds * (1 + CLOSE)
