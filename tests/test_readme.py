@@ -5,10 +5,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.+?)```", README, re.S)
 SHOWN = re.findall(r"<!-- nearkv (.+?) -->\n\n(.+?)(?:\n\n|\Z)", README, re.S)
 
 
@@ -27,3 +29,17 @@ def test_the_readme_shows_what_the_command_prints(command: str, text: str) -> No
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
         line.removeprefix("    ").rstrip() for line in text.splitlines()
     ]
+
+
+def test_three_lines_give_a_table_and_a_plot_of_it() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    (lines,) = PYTHON
+    assert len(lines.splitlines()) == 3
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    assert names["table"].groupby("system").size().to_dict() == {"flexgen-ssd": 4, "hilos": 4}
+    (axes,) = matplotlib.pyplot.gcf().axes
+    assert {line.get_label() for line in axes.lines} == {"flexgen-ssd", "hilos"}
+    assert axes.get_xlabel() == "context_tok"
+    matplotlib.pyplot.close("all")
