@@ -79,10 +79,23 @@ def test_a_paper_fits_at_most_six_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("text", "dimension", "size"),
-    [("GB/s", "B/s", 1e9), ("GiB", "B", 2.0**30), ("TFLOP/s", "FLOP/s", 1e12), ("us", "s", 1e-6), ("Gb/s", "B/s", 1.25e8),
-     ("bit", "B", 0.125), ("mm2", "m2", 1e-6), ("USD/GB", "USD/B", 1e-9), ("MHz", "1/s", 1e6), ("1", "1", 1.0), ("PB", "B", 1e15),
-     ("ms", "s", 1e-3), ("GMAC/s", "FLOP/s", 2e9), ("%", "1", 0.01)],
-)  # fmt: skip
+    [
+        ("GB/s", "B/s", 1e9),
+        ("GiB", "B", 2.0**30),
+        ("TFLOP/s", "FLOP/s", 1e12),
+        ("us", "s", 1e-6),
+        ("Gb/s", "B/s", 1.25e8),
+        ("bit", "B", 0.125),
+        ("mm2", "m2", 1e-6),
+        ("USD/GB", "USD/B", 1e-9),
+        ("MHz", "1/s", 1e6),
+        ("1", "1", 1.0),
+        ("PB", "B", 1e15),
+        ("ms", "s", 1e-3),
+        ("GMAC/s", "FLOP/s", 2e9),
+        ("%", "1", 0.01),
+    ],
+)
 def test_units(text: str, dimension: str, size: float) -> None:
     found, scale = unit_of(text)
     assert found == dimension
@@ -97,9 +110,17 @@ def test_what_is_no_unit_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "problem"),
-    [("3 GB", "FLOP/s", "does not measure"), ("3", "B/s", "no unit"), ("nan", "1", "finite"), ("-1", "1", "zero or more"),
-     ("1e400", "1", "finite"), ("inf", "1", "finite"), ("three", "1", "not a number"), ("3 elephants", "B", "unknown unit")],
-)  # fmt: skip
+    [
+        ("3 GB", "FLOP/s", "does not measure"),
+        ("3", "B/s", "no unit"),
+        ("nan", "1", "finite"),
+        ("-1", "1", "zero or more"),
+        ("1e400", "1", "finite"),
+        ("inf", "1", "finite"),
+        ("three", "1", "not a number"),
+        ("3 elephants", "B", "unknown unit"),
+    ],
+)
 def test_what_a_user_writes_wrong_is_one_sentence(text: str, unit: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         parse(text, unit, "--set gpu.flops")
@@ -152,7 +173,7 @@ def test_a_part_that_is_not_text_is_refused(tmp_path: Path) -> None:
         (f'[gpu]\npart = "a100"\ncount = {GOOD.replace("W", "1")}\n', "unknown part 'a100'"),
         ('colour = "red"\n', "unknown key 'colour'"),
         (
-            f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("value = 1", "value = 1.5")}\n',
+            f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("= 1,", "= 1.5,")}\n',
             "whole number",
         ),
         (

@@ -152,7 +152,7 @@ def mapping(
     """Find the heads of each sub-layer to put on HBM, for one decode step.
 
     Beside it stand Algorithm 1 and the paper's majors (H2M2 sec. 3.3, 4.3), and what each loses.
-    The context is that of the step.
+    The step sees the mean context, as in every command.
 
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
