@@ -20,6 +20,7 @@ class Spread:
         product: E[s n] / (E[s] E[n]) [1].
         context_square: mean square over squared mean of the contexts a step sees [1].
         longest: longest request over the mean one, max(s + n) / E[s + n] [1].
+        longest_output: longest answer over the mean one, max(n) / E[n] [1].
     """
 
     prompt_square: Real = 1.0
@@ -27,6 +28,7 @@ class Spread:
     product: Real = 1.0
     context_square: Real = 1.0
     longest: Real = 1.0
+    longest_output: Real = 1.0
 
 
 @dataclass(frozen=True)

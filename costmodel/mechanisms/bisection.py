@@ -15,17 +15,20 @@ NARROWINGS = 40
 """Golden sections: an interval of 4e-9 of the first, enough near a smooth minimum."""
 
 
-def bisect(holds: Callable[[Real], NDArray[np.bool_]], low: Real, high: Real) -> Real:
+def bisect(
+    holds: Callable[[Real], NDArray[np.bool_]], low: Real, high: Real, halvings: int = HALVINGS
+) -> Real:
     """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
 
     Args:
         holds: number -> whether the condition holds there.
         low, high: ends of the interval [any unit].
+        halvings: of the interval.
 
     Returns:
         The point, on its far side [unit of the interval].
     """
-    for _ in range(HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         beyond = holds(middle)
         low = np.where(beyond, middle, low)

@@ -11,17 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.mechanisms.bisection import bisect
+from nearkv.costmodel.mechanisms.drain import decode_run, drain_of, load_of
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
 NONE: Mapping[str, Real] = {}
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
+_HIDDEN = 1e-9
+"""An iteration longer by less than that hides its prompts."""
+_HALVINGS = 28
+"""Decoding requests are found to 4e-9 of the residents."""
 POLICY = Knob(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     high=1,
@@ -71,6 +78,37 @@ def memory_needed(work: Workload, serving: Serving) -> Real:
     return np.maximum(of_residents, serving.replicas * work.longest)
 
 
+def decoding(work: Workload, serving: Serving) -> Real:
+    """Requests that decode at a time: the residents, or as many as riding prompts replace [1].
+
+    n_d requests end at a rate of n_d / (n - 1) an iteration, and as many prompts of s tokens must
+    ride in it. An iteration carries what decoding hides, or the minimum chunk of a replica; where
+    that is less, fewer decode than memory holds: the largest n_d whose prompts still ride along. A
+    prompt takes memory before it decodes, s / chunk iterations, one prompt a replica at a time.
+    """
+    most = resident(work, serving)
+    queued = np.less(room_for(work, serving), work.batch) & np.greater(serving.chunked, 0)
+    if not np.any(queued):
+        return most
+    chunk = np.maximum(serving.minimum_chunk, 1.0)
+    prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
+
+    def keeps_up(sequences: Real) -> NDArray[np.bool_]:
+        prompt = sequences * prompt_rate
+        alone = serving.iteration(load_of(work, serving, sequences, 0.0)).seconds
+        beside = serving.iteration(load_of(work, serving, sequences, prompt)).seconds
+        hidden = np.less_equal(beside, np.multiply(alone, 1 + _HIDDEN))
+        return np.less_equal(prompt, chunk * serving.replicas) | hidden
+
+    fewest = np.minimum(serving.replicas, most)
+    one_loads = np.maximum(most / (1 + prompt_rate / chunk), most - serving.replicas)
+    beside_loading = np.maximum(one_loads, fewest)
+    sustained = beside_loading
+    if not np.all(keeps_up(beside_loading) | ~queued):
+        sustained = bisect(keeps_up, fewest, beside_loading, halvings=_HALVINGS)
+    return np.where(queued, sustained, most)[()]
+
+
 def steady(
     work: Workload,
     serving: Serving,
@@ -78,47 +116,55 @@ def steady(
     also: Mapping[str, Real] = NONE,
     accelerator_power: Mapping[str, Real] = NONE,
 ) -> Estimate:
-    """Fluid model: prefill and one decode step of all B requests, N at a time.
+    """Fluid model: prefill and one decode step of all B requests, n_d at a time.
 
-    The prompts that fill an empty memory have no decode step to share. Where prompts ride in decode
-    iterations, all later ones do, spread over R (n - 1) iterations; elsewhere all come first.
+    The prompts of the first n_d requests have no decode step to share. Where prompts ride in decode
+    iterations, all later ones do, spread over the iterations before the drain; elsewhere all come
+    first. The drain decodes the last requests of a trace, fewer and fewer at a time.
 
     Args:
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns beside the time between tokens, which counts the pauses for prompts that
-            come later. That time is too long, up to 9 x, where riding prompts take longer than
-            decoding: fewer than N would decode then (docs/l3.md).
+        also: columns beside the mean time between tokens, which counts the pauses for prompts that
+            come later.
         accelerator_power: as in `Estimate`.
 
     Returns:
-        Prefill, and one decode step over all R rounds.
+        Prefill, and one decode step over all rounds.
     """
-    n = resident(work, serving)
+    n = decoding(work, serving)
+    room = room_for(work, serving)
     batch = np.maximum(work.batch, 1e-9)
-    rounds = work.batch / np.maximum(n, 1e-9)
-    iterations = np.maximum(rounds * (work.output - 1), 1.0)
-    later = np.maximum(1 - room_for(work, serving) / batch, 0.0)
-    riding = np.where(work.output > 1, serving.chunked * later, 0.0)
-    each = riding * work.batch / iterations
-    alone = (1 - riding) * work.batch
-    squares = work.prompt**2 * work.spread.prompt_square
-    tokens = n * work.context
-    load = Load(n, tokens, tokens * serving.skew(n), each * work.prompt, each * squares)
-    prompts = Load(0.0, 0.0, 0.0, alone * work.prompt, alone * squares)
-    iteration = serving.iteration(load)
-    prefill = serving.prefill(alone, prompts)
+    first = np.where(n < resident(work, serving), n, room)
+    later = np.maximum(1 - first / batch, 0.0)
+    drain = drain_of(work, np.less(room, work.batch))
+    steps = np.maximum(work.output - 1, 1e-9)
+    iterations = np.maximum(work.batch / np.maximum(n, 1e-9) * steps, 1e-9)
+    full = np.maximum(iterations - drain.remainder, 0.0)
+
+    any_steps = np.greater(work.output, 1) & np.greater(full, 0)
+    riding = np.where(any_steps, serving.chunked * later, 0.0)
+    carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
+    prefill = prompts_first(work, serving, (1 - riding) * work.batch)
     paused = (1 - serving.chunked) * later * prefill.seconds / iterations
-    between_tokens = iteration.seconds + paused
+    run = decode_run(work, serving, n, carried, full, drain)
+    between_tokens = run.token_seconds / iterations + paused
     return Estimate(
         prefill=prefill,
-        step=rounds * iteration,
+        step=run.step,
         fits=fits,
         work=work,
         batch_run=n,
         accelerator_power=accelerator_power,
-        step_carries=each * work.prompt,
+        step_carries=carried,
         also={"tbt_ms": 1e3 * between_tokens, **also},
         serving=serving,
     )
+
+
+def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
+    """Prefill of so many requests that ride in no iteration."""
+    squares = work.prompt**2 * work.spread.prompt_square
+    load = Load(0.0, 0.0, 0.0, requests * work.prompt, requests * squares)
+    return serving.prefill(requests, load)

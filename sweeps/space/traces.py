@@ -47,6 +47,7 @@ class Trace:
             product=float(np.mean(s * n) / (prompt * output)),
             context_square=float(context_square / context**2),
             longest=float(np.max(s + n) / np.mean(s + n)),
+            longest_output=float(np.max(n) / output),
         )
         return Workload(float(len(s)), float(prompt), float(output), spread=spread)
 

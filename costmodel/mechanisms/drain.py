@@ -1,0 +1,112 @@
+"""The end of a queue: nothing waits any more, and fewer and fewer requests decode.
+
+Symbols: n tokens of an answer, t iterations since the last admission, r mean remainder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.compose import serial
+from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+
+_NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
+_TIMES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
+"""Points and weights of the integral over the drain, as shares of its length."""
+
+
+def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> Load:
+    """An iteration of so many sequences at the context of the step, and so many prompt tokens."""
+    tokens = sequences * work.context
+    hottest = tokens * serving.skew(sequences)
+    squares = prompt * work.prompt * work.spread.prompt_square
+    return Load(sequences, tokens, hottest, prompt, squares)
+
+
+@dataclass(frozen=True)
+class Drain:
+    """The end of a run: nothing waits any more, and the last requests leave one after another.
+
+    Shares of the last requests that still decode follow (1 - t / t_max)^k, which has the longest
+    answer as its end and their mean remainder r as its integral: k = t_max / r - 1. It is exact for
+    equal requests out of step (k = 1) and for a geometric law (k large).
+
+    Attributes:
+        longest: iterations until the last request ends, t_max [1].
+        remainder: of a mean request among the last ones, r [1].
+    """
+
+    longest: Real
+    remainder: Real
+
+    def pieces(self) -> Iterator[tuple[Real, Real]]:
+        """Parts of the drain: iterations each takes, and the share that decodes in it [1]."""
+        exponent = self.longest / np.maximum(self.remainder, 1e-9) - 1
+        for time, weight in zip(_TIMES, _WEIGHTS, strict=True):
+            yield self.longest * weight, (1 - time) ** exponent
+
+
+def drain_of(work: Workload, queued: NDArray[np.bool_]) -> Drain:
+    """How the last requests leave; those that never queued have begun together.
+
+    Requests of equal length end together: nothing drains.
+    """
+    steps = np.maximum(work.output - 1, 0.0)
+    spread = work.spread
+    differ = np.greater(spread.output_square, 1)
+    residual = steps * spread.output_square / 2
+    remainder = np.where(queued, residual, steps)
+    last = steps * spread.longest_output
+    longest = np.maximum(last, remainder)
+    return Drain(
+        longest=np.where(differ, longest, 0.0),
+        remainder=np.where(differ, remainder, 0.0),
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """The iterations of a whole run.
+
+    Attributes:
+        step: all of them over the tokens of a request beyond the first.
+        token_seconds: what one place of n_d waits, weighted by how many of them are taken [s].
+    """
+
+    step: Span
+    token_seconds: Real
+
+
+def decode_run(
+    work: Workload, serving: Serving, sequences: Real, carried: Real, full: Real, drain: Drain
+) -> Run:
+    """Full iterations with the prompts they carry, then the drain.
+
+    Args:
+        work, serving: as in `fluid.steady`.
+        sequences: decoding in a full iteration [1].
+        carried: prompt tokens in a full iteration [1].
+        full: how many full iterations [1].
+        drain: what follows.
+    """
+    steps = np.maximum(work.output - 1, 1e-9)
+    iteration = serving.iteration(load_of(work, serving, sequences, carried))
+    queue = (full / steps) * iteration
+    token_seconds = full * iteration.seconds
+    if not np.any(drain.remainder):
+        return Run(queue, token_seconds)
+    parts: dict[str, Span] = {"queue": queue}
+    for number, (iterations, share) in enumerate(drain.pieces(), 1):
+        load = load_of(work, serving, share * sequences, 0.0)
+        last = serving.iteration(load)
+        times = iterations / steps
+        parts[f"drain_{number}"] = times * last
+        places = iterations * share
+        token_seconds = token_seconds + places * last.seconds
+    return Run(serial(**parts), token_seconds)
