@@ -76,6 +76,14 @@ class Mixed(LLM):
         """Kinds of layer by name, each a model of its own `layers`."""
         return self.layer_kinds
 
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Largest set of activations that any layer holds at once [B]."""
+        return self.most_of_a_layer(lambda kind: kind.activation_bytes(tokens))
+
+    def weight_buffer_bytes(self) -> Real:
+        """Weights of the largest layer on the GPU while it streams [B]."""
+        return self.most_of_a_layer(lambda kind: kind.weight_buffer_bytes())
+
 
 @dataclass(frozen=True)
 class Windowed(LLM):

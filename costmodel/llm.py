@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -124,6 +124,18 @@ class LLM:
         kinds = self.kinds.values() or (self,)
         return total(kind.layers * amount(kind) for kind in kinds)
 
+    def most_of_a_layer(self, amount: Callable[[LLM], Real]) -> Real:
+        """Largest amount over the kinds of layer that the model has [of the amount].
+
+        Args:
+            amount: of one layer, given as a model whose layers are all like it; not negative.
+        """
+        if not self.kinds:
+            return amount(self)
+        kinds = self.kinds.values()
+        amounts = [np.where(np.greater(kind.layers, 0), amount(kind), 0.0) for kind in kinds]
+        return reduce(np.maximum, amounts)[()]
+
     def layer_parameters(self, experts: Real) -> Real:
         """Parameters of an average layer when an MoE layer counts so many experts [1]."""
         fixed = self.attention_parameters + self.shared_parameters
@@ -162,6 +174,11 @@ class LLM:
     def head_bytes(self) -> Real:
         """Weights of the output head [B]."""
         return self.head_parameters * self._width(self.head_width)
+
+    @property
+    def attention_width(self) -> Real:
+        """Bytes of one element of the attention's matrices [B]."""
+        return self._width(self.dense_width)
 
     def _width(self, width: Real | None) -> Real:
         return self.weight_width if width is None else width

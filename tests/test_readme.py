@@ -15,7 +15,7 @@ SHOWN = re.findall(r"<!-- nearkv (.+?) -->\n\n(.+?)(?:\n\n|\Z)", README, re.S)
 
 
 def test_the_readme_shows_something() -> None:
-    assert SHOWN
+    assert len(SHOWN) == 2
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,8 @@ def test_three_lines_give_a_table_and_a_plot_of_it() -> None:
     assert len(lines.splitlines()) == 3
     names: dict[str, Any] = {}
     exec(lines, names)
-    systems = {"flexgen-ssd": 4, "flexgen-dram": 4, "hilos": 4}
-    assert names["table"].groupby("system").size().to_dict() == systems
+    assert names["table"].groupby("system").size().to_dict() == {"flexgen-ssd": 4, "hilos": 4}
     (axes,) = matplotlib.pyplot.gcf().axes
-    assert {bars.get_label() for bars in axes.containers} == set(systems)
-    assert axes.get_xlabel() == "Context (tokens)"
+    assert {line.get_label() for line in axes.lines} == {"flexgen-ssd", "hilos"}
+    assert axes.get_xlabel() == "context_tok"
     matplotlib.pyplot.close("all")

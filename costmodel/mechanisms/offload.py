@@ -6,11 +6,12 @@ Symbols: b batch, s prompt, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.resources import Gpu, Host, Link, drives, gpu, host
 from nearkv.costmodel.span import Port, Real, Span
@@ -19,6 +20,8 @@ from nearkv.hardware.machine import Machine
 
 Path = Mapping[str, Port]
 """The ports bytes pass one after the other, by name."""
+Load = Callable[[Real], Span]
+"""How so many bytes of weights come to the GPU."""
 
 
 # --- where weights live -----------------------------------------------------------------------
@@ -99,7 +102,7 @@ class WeightStream:
 
     def attention_weights(self, tokens: Real) -> Real:
         """W_a: Q, K, V and output matrices of a layer; none for no token [B]."""
-        whole = self.llm.attention_parameters * self.llm.weight_width
+        whole = self.llm.attention_parameters * self.llm.attention_width
         return np.minimum(tokens, 1.0) * whole
 
     def feed_forward_weights(self, tokens: Real) -> Real:
@@ -147,26 +150,45 @@ class WeightStream:
         """All layers, then the output head for one token of each of b sequences."""
         return with_head(self.llm, layer, b, self.gpu, self.load)
 
+    def over_kinds(self, layer: Callable[[WeightStream], Span], b: Real) -> Span:
+        """All layers kind by kind, then the output head for one token of each of b sequences.
+
+        Args:
+            layer: one layer of a kind, given the stream of a model whose layers are all like it.
+        """
+
+        def layer_of(kind: LLM) -> Span:
+            weights = replace(self, llm=kind)
+            return layer(weights)
+
+        layers = over_layers(self.llm, layer_of)
+        head = arriving_head(self.llm, b, self.gpu, self.load)
+        return serial(layers=layers, head=head)
+
     def prefill(self, work: Workload, b: Real, **caches: Span) -> Span:
         """All layers over the prompts of b sequences, weights and compute beside the caches."""
+        return self.all_layers(self.prefill_layer(work, b, **caches), b)
+
+    def prefill_layer(self, work: Workload, b: Real, **caches: Span) -> Span:
+        """One layer over the prompts of b sequences, weights and compute beside the caches."""
         weights = self.llm.layer_weight_bytes(b * work.prompt)
-        layer = overlap(
+        return overlap(
             weights=self.load(weights),
             compute=prefill_compute(self.llm, work, b, self.gpu),
             **caches,
         )
-        return self.all_layers(layer, b)
 
 
-def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Callable[[Real], Span]) -> Span:
-    """All layers, then the output head for one token of each of b sequences.
-
-    Args:
-        load: how so many bytes of weights come to the GPU.
-    """
-    arriving = load(head_weights(llm, b))
-    head = output_head(llm, b, gpu, weights=arriving)
+def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Load) -> Span:
+    """All layers, then the output head for one token of each of b sequences."""
+    head = arriving_head(llm, b, gpu, load)
     return serial(layers=llm.layers * layer, head=head)
+
+
+def arriving_head(llm: LLM, b: Real, gpu: Gpu, load: Load) -> Span:
+    """Logits of one token of each of b sequences beside the loading of the output head."""
+    arriving = load(head_weights(llm, b))
+    return output_head(llm, b, gpu, weights=arriving)
 
 
 def output_head(llm: LLM, b: Real, gpu: Gpu, **arriving: Span) -> Span:
@@ -185,7 +207,7 @@ def output_head(llm: LLM, b: Real, gpu: Gpu, **arriving: Span) -> Span:
 
 def head_weights(llm: LLM, b: Real) -> Real:
     """Weights of the output head that a step reads; none for no sequence [B]."""
-    return np.minimum(b, 1.0) * llm.head_parameters * llm.weight_width
+    return np.minimum(b, 1.0) * llm.head_bytes
 
 
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
@@ -278,7 +300,7 @@ def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
     Args:
         room: memory left for it [B].
     """
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    kv = llm.kv_cache_bytes(work.batch, work.final)
     share = np.divide(room, np.maximum(kv, 1.0))
     return np.clip(share, 0.0, 1.0)
 
@@ -298,7 +320,7 @@ def cache_breaks(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -
 
 def layer_copies(llm: LLM, work: Workload) -> Real:
     """Host memory for the layer that is read and the one attended to [B]."""
-    return 2 * llm.kv_bytes(work.batch, work.final)
+    return 2 * llm.most_of_a_layer(lambda kind: kind.kv_bytes(work.batch, work.final))
 
 
 def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:

@@ -7,6 +7,7 @@ alpha share of the batch kept as X, c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -95,6 +96,7 @@ DEVICES = Knob("number of computational storage devices", kind="count", sets="cs
     cite="hilos",
     owns=("gpu", "host", "csd", "chassis"),
     knobs={"alpha": ALPHA, "interval": INTERVAL, "writeback": WRITEBACK, "devices": DEVICES},
+    attends=("full", "window", "chunk", "latent"),
 )
 def hilos(
     hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real, writeback: Real
@@ -112,35 +114,73 @@ def hilos(
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
-    b, near = work.batch, (1 - alpha) * work.batch
+    b = work.batch
+    weights = stream_weights(hw, llm)
+    caching = Caching(alpha, interval, writeback)
+    return Estimate(
+        prefill=weights.over_kinds(lambda kind: prefill_layer(hw, kind, work, alpha), b),
+        step=weights.over_kinds(lambda kind: decode_layer(hw, kind, work, caching), b),
+        fits=capacity_check(hw, weights, work, alpha, writeback * interval),
+        work=work,
+        batch_run=b,
+        accelerator_power={"csd": kernel_power(hw, llm)},
+    )
+
+
+@dataclass(frozen=True)
+class Caching:
+    """How a batch is cached.
+
+    Attributes:
+        alpha: share kept as X [1].
+        interval: spill interval c [tokens].
+        writeback: 0 naive, 1 delayed.
+    """
+
+    alpha: Real
+    interval: Real
+    writeback: Real
+
+
+def decode_layer(hw: Machine, weights: WeightStream, work: Workload, caching: Caching) -> Span:
+    """One layer of a step: products, the new token, attention near storage and on the GPU."""
+    llm, alpha, b, s = weights.llm, caching.alpha, work.batch, work.context
+    near = (1 - alpha) * b
     devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
-    weights = stream_weights(hw, llm, devices)
-    rows = Writeback(llm, devices, head_rows(llm, b, 1 - alpha, alpha), writeback, interval)
+    new_rows = head_rows(llm, b, 1 - alpha, alpha)
+    rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
     x_path = {"flash": devices.read, "uplink": uplink.inward, "link": weights.link.inward}
-    layer = weights.layer(
+    staged = stage_rows(llm, near, caching.interval, devices, uplink.outward)
+    return weights.layer(
         b,
         exchange=exchange(llm, b, alpha, uplink, weights.link),
-        stage=writeback * stage_rows(llm, near, interval, devices, uplink.outward),
+        stage=caching.writeback * staged,
         attention=overlap(
-            near_storage=near_storage(llm, near, work.context, devices, rows),
-            x_cache=rebuild_from_x(llm, alpha * b, work.context, weights.gpu, x_path),
+            near_storage=near_storage(llm, near, s, devices, rows),
+            x_cache=rebuild_from_x(llm, alpha * b, s, weights.gpu, x_path),
             spill=rows.in_background(work.output),
         ),
     )
-    cache_path = {"link": weights.link.outward, "uplink": uplink.outward, "flash": devices.write}
-    prompts = cache_bytes(llm, b, alpha, work.prompt)
-    check = capacity_check(weights, work, alpha, writeback * interval, devices.capacity)
-    return Estimate(
-        prefill=weights.prefill(work, b, cache=stream(prompts, "sec. 4.1", **cache_path)),
-        step=weights.all_layers(layer, b),
-        fits=check,
-        work=work,
-        batch_run=b,
-        accelerator_power={"csd": devices.kernel_power},
-    )
 
 
-def stream_weights(hw: Machine, llm: LLM, devices: Csd) -> WeightStream:
+def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Real) -> Span:
+    """One layer over all prompts, their K and V or X on the way to the flash (sec. 4.1)."""
+    uplink = link(hw, "uplink", "uplink")
+    path = {
+        "link": weights.link.outward,
+        "uplink": uplink.outward,
+        "flash": csd(hw, weights.llm.group).write,
+    }
+    prompts = cache_bytes(weights.llm, work.batch, alpha, work.prompt)
+    return weights.prefill_layer(work, work.batch, cache=stream(prompts, "sec. 4.1", **path))
+
+
+def kernel_power(hw: Machine, llm: LLM) -> Real:
+    """Power of the attention kernels, of the thirstiest where layers need different ones [W]."""
+    return llm.most_of_a_layer(lambda kind: csd(hw, kind.group).kernel_power)
+
+
+def stream_weights(hw: Machine, llm: LLM) -> WeightStream:
     """Weights above 100B parameters come from the devices as files, others from DRAM (sec. 6.1)."""
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     return WeightStream(
@@ -149,7 +189,11 @@ def stream_weights(hw: Machine, llm: LLM, devices: Csd) -> WeightStream:
         host=host_,
         link=link(hw, "gpu_link", "pcie"),
         home=beside_gpu(0.0, weights_on_storage(hw, llm)),
-        storage={"flash": devices.read, "uplink": uplink.inward, "file": host_.file},
+        storage={
+            "flash": csd(hw, llm.group).read,
+            "uplink": uplink.inward,
+            "file": host_.file,
+        },
     )
 
 
@@ -190,18 +234,18 @@ def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> 
 
 
 def capacity_check(
-    weights: WeightStream, work: Workload, alpha: Real, buffered: Real, flash: Real
+    hw: Machine, weights: WeightStream, work: Workload, alpha: Real, buffered: Real
 ) -> Fits:
     """K and V, or X, of all tokens in flash, of the buffered ones in DRAM; weights in either.
 
     Args:
         buffered: tokens that wait in host memory [1].
-        flash: capacity of all devices [B].
     """
-    llm, home = weights.llm, weights.home
-    token = llm.layers * cache_bytes(llm, work.batch, alpha, 1)
+    llm, home, b = weights.llm, weights.home, work.batch
+    token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, 1))
+    cache = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, work.final))
     return fits(
         gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
         host=(home.host * llm.weight_bytes + buffered * token, weights.host.memory),
-        csd=(home.storage * llm.weight_bytes + work.final * token, flash),
+        csd=(home.storage * llm.weight_bytes + cache, csd(hw, llm.group).capacity),
     )

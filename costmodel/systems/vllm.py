@@ -12,6 +12,7 @@ import numpy as np
 from nearkv.costmodel.capacity import fits, reduced_batch
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import prefill_compute
 from nearkv.costmodel.registry import system
@@ -22,7 +23,13 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
 
-@system("vllm-multinode", platform="hilos-a100", cite="hilos", owns=("cluster_gpu", "cluster_host"))
+@system(
+    "vllm-multinode",
+    platform="hilos-a100",
+    cite="hilos",
+    owns=("cluster_gpu", "cluster_host"),
+    attends=("full", "window", "chunk", "latent"),
+)
 def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache in GPU memory, the batch cut to what fits.
 
@@ -39,15 +46,15 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     gpus = gpu(hw, "cluster_gpu")
     usable = hw.derate.paged_memory * gpus.memory
-    sequence = llm.layers * llm.kv_bytes(1, work.final)
+    sequence = llm.kv_cache_bytes(1, work.final)
     b = reduced_batch(work.batch, sequence, usable - llm.weight_bytes)
     cluster = parallel(hw, b)
     step = serial(
-        layers=llm.layers * decode_layer(llm, b, work.context, gpus, cluster),
+        layers=over_layers(llm, lambda kind: decode_layer(kind, b, work.context, gpus, cluster)),
         **communicate(hw, llm, cluster.micro, cluster),
     )
     prefill = serial(
-        layers=llm.layers * prefill_layer(llm, work, b, gpus, cluster),
+        layers=over_layers(llm, lambda kind: prefill_layer(kind, work, b, gpus, cluster)),
         **communicate(hw, llm, cluster.micro * work.prompt, cluster),
     )
     rounds = work.batch / b

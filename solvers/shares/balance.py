@@ -11,17 +11,20 @@ Symbols: x share, f seconds, d slope.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.capacity import Fits
-from nearkv.costmodel.span import Real, Span
-from nearkv.solvers.shares.lines import Envelope, Line, envelope
+from nearkv.costmodel.span import Real, Span, total
+from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
+_MOST_LINES = 512
+"""An envelope of more lines is kept as a sum of those of its terms."""
 
 Mask = NDArray[np.bool_]
 Shares = NDArray[np.float64]
@@ -81,7 +84,7 @@ class _Curve:
     """An envelope but for its `times`, with the slopes of its lines."""
 
     def __init__(self, curve: Envelope) -> None:
-        self.lines, self.base = curve.lines, curve.base
+        self.lines, self.base, self.times = curve.lines, curve.base, curve.times
         self._slopes = [line.end - line.start for line in self.lines]
         self._base_slope = self.base.end - self.base.start
 
@@ -109,6 +112,34 @@ class _Curve:
         value = value + value_of(self.base)
         slope = slope + self._base_slope
         return _Tangent(x, value, slope)
+
+
+class _SumOfCurves:
+    """Curves that add up, such as those of several kinds of layer.
+
+    As one envelope they would have as many lines as all of theirs multiplied.
+    """
+
+    times: Real = 1.0
+
+    def __init__(self, curves: list[_Curve]) -> None:
+        self.curves = curves
+
+    def tangent(self, x: Real) -> _Tangent:
+        """Value and slope at a share."""
+        tangents = [curve.tangent(x) for curve in self.curves]
+        scaled = list(zip(self.curves, tangents, strict=True))
+        value = total(curve.times * tangent.f for curve, tangent in scaled)
+        slope = total(curve.times * tangent.d for curve, tangent in scaled)
+        return _Tangent(x, value, slope)
+
+
+def _curve(start: Span, end: Span) -> _Curve | _SumOfCurves:
+    """The time between two evaluations, as one envelope, or as a sum where that has many lines."""
+    terms = [envelope(*term) for term in serial_terms(start, end)]
+    if prod(len(term.lines) for term in terms) > _MOST_LINES:
+        return _SumOfCurves([_Curve(term) for term in terms])
+    return _Curve(envelope(start, end))
 
 
 def feasible_share(start: Fits, end: Fits) -> tuple[Shares, Shares]:
@@ -152,8 +183,7 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     Raises:
         ValueError: the spans differ in more than their amounts.
     """
-    lines = envelope(start, end)
-    curve = _Curve(lines)
+    curve = _curve(start, end)
     left = curve.tangent(low)
     right = curve.tangent(high)
     rising = left.d >= 0
@@ -176,8 +206,8 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         unsolved = unsolved & ~flat & (middle.f > floor * (1 + _ROUNDING))
         left = left.moved(middle, unsolved & (middle.d < 0))
         right = right.moved(middle, unsolved & (middle.d > 0))
-    seconds = lines.times * value
-    proven = lines.times * bound
+    seconds = curve.times * value
+    proven = curve.times * bound
     return Choice(best[()], seconds[()], proven[()], low, high)
 
 

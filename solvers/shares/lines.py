@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Span, total
+from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span, total
 
 
 class Line(NamedTuple):
@@ -90,6 +90,16 @@ def envelope(start: Span, end: Span) -> Envelope:
         return Envelope(_ZERO, _merge(lines))
     parts = [envelope(part, end.parts[name]) for name, part in start.parts.items()]
     return _sum(parts)
+
+
+def serial_terms(start: Span, end: Span) -> list[tuple[Span, Span]]:
+    """The parts that follow one another at the top of two evaluations, serials taken apart."""
+    if not isinstance(start, Serial):
+        return [(start, end)]
+    terms: list[tuple[Span, Span]] = []
+    for name, part in start.parts.items():
+        terms += serial_terms(part, end.parts[name])
+    return terms
 
 
 def _leaf_line(start: Leaf, end: Leaf) -> Line:
