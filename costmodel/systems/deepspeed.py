@@ -25,7 +25,13 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
-@system("deepspeed-uvm", platform="hilos-a100", cite="hilos", owns=("gpu", "host", "ssd"))
+@system(
+    "deepspeed-uvm",
+    platform="hilos-a100",
+    cite="hilos",
+    owns=("gpu", "host", "ssd"),
+    attends=("full", "window", "chunk", "latent"),
+)
 def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
 
@@ -46,20 +52,17 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     weights = stream_weights(hw, llm, drives)
     in_dram = weights.home.host * llm.weight_bytes
     activations = llm.activation_bytes(work.prompt)
-    sequence = llm.layers * llm.kv_bytes(1, work.final) + activations
+    sequence = llm.kv_cache_bytes(1, work.final) + activations
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
     excess = llm.weight_buffer_bytes() + activations - weights.gpu.memory
     faults = page_faults(hw)
-    prefill = weights.prefill(
-        work,
-        b,
-        faults=faults(2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"),
-        cache=weights.link.outward(llm.kv_bytes(b, work.prompt), "4bsh"),
-    )
+    spilled = faults(2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back")
+    prefill = weights.over_kinds(lambda kind: prefill_layer(kind, work, b, spilled), b)
+    step = weights.over_kinds(lambda kind: decode_layer(kind, b, work.context, faults), b)
     rounds = work.batch / b
     return Estimate(
         prefill=rounds * prefill,
-        step=rounds * weights.all_layers(decode_layer(weights, b, work.context, faults), b),
+        step=rounds * step,
         fits=fits(
             gpu=(llm.weight_buffer_bytes(), weights.gpu.memory),
             host=(in_dram + b * sequence, weights.host.memory),
@@ -68,6 +71,12 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         work=work,
         batch_run=b,
     )
+
+
+def prefill_layer(weights: WeightStream, work: Workload, b: Real, spilled: Span) -> Span:
+    """One layer over all prompts beside spilled activations; its K and V leave the GPU."""
+    cache = weights.link.outward(weights.llm.kv_bytes(b, work.prompt), "4bsh")
+    return weights.prefill_layer(work, b, faults=spilled, cache=cache)
 
 
 def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
