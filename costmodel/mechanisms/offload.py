@@ -312,7 +312,7 @@ def cache_breaks(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -
     """
     on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
     streamed = (1 - on_gpu) * llm.weight_bytes
-    cache = llm.layers * llm.kv_bytes(work.batch, work.final)
+    cache = llm.kv_cache_bytes(work.batch, work.final)
     left = host(hw).memory - layer_copies(llm, work)
     weights = np.maximum(streamed, 1.0)
     return 1 - left / weights, 1 - (left - cache) / weights

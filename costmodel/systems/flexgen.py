@@ -48,6 +48,9 @@ SPLIT = Knob(
     choices=("whole", "filled"),
 )
 
+ATTENDS = ("full", "window", "chunk")
+"""Attention that its loop sums over kind by kind; its CPU kernel has no latent form."""
+
 
 # --- the systems ------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ SPLIT = Knob(
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
+    attends=ATTENDS,
 )
 def flexgen_raid(
     hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real, gpu_batches: Real
@@ -104,6 +108,7 @@ def flexgen_raid(
     cite="hilos",
     owns=("gpu", "host", "ssd"),
     knobs={"gpu_batches": BATCHES},
+    attends=ATTENDS,
 )
 def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
@@ -127,6 +132,7 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> 
     cite="hilos",
     owns=("gpu", "host", "raid", "chassis"),
     knobs={"gpu_batches": BATCHES},
+    attends=ATTENDS,
 )
 def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
@@ -150,6 +156,7 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -
     cite="hilos",
     owns=("gpu", "host", "ssd"),
     knobs={"gpu_batches": BATCHES},
+    attends=ATTENDS,
 )
 def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
     """FlexGen with the KV cache in host DRAM, the batch cut to what fits: FLEX(DRAM).
@@ -166,14 +173,22 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
     weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
     in_dram = weights.home.host * llm.weight_bytes
-    sequence = llm.layers * llm.kv_bytes(1, work.final)
+    sequence = llm.kv_cache_bytes(1, work.final)
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
-    loop = DecodeLoop(weights, b, work.context, gpu_batches, 0.0, drives.read, drives.write)
-    cache = link(hw, "gpu_link", "unpinned").outward(llm.kv_bytes(b, work.prompt), "4bsh")
+    unpinned = link(hw, "gpu_link", "unpinned")
+
+    def prefill_layer(kind: WeightStream) -> Span:
+        cache = unpinned.outward(kind.llm.kv_bytes(b, work.prompt), "4bsh")
+        return kind.prefill_layer(work, b, cache=cache)
+
+    def decode_layer(kind: WeightStream) -> Span:
+        path = drives.read, drives.write
+        return DecodeLoop(kind, b, work.context, gpu_batches, 0.0, *path).layer()
+
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * weights.prefill(work, b, cache=cache),
-        step=rounds * weights.all_layers(loop.layer(), b),
+        prefill=rounds * weights.over_kinds(prefill_layer, b),
+        step=rounds * weights.over_kinds(decode_layer, b),
         fits=fits(
             gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
             host=(in_dram + b * sequence, weights.host.memory),
@@ -222,11 +237,18 @@ def kv_on_storage(
         gpu_batches: GPU batches of a step [1].
     """
     b, stored = work.batch, 1 - in_dram
-    loop = DecodeLoop(weights, b, work.context, gpu_batches, stored, drives.read, drives.write)
-    cache = put_cache(hw, weights.llm, work, drives, stored)
+
+    def prefill_layer(kind: WeightStream) -> Span:
+        cache = put_cache(hw, kind.llm, work, drives, stored)
+        return kind.prefill_layer(work, b, cache=cache)
+
+    def decode_layer(kind: WeightStream) -> Span:
+        path = drives.read, drives.write
+        return DecodeLoop(kind, b, work.context, gpu_batches, stored, *path).layer()
+
     return Estimate(
-        prefill=weights.prefill(work, b, cache=cache),
-        step=weights.all_layers(loop.layer(), b),
+        prefill=weights.over_kinds(prefill_layer, b),
+        step=weights.over_kinds(decode_layer, b),
         fits=capacity_check(weights, work, drives, in_dram),
         work=work,
         batch_run=b,
@@ -250,7 +272,7 @@ def capacity_check(
 ) -> Fits:
     """Weights and KV cache in GPU memory, host DRAM and on the drives."""
     llm, home = weights.llm, weights.home
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    kv = llm.kv_cache_bytes(work.batch, work.final)
     host_need = home.host * llm.weight_bytes + layer_copies(llm, work) + in_dram * kv
     drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
     return fits(
