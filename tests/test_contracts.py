@@ -18,7 +18,15 @@ from nearkv.hardware.schema import KINDS
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.balance import minimise
 
-MODELS = ["opt-30b", "opt-66b", "qwen2.5-32b", "mixtral-8x7b", "glam-143b"]
+MODELS = [
+    "opt-30b",
+    "opt-66b",
+    "qwen2.5-32b",
+    "mixtral-8x7b",
+    "glam-143b",
+    "gpt-oss-120b",
+    "deepseek-v3",
+]
 # Nodes split a fixed number of GPUs between them; more nodes are not more hardware.
 NOT_CAPACITY = {("cluster_host", "count")}
 
