@@ -61,7 +61,7 @@ def host(hw: Machine) -> Host:
     """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
     part = hw.host
     read = Port("host.dram", "read", part.count * part.bandwidth)
-    attend = Port("host.dram", "read", part.count * part.bandwidth * hw.derate.cpu_attention)
+    attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
     file = Port("host.file", "move", part.count * part.file_read)
     return Host(read, attend, file, part.count * part.memory)
 

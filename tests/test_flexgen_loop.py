@@ -70,3 +70,16 @@ def test_more_batches_never_load_more_weights_over_the_link() -> None:
         for n in (1.0, 2.0, 16.0)
     ]
     assert loaded == pytest.approx([loaded[0]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"), [("qwen2.5-32b", 5), ("mixtral-8x7b", 4), ("opt-66b", 1)]
+)
+def test_attention_on_the_cpu_grows_with_the_queries_of_a_kv_head(name: str, group: int) -> None:
+    # half of the time widens K and V to 32 bits, half multiplies and grows with the query heads
+    hw, llm = BED.with_values(FREE), model(name)
+    work = Workload(16.0, 65536.0, 64.0).at(65536.0)
+    step = SYSTEMS["flexgen-dram"](hw, llm, work, {}).step
+    attended = llm.layers * llm.kv_bytes(16.0, 65536.0)
+    paths = [s for path, s in step.breakdown().items() if path.endswith("attend/attend")]
+    assert sum(paths) == pytest.approx(attended / ATTEND * (0.5 + 0.5 * group))

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.mechanisms.offload import Path, WeightStream, exchange_with_cpu
+from nearkv.costmodel.mechanisms.offload import (
+    Path,
+    WeightStream,
+    attend_on_cpu,
+    exchange_with_cpu,
+)
 from nearkv.costmodel.span import Real, Span
+from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class DecodeLoop:
     """One layer of a decode step, its attention on the CPU.
 
     Attributes:
+        hw: roles gpu_link, host.
         weights: the model, its GPU and how its weights arrive.
         b: sequences of all GPU batches [1].
         s: context [1].
@@ -35,6 +42,7 @@ class DecodeLoop:
         read, write: the ports from the drives to host memory and back.
     """
 
+    hw: Machine
     weights: WeightStream
     b: Real
     s: Real
@@ -89,10 +97,9 @@ class DecodeLoop:
 
     def _attend(self) -> Span:
         """Projections on the GPU, Q, K, V to the CPU and its result back, attention there."""
-        llm, tokens = self.weights.llm, self._sequences
-        kv = llm.kv_bytes(tokens, self.s)
+        llm, tokens, host = self.weights.llm, self._sequences, self.weights.host
         return serial(
             projections=self.weights.projections(tokens),
             exchange=exchange_with_cpu(llm, tokens, self.weights.link),
-            attend=self.weights.host.attend(kv, "CPU attention"),
+            attend=attend_on_cpu(self.hw, llm, tokens, self.s, host),
         )

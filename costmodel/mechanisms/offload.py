@@ -256,7 +256,8 @@ def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage
     """
     flash = drives(hw, role)
     read = {"flash": flash.read, "link": lanes.inward, "file": host.file}
-    if "array_read" in hw[role].values:
+    stated = hw[role].values
+    if "array_read" in stated:
         read["array"] = Port(f"{role}.array", "move", hw[role].array_read)
     return FileStorage(
         role=role,
@@ -292,6 +293,20 @@ def exchange_with_cpu(llm: LLM, b: Real, gpu_link: Link) -> Span:
         qkv=gpu_link.outward(qkv, "Q, K, V to the CPU"),
         result=gpu_link.inward(query, "attention output"),
     )
+
+
+def attend_on_cpu(hw: Machine, llm: LLM, b: Real, s: Real, host: Host) -> Span:
+    """Attention of the CPU over K and V of b sequences of s tokens in host memory.
+
+    Widening K and V to 32 bits grows with their bytes; the products and the softmax grow with the
+    query heads, so with g queries a KV head each byte takes cpu_copy + (1 - cpu_copy) g times as
+    long (FlexGen's `mha_gen`).
+    """
+    copy = hw.derate.cpu_copy
+    times = copy + (1 - copy) * llm.group
+    attend = Port("host.dram", "read", host.attend.rate / times)
+    kv = llm.kv_bytes(b, s)
+    return attend(kv, "CPU attention, HILOS fig. 1b")
 
 
 def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:

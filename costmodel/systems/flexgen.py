@@ -183,7 +183,7 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
 
     def decode_layer(kind: WeightStream) -> Span:
         path = drives.read, drives.write
-        return DecodeLoop(kind, b, work.context, gpu_batches, 0.0, *path).layer()
+        return DecodeLoop(hw, kind, b, work.context, gpu_batches, 0.0, *path).layer()
 
     rounds = work.batch / b
     return Estimate(
@@ -244,7 +244,7 @@ def kv_on_storage(
 
     def decode_layer(kind: WeightStream) -> Span:
         path = drives.read, drives.write
-        return DecodeLoop(kind, b, work.context, gpu_batches, stored, *path).layer()
+        return DecodeLoop(hw, kind, b, work.context, gpu_batches, stored, *path).layer()
 
     return Estimate(
         prefill=weights.over_kinds(prefill_layer, b),

@@ -18,6 +18,7 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
     Residency,
     WeightStream,
+    attend_on_cpu,
     beside_gpu,
     cache_breaks,
     exchange,
@@ -155,7 +156,7 @@ def inf2(
         stage=writeback * stage_rows(llm, split.near, interval, devices, uplink.outward),
         attention=overlap(
             near_storage=near_storage(hw, llm, split.near, s, buffering, devices),
-            cpu=weights.host.attend(llm.kv_bytes(split.beside, s), "CPU attention, sec. 7.5"),
+            cpu=attend_on_cpu(hw, llm, split.beside, s, weights.host),
             x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
             spill=rows.in_background(work.output),
         ),
