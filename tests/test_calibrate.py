@@ -232,8 +232,8 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     # INF² states rates of an H100 and gains of an A100; all but the GPU is one machine
     rows = claimed("inf2")
     assert {"inf2-speed-30b", "inf2-flex-abs-1t"} <= set(rows.names)
-    calibration = calibrate(rows, ["derate.fpga_dram", "derate.unpinned"])
-    stated = [rows.platform.roles["derate"].numbers[key] for key in ("fpga_dram", "unpinned")]
+    calibration = calibrate(rows, ["derate.fpga_dram", "derate.cache_relay"])
+    stated = [rows.platform.roles["derate"].numbers[key] for key in ("fpga_dram", "cache_relay")]
     assert [number.kind for number in stated] == ["fitted"] * 2
     assert [row["fitted"] for row in factor_rows(calibration)] == pytest.approx(
         [n.value for n in stated], rel=1e-2

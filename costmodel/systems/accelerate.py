@@ -29,7 +29,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     failures beyond 16K tokens at 7B and batch 1).
 
     Args:
-        hw: roles gpu, gpu_link, host.
+        hw: roles gpu, gpu_link, host; derate pageable.
         llm, work: what runs.
 
     Returns:
@@ -38,7 +38,8 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     b, gpu_ = work.batch, gpu(hw)
     on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
-    path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pcie").inward}
+    # nobody pins the weights of a loaded checkpoint
+    path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
 
     def load(amount: Real) -> Span:
         streamed = (1 - on_gpu) * amount

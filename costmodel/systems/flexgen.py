@@ -175,10 +175,10 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
     in_dram = weights.home.host * llm.weight_bytes
     sequence = llm.kv_cache_bytes(1, work.final)
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
-    unpinned = link(hw, "gpu_link", "unpinned")
+    relay = link(hw, "gpu_link", "cache_relay")
 
     def prefill_layer(kind: WeightStream) -> Span:
-        cache = unpinned.outward(kind.llm.kv_bytes(b, work.prompt), "4bsh")
+        cache = relay.outward(kind.llm.kv_bytes(b, work.prompt), "4bsh")
         return kind.prefill_layer(work, b, cache=cache)
 
     def decode_layer(kind: WeightStream) -> Span:
@@ -258,11 +258,11 @@ def kv_on_storage(
 def put_cache(hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored: Real) -> Span:
     """One layer's keys and values of all prompts leave the GPU, some of them for the drives.
 
-    The cache is never pinned (`derate.unpinned`), so it leaves the GPU slowly.
+    The cache is never pinned (`derate.cache_relay`), so it leaves the GPU slowly.
     """
     prompts = llm.kv_bytes(work.batch, work.prompt)
     return overlap(
-        gpu=link(hw, "gpu_link", "unpinned").outward(prompts, "4bsh"),
+        gpu=link(hw, "gpu_link", "cache_relay").outward(prompts, "4bsh"),
         drives=stream(stored * prompts, "4bsh", **drives.write),
     )
 

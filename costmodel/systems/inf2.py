@@ -125,9 +125,9 @@ def inf2(
     """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
 
     Hundreds of gigabytes of X are not pinned any more than FlexGen's caches are: all but single
-    tokens go through a pinned relay (`derate.unpinned`), in prefill as in decode. A KV cache that
-    fits host memory stays there and the CPU attends to it, so the drives carry nothing (sec. 7.5,
-    7.6).
+    tokens go through a pinned relay (`derate.cache_relay`), in prefill as in decode. A KV cache
+    that fits host memory stays there and the CPU attends to it, so the drives carry nothing (sec.
+    7.5, 7.6).
 
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
@@ -145,7 +145,7 @@ def inf2(
     b, s = work.batch, work.context
     devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
     weights = stream_weights(hw, llm, work, ssd_weights)
-    cache_link = link(hw, "gpu_link", "unpinned")
+    cache_link = link(hw, "gpu_link", "cache_relay")
     split = split_batch(hw, llm, work, weights.home, alpha)
     rows = Writeback(llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval)
     x_path = {"dram": weights.host.read, "link": cache_link.inward}
