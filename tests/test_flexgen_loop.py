@@ -83,3 +83,25 @@ def test_attention_on_the_cpu_grows_with_the_queries_of_a_kv_head(name: str, gro
     attended = llm.layers * llm.kv_bytes(16.0, 65536.0)
     paths = [s for path, s in step.breakdown().items() if path.endswith("attend/attend")]
     assert sum(paths) == pytest.approx(attended / ATTEND * (0.5 + 0.5 * group))
+
+
+@pytest.mark.parametrize(("name", "times"), [("opt-30b", 1.306), ("opt-66b", 1.580)])
+def test_pinned_weights_fill_buffers_of_powers_of_two(name: str, times: float) -> None:
+    # h^2 16-bit weights: 7168^2 x 2 B = 102.8 MB in 134.2 MB, 9216^2 x 2 B = 169.9 MB in 268.4 MB
+    llm, work = model(name), Workload(1.0, 1024.0, 16.0)
+    exact = BED.with_values({"policy.pinned_rounding": 0.0})
+    weights = []
+    for hw in (BED, exact):
+        needed, _ = SYSTEMS["hilos"](hw, llm, work, {"alpha": 0.0}).fits.tiers["host"]
+        buffered = 16 * llm.layers * llm.kv_bytes(1.0, 1.0)
+        weights.append(needed - buffered)
+    assert weights[1] == pytest.approx(llm.weight_bytes)
+    assert weights[0] / weights[1] == pytest.approx(times, abs=0.001)
+
+
+def test_rounded_weights_of_175b_exceed_host_memory() -> None:
+    # sec. 6.1 puts weights above 100B on storage, where 350 GB would fit 550 GB
+    hw = BED.with_values({"policy.weights_in_dram_up_to": 1e12})
+    fits = SYSTEMS["hilos"](hw, model("opt-175b"), Workload(1.0, 1024.0, 16.0), {"alpha": 0.0}).fits
+    needed, size = fits.tiers["host"]
+    assert 350e9 < size < 600e9 < needed < 630e9

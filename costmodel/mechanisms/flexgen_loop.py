@@ -18,12 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.mechanisms.offload import (
-    Path,
-    WeightStream,
-    attend_on_cpu,
-    exchange_with_cpu,
-)
+from nearkv.costmodel.mechanisms.offload import Path, attend_on_cpu, exchange_with_cpu
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.span import Real, Span
 from nearkv.hardware.machine import Machine
 

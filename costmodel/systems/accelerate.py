@@ -9,7 +9,8 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import gpu_working_set, weights_on_gpu, with_head
+from nearkv.costmodel.mechanisms.offload import gpu_working_set, with_head
+from nearkv.costmodel.mechanisms.weights import weights_on_gpu
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, host, link
 from nearkv.costmodel.span import Real, Span

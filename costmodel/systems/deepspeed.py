@@ -11,13 +11,8 @@ from nearkv.costmodel.capacity import fits, reduced_batch
 from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import (
-    FileStorage,
-    WeightStream,
-    beside_gpu,
-    file_storage,
-    weights_on_storage,
-)
+from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage
+from nearkv.costmodel.mechanisms.weights import WeightStream, beside_gpu, weights_on_storage
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import gpu, host, link
 from nearkv.costmodel.span import Port, Real, Span

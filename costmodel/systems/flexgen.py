@@ -14,14 +14,13 @@ from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import DecodeLoop
-from nearkv.costmodel.mechanisms.offload import (
-    FileStorage,
+from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.weights import (
     Residency,
     WeightStream,
     beside_gpu,
     cache_breaks,
-    file_storage,
-    gpu_working_set,
+    host_weights,
     kv_share_in,
     layer_copies,
     weights_on_gpu,
@@ -94,7 +93,7 @@ def flexgen_raid(
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
     """
     home = beside_gpu(weights_on_gpu(llm, work.prompt, gpu(hw)), ssd_weights)
-    room = host(hw).memory - home.host * llm.weight_bytes - layer_copies(llm, work)
+    room = host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
     fitting = kv_share_in(room, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
@@ -172,7 +171,7 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
     weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    in_dram = weights.home.host * llm.weight_bytes
+    in_dram = host_weights(hw, llm, weights.home)
     sequence = llm.kv_cache_bytes(1, work.final)
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
     relay = link(hw, "gpu_link", "cache_relay")
@@ -249,7 +248,7 @@ def kv_on_storage(
     return Estimate(
         prefill=weights.over_kinds(prefill_layer, b),
         step=weights.over_kinds(decode_layer, b),
-        fits=capacity_check(weights, work, drives, in_dram),
+        fits=capacity_check(hw, weights, work, drives, in_dram),
         work=work,
         batch_run=b,
     )
@@ -268,12 +267,12 @@ def put_cache(hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored
 
 
 def capacity_check(
-    weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
+    hw: Machine, weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
 ) -> Fits:
     """Weights and KV cache in GPU memory, host DRAM and on the drives."""
     llm, home = weights.llm, weights.home
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    host_need = home.host * llm.weight_bytes + layer_copies(llm, work) + in_dram * kv
+    host_need = host_weights(hw, llm, home) + layer_copies(llm, work) + in_dram * kv
     drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
     return fits(
         gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),

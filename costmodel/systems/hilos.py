@@ -15,12 +15,11 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import (
+from nearkv.costmodel.mechanisms.offload import exchange, gpu_working_set, rebuild_from_x
+from nearkv.costmodel.mechanisms.weights import (
     WeightStream,
     beside_gpu,
-    exchange,
-    gpu_working_set,
-    rebuild_from_x,
+    host_weights,
     weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.writeback import (
@@ -246,6 +245,6 @@ def capacity_check(
     cache = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, work.final))
     return fits(
         gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
-        host=(home.host * llm.weight_bytes + buffered * token, weights.host.memory),
+        host=(host_weights(hw, llm, home) + buffered * token, weights.host.memory),
         csd=(home.storage * llm.weight_bytes + cache, csd(hw, llm.group).capacity),
     )

@@ -16,20 +16,23 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
-    Residency,
-    WeightStream,
     attend_on_cpu,
-    beside_gpu,
-    cache_breaks,
     exchange,
     exchange_with_cpu,
     gpu_working_set,
-    kv_share_in,
-    layer_copies,
     rebuild_from_x,
-    weights_on_gpu,
 )
 from nearkv.costmodel.mechanisms.tiled_attention import attend_in_tiles
+from nearkv.costmodel.mechanisms.weights import (
+    Residency,
+    WeightStream,
+    beside_gpu,
+    cache_breaks,
+    host_weights,
+    kv_share_in,
+    layer_copies,
+    weights_on_gpu,
+)
 from nearkv.costmodel.mechanisms.writeback import Writeback, head_rows, mean_buffered_rows
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
 from nearkv.costmodel.resources import Csd, Link, csd, gpu, host, link
@@ -57,7 +60,7 @@ def alpha_of_host_memory(
     home = weight_residency(hw, llm, work, knobs.get("ssd_weights", 0.0))
     buffers = llm.layers * llm.kv_bytes(work.batch, buffered)
     beyond = llm.layers * llm.x_bytes(work.batch, work.final) - buffers
-    room = host(hw).memory - home.host * llm.weight_bytes - buffers
+    room = host(hw).memory - host_weights(hw, llm, home) - buffers
     filled = np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
 
@@ -162,7 +165,7 @@ def inf2(
         ),
     )
     caches = put_caches(llm, work.prompt, split, cache_link, uplink, devices)
-    check = capacity_check(weights, work, split, writeback * interval, devices.capacity)
+    check = capacity_check(hw, weights, work, split, writeback * interval, devices.capacity)
     return Estimate(
         prefill=weights.prefill(work, b, caches=caches),
         step=weights.all_layers(layer, b),
@@ -215,14 +218,14 @@ def split_batch(hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: R
 
     Source: INF² sec. 2.2, 7.5, 7.6.
     """
-    room = host(hw).memory - home.host * llm.weight_bytes - layer_copies(llm, work)
+    room = host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
     in_host = np.floor(kv_share_in(room, llm, work))
     with_kv = (1 - alpha) * work.batch
     return Split((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
 
 
 def capacity_check(
-    weights: WeightStream, work: Workload, split: Split, buffered: Real, flash: Real
+    hw: Machine, weights: WeightStream, work: Workload, split: Split, buffered: Real, flash: Real
 ) -> Fits:
     """X, buffers and weights in host memory, K and V in flash unless they fit there (sec. 4.3).
 
@@ -234,7 +237,7 @@ def capacity_check(
     x = llm.x_bytes(split.with_x, work.final)
     kv = llm.kv_bytes(split.beside, work.final)
     buffers = llm.kv_bytes(split.near, buffered)
-    in_host = home.host * llm.weight_bytes + llm.layers * (x + kv + buffers)
+    in_host = host_weights(hw, llm, home) + llm.layers * (x + kv + buffers)
     stored = llm.layers * llm.kv_bytes(split.near, work.final)
     return fits(
         gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
