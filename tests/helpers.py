@@ -62,15 +62,19 @@ def staging(file: Path) -> Path:
     return file.with_name(f".{file.name}.partial")
 
 
-def parts(file: Path) -> list[Path]:
-    """The parts of an output under way that are finished."""
-    return sorted((staging(file) / "parts").glob(f"part-*{file.suffix}"))
+def safe_pieces(file: Path) -> int:
+    """Pieces of an output under way that are safe, as the names in its folder say."""
+    folder = staging(file) / "parts"
+    if file.suffix == ".parquet":
+        return len(list(folder.glob("part-*.parquet")))
+    numbers = [int(rows.name.split("-")[1]) for rows in folder.glob("rows-*")]
+    return max(numbers, default=0)
 
 
-def until_parts(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:
-    """Wait until more parts are finished; False where the process ended first."""
+def until_safe(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:
+    """Wait until more pieces are safe; False where the process ended first."""
     while process.poll() is None:
-        if len(parts(file)) > more_than:
+        if safe_pieces(file) > more_than:
             return True
         time.sleep(0.005)
     return False

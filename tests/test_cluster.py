@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from helpers import content, finish, refused, start, until_parts
+from helpers import content, finish, refused, start, until_safe
 
 SMALLER = ["--batch", "1:20:+1"]
 
@@ -86,7 +86,7 @@ def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(
 ) -> None:
     finish(tmp_path / "here.csv")
     with start(tmp_path / "there.csv", "--scheduler", cluster.address) as process:
-        assert until_parts(process, tmp_path / "there.csv")
+        assert until_safe(process, tmp_path / "there.csv")
         cluster.workers[0].kill()
         assert process.poll() is None
         _, requested = process.communicate()
@@ -101,7 +101,7 @@ def test_a_cluster_gives_the_same_bytes_even_when_a_worker_is_killed(
 def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     process = start(file, "--scheduler", cluster.address)
-    assert until_parts(process, file)
+    assert until_safe(process, file)
     cluster.scheduler.kill()
     requested = refused(process)
     assert f"--scheduler {cluster.address}: the cluster cannot go on" in requested
@@ -113,7 +113,7 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
 def test_a_cluster_without_workers_left_is_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     process = start(file, "--scheduler", cluster.address)
-    assert until_parts(process, file)
+    assert until_safe(process, file)
     for worker in cluster.workers:
         worker.kill()
     requested = refused(process)

@@ -17,12 +17,12 @@ from helpers import (
     COMMAND,
     content,
     finish,
-    parts,
     refused,
+    safe_pieces,
     staging,
     start,
     sweep_command,
-    until_parts,
+    until_safe,
 )
 
 from nearkv.hardware.errors import InputError
@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_workers_end_with_a_killed_sweep(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     with start(file, "--jobs", "2") as process:
-        assert until_parts(process, file)
+        assert until_safe(process, file)
         workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
     deadline = time.monotonic() + 10
@@ -61,7 +61,7 @@ def alive(process: int) -> bool:
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     file = tmp_path / "out.csv"
     process = start(file, "--jobs", "2")
-    assert until_parts(process, file)
+    assert until_safe(process, file)
     process.send_signal(signal.SIGINT)
     printed = refused(process, 130)
     again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", printed)
@@ -76,8 +76,8 @@ def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     while process.poll() is None and not staging(file).exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
-    assert "nothing was changed" in refused(process, 130) or parts(file)
-    assert parts(file) or not list(tmp_path.iterdir())
+    assert "nothing was changed" in refused(process, 130) or safe_pieces(file)
+    assert safe_pieces(file) or not list(tmp_path.iterdir())
 
 
 def marked(mark: str) -> list[int]:
@@ -117,7 +117,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
     while marked(f"NEARKV_TEST={mark}"):
         assert time.monotonic() < deadline, "a process stays"
         time.sleep(0.05)
-    assert parts(file) or not list(tmp_path.iterdir()) or process.returncode == 0
+    assert safe_pieces(file) or not list(tmp_path.iterdir()) or process.returncode == 0
 
 
 def test_ctrl_c_before_anything_is_read_is_one_line() -> None:

@@ -25,7 +25,7 @@ from nearkv.sweeps.jobs.arrow import table_of
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.identity import identity
 from nearkv.sweeps.jobs.outputs import check_free, form_of, provenance_path, staging_path
-from nearkv.sweeps.jobs.parts import part_name, write_part
+from nearkv.sweeps.jobs.parts import part_name, write_new
 from nearkv.sweeps.jobs.plan import Piece, Plan, plan
 from nearkv.sweeps.jobs.staging import Staging, staged
 from nearkv.sweeps.runtime.interrupts import careful, listening
@@ -94,27 +94,22 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
 
 
 def _evaluate(rows: Plan, form: str, staging: Staging, run: SweepRun) -> None:
-    """Evaluate the pieces that have no part yet; workers of this machine write them themselves."""
+    """Evaluate the pieces that are not finished; other processes leave theirs in files."""
     packed = rows.packed()
-    encode = partial(encoded, packed, form)
-    write = partial(_write, packed, form, staging.parts)
-    with progress(rows.size, staging.rows, run.quiet) as advance:
-        remaining = staging.remaining()
-        if run.workers.scheduler:
-            with closing(run.workers.run(encode, remaining)) as contents:
-                for piece, content in contents:
-                    write_part(staging.parts, part_name(piece.number, form), content)
-                    staging.add(piece)
-                    advance(piece.rows)
-            return
-        with closing(run.workers.run(write, remaining)) as parts:
-            for piece, _ in parts:
-                staging.add(piece)
-                advance(piece.rows)
+    task: Callable[[Piece], bytes | None] = partial(encoded, packed, form)
+    if run.workers.jobs > 1:
+        task = partial(_write, packed, form, staging.parts)
+    answers = run.workers.run(task, staging.remaining())
+    with progress(rows.size, staging.rows, run.quiet) as advance, closing(answers) as contents:
+        for piece, content in contents:
+            staging.add(piece, content)
+            advance(piece.rows)
 
 
 def _write(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
-    write_part(folder, part_name(piece.number, form), encoded(packed, form, piece))
+    """Evaluate a piece into a file; what passes between processes stays small."""
+    content = encoded(packed, form, piece)
+    write_new(folder / part_name(piece.number, form), content)
 
 
 def _check_size(rows: Plan, path: Path, form: str, done: int, run: SweepRun) -> None:

@@ -6,8 +6,8 @@ import fcntl
 import os
 import shutil
 import stat
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from nearkv.hardware.errors import InputError
 
@@ -15,28 +15,53 @@ NEW = ".new"
 """How temporary names end."""
 
 
-def create(path: Path) -> IO[bytes]:
-    """Open a new file to write; never one that exists, nor one behind a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o666), "wb")
-
-
 def part_name(number: int, form: str) -> str:
     """The name of a part."""
     return f"part-{number:06}.{form}"
 
 
-def write_part(folder: Path, name: str, content: bytes) -> None:
-    """Write a part under its temporary name; `settle` makes it safe."""
-    with create(folder / f"{name}{NEW}") as file:
-        file.write(content)
+def new_name(path: Path) -> Path:
+    """The temporary name of a file."""
+    return path.with_name(f"{path.name}{NEW}")
 
 
-def settle(part: Path) -> None:
-    """Give a part its name, once it has reached the disk."""
-    temporary = part.with_name(f"{part.name}{NEW}")
-    _sync(temporary, os.O_RDONLY | os.O_NOFOLLOW)
-    os.replace(temporary, part)
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file under its temporary name; `settle` makes it safe.
+
+    Never writes into a file that exists, nor behind a link.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(new_name(path), flags, 0o666), "wb", buffering=0) as file:
+        write_all(file, content)
+
+
+def open_to_grow(path: Path) -> FileIO:
+    """Open a file to write at any place; it is made where it does not exist."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    return open(os.open(path, flags, 0o666), "r+b", buffering=0)
+
+
+def write_all(file: FileIO, content: bytes) -> None:
+    """Write all of some bytes."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
+
+
+def append(path: Path, file: FileIO) -> None:
+    """Copy a file to the end of another, within the kernel where it can."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as source:
+        try:
+            while os.copy_file_range(source.fileno(), file.fileno(), 1 << 30):
+                pass
+        except (AttributeError, OSError):  # another system, or a file system that cannot
+            shutil.copyfileobj(source, file, 1 << 20)
+
+
+def settle(path: Path) -> None:
+    """Give a file its name, once it has reached the disk."""
+    _sync(new_name(path), os.O_RDONLY | os.O_NOFOLLOW)
+    os.replace(new_name(path), path)
 
 
 def sync_folder(folder: Path) -> None:
@@ -54,19 +79,9 @@ def _sync(path: Path, flags: int) -> None:
 
 def write_safely(path: Path, text: str) -> None:
     """Write a file in one step, once its text has reached the disk."""
-    path.with_name(f"{path.name}{NEW}").unlink(missing_ok=True)
-    write_part(path.parent, path.name, text.encode())
+    new_name(path).unlink(missing_ok=True)
+    write_new(path, text.encode())
     settle(path)
-
-
-def append(part: Path, file: IO[bytes]) -> None:
-    """Copy a part to the end of a file, within the kernel where it can."""
-    with open(os.open(part, os.O_RDONLY | os.O_NOFOLLOW), "rb") as source:
-        try:
-            while os.copy_file_range(source.fileno(), file.fileno(), 1 << 30):
-                pass
-        except (AttributeError, OSError):  # another system, or a file system that cannot
-            shutil.copyfileobj(source, file, 1 << 20)
 
 
 def locked(path: Path, folder: Path) -> int:

@@ -1,8 +1,7 @@
-"""Outputs that survive a crash: numbered parts, put together when all of them are there.
+"""Outputs that survive a crash: they take their name in one step, when all rows are there.
 
-Beside FILE lies `.FILE.partial/` while a sweep runs: `study.json`, which says what the parts
-depend on, and a folder of parts. A part is written under a temporary name and gets its own when
-it has reached the disk, so the listing of the folder says what is finished, in whatever order.
+Beside FILE lies `.FILE.partial/` while a sweep runs: `study.json`, which says what the rows depend
+on, and a folder `parts`, whose listing says what is finished; see `growth`.
 
 What each guard defends against:
 
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +25,7 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.provenance import text_of
+from nearkv.sweeps.jobs.growth import growth_of
 from nearkv.sweeps.jobs.identity import difference
 from nearkv.sweeps.jobs.outputs import (
     check_free,
@@ -34,16 +33,7 @@ from nearkv.sweeps.jobs.outputs import (
     size_of,
     staging_path,
 )
-from nearkv.sweeps.jobs.parts import (
-    NEW,
-    append,
-    create,
-    locked,
-    part_name,
-    settle,
-    sync_folder,
-    write_safely,
-)
+from nearkv.sweeps.jobs.parts import locked, new_name, write_safely
 from nearkv.sweeps.jobs.plan import Piece
 from nearkv.sweeps.jobs.resume import resume_command
 from nearkv.sweeps.runtime.interrupts import listening
@@ -57,59 +47,56 @@ class Staging:
 
     Attributes:
         complete: nothing is left to do, the output exists already.
-        rows: of the parts that are safe.
-        parts: the folder of parts.
+        rows: that are safe.
+        parts: the folder in which workers leave what they wrote.
         opened: it may be written.
     """
 
     def __init__(self, path: Path, form: str, pieces: Callable[[], Iterator[Piece]]) -> None:
-        self.complete = False
-        self.rows = 0
+        self.complete = self.opened = False
+        self.rows = self._rows_added = 0
         self.folder = staging_path(path)
         self.parts = self.folder / "parts"
         self._path, self._form, self._pieces = path, form, pieces
-        self._written: list[Piece] = []
-        self._saved_at = time.monotonic()
-        self.opened = False
 
     def open(self, identity: Mapping[str, str], resume: bool) -> None:
         """Begin, or go on where an earlier run stopped.
 
         Raises:
-            InputError: the parts of an earlier run are not to be resumed, or are another study's.
+            InputError: the rows of an earlier run are not to be resumed, or are another study's.
         """
         self._identity = identity
-        finished = self._listing()
-        if finished:
+        self._growth = growth_of(self._form, self.parts)
+        if self._growth.safe:
             self._check_resumable(resume)
-            self.rows = sum(piece.rows for piece in self._pieces() if piece.number in finished)
         elif resume and self._is_finished():
             self.complete = True
+            self._clear()
+            return
         else:
             self._clear()
             write_safely(self.folder / "study.json", text_of(dict(identity)))
-            self.parts.mkdir()
+        self._growth.begin()
+        safe = (piece.rows for piece in self._pieces() if piece.number in self._growth.safe)
+        self.rows = self._rows_added = sum(safe)
+        self._saved_at = time.monotonic()
         self.opened = True
 
     def remaining(self) -> Iterator[Piece]:
-        """The pieces that have no part yet, in order."""
-        finished = self._listing()
-        return (piece for piece in self._pieces() if piece.number not in finished)
+        """The pieces that are not finished, in order."""
+        return (piece for piece in self._pieces() if piece.number not in self._growth.safe)
 
-    def add(self, piece: Piece) -> None:
-        """Take note of a part that was written; every now and then, make safe what there is."""
-        self._written.append(piece)
+    def add(self, piece: Piece, content: bytes | None) -> None:
+        """Take the next piece, from memory or from a worker; every now and then, make it safe."""
+        self._growth.add(piece.number, content)
+        self._rows_added += piece.rows
         if time.monotonic() - self._saved_at > SAVE_EVERY:
             self.save()
 
     def save(self) -> None:
-        """Make safe what was written: parts get their names once they have reached the disk."""
-        while self._written:
-            piece = self._written[0]
-            settle(self._part(piece.number))
-            self.rows += piece.rows
-            self._written.pop(0)
-        sync_folder(self.parts)
+        """Make safe what was added."""
+        self._growth.save()
+        self.rows = self._rows_added
         self._saved_at = time.monotonic()
 
     def finish(self, origin: Mapping[str, Any]) -> None:
@@ -119,9 +106,8 @@ class Staging:
             InputError: a part is gone, or something has come in the way of the name.
         """
         self.save()
-        self._check_parts()
-        dataset = self._form == "parquet"
-        whole = self.parts if dataset else self._joined()
+        whole = self._growth.whole()
+        dataset = whole.is_dir()
         check_free(self._path, dataset, "move it away")
         output = {"identity": dict(self._identity), "rows": self.rows, "bytes": size_of(whole)}
         record = self.folder / "provenance.json"
@@ -133,8 +119,11 @@ class Staging:
         self.complete = True
 
     def close(self) -> None:
-        """Remove temporary files; where nothing is finished, or all is, leave nothing behind."""
-        if self.opened and (self.complete or not self.rows):
+        """Let go of open files; where nothing is finished, or all is, leave nothing behind."""
+        if not self.opened:
+            return
+        self._growth.close()
+        if self.complete or not self.rows:
             self._clear()
 
     def left(self) -> str:
@@ -145,53 +134,6 @@ class Staging:
             rows = f"its {self.rows:,} finished rows are no longer in {self.folder}"
             return f"{rows}; start anew, or resume where they are"
         return f"{self.rows:,} finished rows are safe, go on with: {resume_command()}"
-
-    def _part(self, number: int) -> Path:
-        return self.parts / part_name(number, self._form)
-
-    def _check_parts(self) -> None:
-        """Refuse to put together what is not exactly the parts of this sweep.
-
-        Raises:
-            InputError: one is gone, or one too many is there.
-        """
-        listed, expected = self._listing(), {piece.number for piece in self._pieces()}
-        for number in sorted(expected - listed):
-            raise InputError(f"{self._part(number)}: was removed by another program")
-        for number in sorted(listed - expected):
-            raise InputError(f"{self._part(number)}: was put there by another program; remove it")
-
-    def _joined(self) -> Path:
-        """All parts one after the other, in a file that has reached the disk."""
-        joined = self.folder / f"joined{NEW}"
-        joined.unlink(missing_ok=True)
-        with create(joined) as file:
-            for piece in self._pieces():
-                with listening():
-                    append(self._part(piece.number), file)
-            os.fsync(file.fileno())
-        return joined
-
-    def _listing(self) -> set[int]:
-        """Numbers of the parts that are finished; drops what was not.
-
-        Raises:
-            InputError: something lies there that no sweep put there.
-        """
-        if not os.path.lexists(self.parts):
-            return set()
-        if not stat.S_ISDIR(self.parts.lstat().st_mode):
-            raise InputError(f"{self.parts}: is no folder; remove it")
-        numbers = set()
-        for entry in os.scandir(self.parts):
-            number = entry.name.removeprefix("part-").removesuffix(f".{self._form}")
-            if entry.name.endswith(NEW):
-                os.unlink(entry.path)
-            elif number.isdecimal() and entry.is_file(follow_symlinks=False):
-                numbers.add(int(number))
-            else:
-                raise InputError(f"{entry.path}: was put there by another program; move it away")
-        return numbers
 
     def _check_resumable(self, resume: bool) -> None:
         unfinished = f"{self._path}: an unfinished sweep"
@@ -233,14 +175,15 @@ class Staging:
 
     def _clear(self) -> None:
         """Remove what a sweep puts beside its output; what others put there stays."""
-        files = [self.folder / name for name in ("study.json", "provenance.json", "joined")]
-        for folder in (self.parts, self.folder / "replaced"):
+        files = [self.folder / "study.json", self.folder / "provenance.json"]
+        folders = [self.parts, self.folder / "replaced"]
+        for folder in folders:
             if folder.is_dir() and not folder.is_symlink():
-                files += folder.glob("part-*")
+                files += [*folder.glob("part-*"), *folder.glob("rows-*")]
         for file in files:
             file.unlink(missing_ok=True)
-            file.with_name(f"{file.name}{NEW}").unlink(missing_ok=True)
-        for folder in (self.parts, self.folder / "replaced"):
+            new_name(file).unlink(missing_ok=True)
+        for folder in folders:
             with suppress(OSError):  # stays unless empty
                 folder.rmdir()
 
