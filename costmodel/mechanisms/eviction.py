@@ -33,6 +33,10 @@ PLACEMENT = Knob(
     kind="choice",
     choices=("static", "capacity"),
 )
+MIGRATION = Knob(
+    "share of the KV cache that leaves DRAM for the drive in a step, as much coming up (fig. 4)",
+    default=0.2,
+)
 RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
 
 
@@ -97,18 +101,31 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
     )
 
 
-def store_new_kv(kv: Real, tiers: Tiers, gpu_link: Link, lanes: Link, store: Port) -> Span:
+def store_new_kv(kv: Real, tiers: Tiers, gpu_link: Link, ssd_link: Link, store: Port) -> Span:
     """Send new K and V of one layer from the GPU to where they live.
 
     Args:
         kv: their bytes [B].
-        lanes, store: link and flash of the drive.
+        ssd_link, store: link and flash of the drive.
     """
     off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
     return overlap(
         gpu=gpu_link.outward(off_gpu, "new KV off the GPU"),
-        drive=stream(cold, "new KV to the drive", link=lanes.outward, flash=store),
+        drive=stream(cold, "new KV to the drive", link=ssd_link.outward, flash=store),
     )
+
+
+def demote(kv: Real, tiers: Tiers, share: Real, ssd_link: Link, store: Port) -> Span:
+    """Write back what DRAM gives up for promoted tokens: as much as comes up (sec. 3.2, 4.2).
+
+    Args:
+        kv: K and V of one layer [B].
+        tiers: where they live; no more leaves than DRAM holds, nor more than the drive exchanges.
+        share: of the KV cache that leaves in a step [1].
+        ssd_link, store: link and flash of the drive.
+    """
+    exchanged = np.minimum(np.minimum(share, tiers.host), tiers.drive)
+    return stream(exchanged * kv, "demoted KV, fig. 4", link=ssd_link.outward, flash=store)
 
 
 def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
@@ -120,7 +137,7 @@ def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
     return overlap(
         hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
         compute=prefill_compute(llm, work, work.batch, gpu_),
-        put_away=stored,
+        store_new=stored,
     )
 
 

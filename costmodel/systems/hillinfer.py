@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, pipeline, serial
+from nearkv.costmodel.compose import overlap, pipeline, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import (
@@ -133,20 +133,17 @@ def hillinfer(
     """
     tiers = split_off_gpu(place(hw, llm, work, placement).gpu, hot_share)
     gpu_, dev = gpu(hw), csd(hw, llm.group)
-
-    def store(kv: Real) -> Span:
-        gpu_link, csd_link = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
-        return store_new_kv(kv, tiers, gpu_link, csd_link, dev.write)
-
-    any_batch = np.minimum(work.batch, 1.0)
+    launches = np.minimum(work.batch, 1.0)
     pools = pools_of(llm, work, tiers, retention, sigma, hop)
     prefetch = overlap(
         cpu=cpu_path(hw, pools),
-        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, any_batch),
-        put_away=store(llm.kv_bytes(work.batch, 1)),
+        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
+        store_new=store_new(hw, llm, llm.kv_bytes(work.batch, 1), tiers),
+        demote=demoted(hw, llm, pools),
     )
     layer = gpu_layer(llm, work, tiers.gpu + retention * (1 - tiers.gpu), gpu_)
-    prompt = prefill_layer(llm, work, gpu_, store(llm.kv_bytes(work.batch, work.prompt)))
+    stored = store_new(hw, llm, llm.kv_bytes(work.batch, work.prompt), tiers)
+    prompt = prefill_layer(llm, work, gpu_, stored)
     head = output_head(llm, work.batch, gpu_)
     return Estimate(
         prefill=serial(layers=llm.layers * prompt, head=head),
@@ -163,6 +160,19 @@ def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
     """Split what the GPU does not hold between host DRAM and SmartSSD."""
     off_gpu = 1 - on_gpu
     return Tiers(on_gpu, hot_share * off_gpu, (1 - hot_share) * off_gpu)
+
+
+def store_new(hw: Machine, llm: LLM, kv: Real, tiers: Tiers) -> Span:
+    """Send new K and V of one layer from the GPU to where they live [B]."""
+    gpu_link, csd_link = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
+    return store_new_kv(kv, tiers, gpu_link, csd_link, csd(hw, llm.group).write)
+
+
+def demoted(hw: Machine, llm: LLM, pools: Pools) -> Span:
+    """Tokens that leave DRAM behind the step, as many as are promoted (BKP, sec. 4.2)."""
+    csd_link = link(hw, "csd_link", "pcie").outward
+    flash = csd(hw, llm.group).write
+    return stream(pools.fetched_cold, "demoted KV, sec. 4.2", link=csd_link, flash=flash)
 
 
 def pools_of(

@@ -15,10 +15,12 @@ from nearkv.costmodel.compose import overlap, pipeline, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import (
+    MIGRATION,
     PLACEMENT,
     RETENTION,
     Tiers,
     cpu_scoring,
+    demote,
     fits_in,
     gpu_layer,
     place,
@@ -48,6 +50,10 @@ class Storage:
     def store_new(self, kv: Real, tiers: Tiers) -> Span:
         """Send new K and V of one layer from the GPU to where they live [B]."""
         return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
+
+    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
+        """Write back K and V of one layer that promoted tokens displace from DRAM [B]."""
+        return demote(kv, tiers, share, self.ssd_link, self.drives.write)
 
 
 def storage(hw: Machine) -> Storage:
@@ -110,6 +116,7 @@ def evict(
     alpha: Real,
     scored: Real,
     in_sequence: Real,
+    migration: Real,
     sigma: Real = 0.0,
 ) -> Estimate:
     """Score what stands for the keys, fetch the retained tokens, a layer ahead of the GPU.
@@ -119,7 +126,8 @@ def evict(
         tiers: where the KV cache lives.
         alpha: share of tokens retained [1].
         scored: bytes read for scoring, over the bytes of K and V [1].
-        in_sequence, sigma: as in `fetch`.
+        in_sequence, sigma: as in `fetch`; HKM demotes less by the same share.
+        migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
     """
     disk = storage(hw)
     proxy = scored * llm.kv_bytes(work.batch, work.context)
@@ -131,9 +139,11 @@ def evict(
     )
     score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
     retained = fetch(hw, llm, work, tiers, alpha, in_sequence, sigma)
+    kv = llm.kv_bytes(work.batch, work.context)
     prefetch = overlap(
         score_and_fetch=serial(read=read, score=score, fetch=retained),
-        put_away=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
+        store_new=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
+        demote=disk.demote(kv, tiers, (1 - sigma) * migration),
     )
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
     layer = gpu_layer(llm, work, attended, gpu(hw))
@@ -158,21 +168,28 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
     tiers = place(hw, llm, work, placement)
     prefetch = overlap(
         fetch=fetch(hw, llm, work, tiers, share=1.0, in_sequence=1.0),
-        put_away=storage(hw).store_new(llm.kv_bytes(work.batch, 1), tiers),
+        store_new=storage(hw).store_new(llm.kv_bytes(work.batch, 1), tiers),
     )
     layer = gpu_layer(llm, work, 1.0, gpu(hw))
     layers = pipeline(llm.layers, prefetch=prefetch, gpu=layer)
     return with_prefill(hw, llm, work, tiers, layers)
 
 
-@system("h2o", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT})
-def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
+@system(
+    "h2o",
+    platform="aipc-4090",
+    cite="hillinfer",
+    owns=OWNS,
+    knobs={"placement": PLACEMENT, "migration": MIGRATION},
+)
+def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real, migration: Real) -> Estimate:
     """Scores need all K and V on the GPU first: GPU + S/B_ssd + (C + S)/B_c, serially (H2O-like).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         placement: 0 static 20/60/20, 1 by capacity.
+        migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 2.
@@ -185,7 +202,8 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
         from_ssd=stream(cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward),
         to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
         gpu=gpu_layer(llm, work, 1.0, gpu(hw)),
-        put_away=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
+        store_new=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
+        demote=disk.demote(kv, tiers, migration),
     )
     return with_prefill(hw, llm, work, tiers, llm.layers * layer)
 
@@ -204,6 +222,7 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
             default=0.0,
         ),
         "placement": PLACEMENT,
+        "migration": MIGRATION,
     },
 )
 def infinigen(
@@ -215,6 +234,7 @@ def infinigen(
     partial: Real,
     sigma: Real,
     placement: Real,
+    migration: Real,
 ) -> Estimate:
     """Partial keys scored on the CPU, retained tokens fetched a layer ahead (prefetch-based).
 
@@ -225,13 +245,24 @@ def infinigen(
         partial: share of each key that scoring reads; InfiniGen's own default is 0.3 [1].
         sigma: share of the SSD's retained tokens that DRAM serves; 0 without HKM [1].
         placement: 0 static 20/60/20, 1 by capacity.
+        migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
     tiers = place(hw, llm, work, placement)
     partial_keys = partial / 2
-    return evict(hw, llm, work, tiers, retention, partial_keys, in_sequence=0.0, sigma=sigma)
+    return evict(
+        hw,
+        llm,
+        work,
+        tiers,
+        alpha=retention,
+        scored=partial_keys,
+        in_sequence=0.0,
+        migration=migration,
+        sigma=sigma,
+    )
 
 
 @system(
@@ -249,10 +280,18 @@ def infinigen(
             kind="count",
         ),
         "placement": PLACEMENT,
+        "migration": MIGRATION,
     },
 )
 def leoam(
-    hw: Machine, llm: LLM, work: Workload, *, retention: Real, abstract: Real, placement: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    retention: Real,
+    abstract: Real,
+    placement: Real,
+    migration: Real,
 ) -> Estimate:
     """Two keys stand for a chunk of tokens; the best chunks are fetched whole (LeoAM-like).
 
@@ -262,6 +301,7 @@ def leoam(
         retention: share of tokens retained, alpha [1].
         abstract: tokens a chunk [1].
         placement: 0 static 20/60/20, 1 by capacity.
+        migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 4
@@ -270,4 +310,13 @@ def leoam(
     tiers = place(hw, llm, work, placement)
     # two keys a chunk, each half of K and V of a token
     abstracts = 1 / abstract
-    return evict(hw, llm, work, tiers, retention, abstracts, in_sequence=1.0)
+    return evict(
+        hw,
+        llm,
+        work,
+        tiers,
+        alpha=retention,
+        scored=abstracts,
+        in_sequence=1.0,
+        migration=migration,
+    )
