@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation golden test browser site lint type sizes bench lock
+.PHONY: help setup demo validation golden test browser site lint type sizes fuzz bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -44,6 +44,9 @@ type: setup ## check types, strictly
 
 sizes: setup ## print lines, tokens per line and per statement, import cycles
 	$(BIN)/python tests/sizes.py
+
+fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'
+	cd tests && ../$(BIN)/python -m fuzz $(ARGS)
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench

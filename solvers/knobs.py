@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
@@ -30,6 +31,8 @@ Joint = Callable[[Machine, LLM, Workload, Mapping[str, Requested]], Mapping[str,
 JOINT: dict[str, Joint] = {name: partial(solve_mapping, name) for name in POLICIES}
 """Solvers by the name a `Knob.solver` gives; they see the knobs in the system's order."""
 
+_POINTS_AT_ONCE = 1 << 16
+"""Design points times combinations of searched knobs that are evaluated together."""
 _PROBE = 0.382
 """The share at which amounts are checked to be affine [1]."""
 _MOST_PROBED = 4096
@@ -105,29 +108,42 @@ def resolve_knobs(
     if not searched:
         return _solve_share(ruled)
     question = question.having(joint)
-    best: dict[str, Real] = {}
+    candidates = _candidates(system, searched)
+    shape = np.shape(_seconds(question, candidates[:, 0], searched))
+    at_once = max(_POINTS_AT_ONCE // max(math.prod(shape), 1), 1)
     lowest: Real = np.inf
-    for candidate in _candidates(system, searched):
-        # rules may look at what is searched, so they are evaluated anew for each value
-        trial = _solve_share(_with_rules(question.having(candidate)))
-        ok = trial.estimate.fits.ok
-        seconds = np.where(ok, trial.estimate.step.seconds, np.inf)
-        better = seconds < lowest
-        for name, value in candidate.items():
-            best[name] = np.where(better, value, best.get(name, value))
-        lowest = np.minimum(lowest, seconds)
-    return _solve_share(_with_rules(question.having(best)))
+    best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *(1 for _ in shape))
+    for first in range(0, candidates.shape[1], at_once):
+        values = candidates[:, first : first + at_once]
+        # combinations are the first axis, before those of the design points
+        tried = values.reshape(*values.shape, *(1 for _ in shape))
+        seconds = _seconds(question, tried, searched)
+        seconds = np.broadcast_to(seconds, (values.shape[1], *shape))
+        fastest = np.argmin(seconds, axis=0)
+        least = np.min(seconds, axis=0)
+        best = np.where(least < lowest, values[:, fastest], best)
+        lowest = np.minimum(lowest, least)
+    chosen = dict(zip(searched, best, strict=True))
+    return _solve_share(_with_rules(question.having(chosen)))
 
 
-def _candidates(system: System, searched: list[str]) -> Iterator[dict[str, float]]:
-    """Every combination of values of whole-numbered knobs."""
+def _candidates(system: System, searched: list[str]) -> NDArray[np.float64]:
+    """Every combination of values of whole-numbered knobs: (knobs, combinations)."""
     ranges = []
     for name in searched:
         knob = system.knobs[name]
-        ranges.append(range(int(knob.low), int(knob.high) + 1))
-    for values in product(*ranges):
-        numbers = map(float, values)
-        yield dict(zip(searched, numbers, strict=True))
+        ranges.append(np.arange(int(knob.low), int(knob.high) + 1.0))
+    mesh = np.meshgrid(*ranges, indexing="ij")
+    return np.stack([values.ravel() for values in mesh])
+
+
+def _seconds(question: _Question, values: NDArray[np.float64], searched: list[str]) -> Real:
+    """Seconds of a step at some values of the searched knobs; infinite where it does not fit."""
+    candidate = dict(zip(searched, values, strict=True))
+    # rules may look at what is searched, so they are evaluated anew for each value
+    trial = _solve_share(_with_rules(question.having(candidate)))
+    ok = trial.estimate.fits.ok
+    return np.where(ok, trial.estimate.step.seconds, np.inf)
 
 
 def _solve_jointly(question: _Question) -> dict[str, Requested]:

@@ -1,0 +1,84 @@
+"""Many command lines from one seed, and what was wrong with them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from fuzz.judge import Outcome, run
+from fuzz.lines import LINES, REFUSED, mutated, without_each_option
+from fuzz.words import write_files
+
+ONLY_HOW = {"--format", "--jobs", "--time-limit", "--platform"}
+"""Options that may change how an answer comes about, or name what is the default, and not it."""
+
+
+@dataclass
+class Report:
+    """What a campaign saw.
+
+    Attributes:
+        lines: how many were run.
+        codes: how many ended with each exit code.
+        faults: what was wrong -> a line that shows it.
+    """
+
+    lines: int = 0
+    codes: dict[int | None, int] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome, more: list[str]) -> None:
+        self.lines += 1
+        self.codes[outcome.code] = self.codes.get(outcome.code, 0) + 1
+        for fault in outcome.faults + more:
+            self.faults.setdefault(fault, shlex.join(outcome.words)[:400])
+
+    def text(self) -> str:
+        rows = [f"{self.lines:,} command lines, by exit code: {self.codes}"]
+        rows += [f"FAULT {fault}\n      nearkv {line}" for fault, line in self.faults.items()]
+        return "\n".join(rows)
+
+
+def campaign(seed: int, seconds: float, most: int) -> Report:
+    """Run command lines for so long, or so many."""
+    random, report = Random(seed), Report()
+    end = time.monotonic() + seconds
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        hostile = Path(folder) / "hostile"
+        hostile.mkdir()
+        files = write_files(hostile, random)
+        os.chdir(folder)
+        try:
+            for line in LINES:
+                if time.monotonic() < end:
+                    _remove_each(run(line.split()), report)
+            while time.monotonic() < end and report.lines < most:
+                line = random.choice(LINES + REFUSED)
+                report.add(run(mutated(line.split(), random, files)), [])
+        finally:
+            os.chdir(before)
+    return report
+
+
+def _remove_each(whole: Outcome, report: Report) -> None:
+    report.add(whole, [] if whole.code == 0 else [f"no answer: {whole.err.strip()[:200]}"])
+    for option, outcome in removals(whole):
+        unread = f"{' '.join(whole.words[:2])}: {option} was not read"
+        report.add(outcome, [unread] if outcome.same_as(whole) else [])
+
+
+def removals(whole: Outcome) -> Iterator[tuple[str, Outcome]]:
+    """Every option of a line that has an answer, and what the line does without it.
+
+    An answer that stays the same says that the option was not read.
+    """
+    for option, shorter in without_each_option(whole.words):
+        if option not in ONLY_HOW:
+            yield option, run(shorter)

@@ -1,0 +1,155 @@
+"""Run one command line in this process and say what is wrong with what it does."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+SECONDS = 10.0
+"""No command may take longer."""
+MEMORY = 2 * 2**30
+"""Nor more memory [B]."""
+
+
+class TooSlowError(BaseException):
+    """A command took longer than it may; no handler of errors is to catch it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command line did.
+
+    Attributes:
+        words: the line.
+        code: exit code; None where it ended in a traceback.
+        out, err: what it printed.
+        files: what the files of the folder hold afterwards, by name.
+        crash: the traceback.
+        seconds: how long it took.
+    """
+
+    words: list[str]
+    code: int | None
+    out: str
+    err: str
+    files: dict[str, str]
+    crash: str
+    seconds: float
+
+    def same_as(self, other: Outcome) -> bool:
+        """Whether two lines had the same answer."""
+        mine, theirs = (self.code, self.out, self.err), (other.code, other.out, other.err)
+        return mine == theirs and self.files == other.files
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with it; nothing where it is right."""
+        return list(_faults(self))
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    def ring(_: int, __: FrameType | None) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run(words: list[str], seconds: float = SECONDS) -> Outcome:
+    """Run a command line as the installed command would."""
+    from nearkv.cli import app
+
+    out, err = io.StringIO(), io.StringIO()
+    code: int | None = 0
+    crash = ""
+    started = time.monotonic()
+    try:
+        with redirect_stdout(out), redirect_stderr(err), _limit(seconds):
+            app(words, prog_name="nearkv")
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0
+    except TooSlowError:
+        code, crash = None, f"longer than {seconds:g} s"
+    except BaseException:
+        code, crash = None, traceback.format_exc()
+    spent = time.monotonic() - started
+    return Outcome(words, code, out.getvalue(), err.getvalue(), _written(), crash, spent)
+
+
+def _written() -> dict[str, str]:
+    """Digests of the regular files of this folder."""
+    digests = {}
+    for file in Path.cwd().iterdir():
+        if file.is_file() and not file.is_symlink():
+            digests[file.name] = sha256(file.read_bytes()).hexdigest()
+    return digests
+
+
+def _faults(outcome: Outcome) -> Iterator[str]:
+    if outcome.crash:
+        yield outcome.crash.strip().rpartition("\n")[2]
+    if resident() > MEMORY:
+        yield f"{resident() / 1e9:.1f} GB of memory"
+    if outcome.code == 2:
+        sentences = [
+            line for line in outcome.err.splitlines() if not line.startswith("nearkv: warning:")
+        ]
+        if len(sentences) != 1:
+            yield f"exit 2 with {len(sentences)} sentences"
+    elif outcome.code == 0:
+        yield from _bad_numbers(outcome)
+    elif outcome.code not in (None, 1, 130):
+        yield f"exit code {outcome.code}"
+
+
+def resident() -> int:
+    """Most memory this process has had so far [B]."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else size * 1024
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _bad_numbers(outcome: Outcome) -> Iterator[str]:
+    place = [i for i, word in enumerate(outcome.words) if word == "--format"]
+    if not place or outcome.words[place[-1] + 1 : place[-1] + 2] != ["json"]:
+        return
+    if "--help" in outcome.words or "-h" in outcome.words or "--version" in outcome.words:
+        return
+    try:
+        answer = json.loads(outcome.out, parse_constant=_refuse)
+    except ValueError as problem:
+        yield f"exit 0, but no JSON: {problem}"
+        return
+    rows = answer if isinstance(answer, list) else [answer]
+    for row in rows:
+        if isinstance(row, dict):
+            yield from _bad_times(row)
+
+
+def _bad_times(row: dict[str, Any]) -> Iterator[str]:
+    for name, value in row.items():
+        timed = name.endswith(("_s", "_ms", "_us", "_tok_s"))
+        if timed and isinstance(value, float | int) and not 0 <= value < math.inf:
+            yield f"exit 0 with {name} = {value}"

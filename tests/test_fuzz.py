@@ -1,0 +1,51 @@
+"""A short run of the fuzzer: hostile command lines, and options that must be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from fuzz.campaign import removals
+from fuzz.judge import Outcome, run
+from fuzz.lines import LINES, REFUSED, mutated
+from fuzz.words import write_files
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_option_is_read(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an option the answer changes, or is refused."""
+    monkeypatch.chdir(tmp_path)
+    whole = run(line.split(), seconds=60)
+    assert whole.code == 0, whole.err
+    assert not whole.faults
+    assert not [option for option, outcome in removals(whole) if outcome.same_as(whole)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_hostile_line_ends_in_a_traceback(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 2 with one sentence, or exit 0 with an answer, within limits of time and memory."""
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    monkeypatch.chdir(tmp_path)
+    random = Random(seed)
+    files = write_files(hostile, random)
+    for _ in range(40):
+        outcome = run(mutated(random.choice(LINES + REFUSED).split(), random, files), seconds=60)
+        assert not outcome.faults, outcome.words
+
+
+def test_the_judge_sees_what_it_is_for() -> None:
+    """A traceback, a NaN, a negative time, two sentences: each is a fault."""
+
+    def faults(code: int | None, out: str = "", err: str = "", crash: str = "") -> list[str]:
+        return Outcome(["x", "--format", "json"], code, out, err, {}, crash, 0.0).faults
+
+    assert faults(0, '[{"step_ms": 3.5}]') == []
+    assert faults(2, err="nearkv: warning: odd\nnearkv: bad") == []
+    assert faults(None, crash="Traceback\nKeyError: 'x'") == ["KeyError: 'x'"]
+    assert faults(0, '[{"step_ms": NaN}]') == ["exit 0, but no JSON: NaN"]
+    assert faults(0, '[{"total_s": -1.0}]') == ["exit 0 with total_s = -1.0"]
+    assert faults(2, err="one\ntwo") == ["exit 2 with 2 sentences"]
