@@ -125,3 +125,20 @@ def test_any_prices_prove_a_bound() -> None:
     for _ in range(100):
         prices = answer.prices + rng.normal(0, 0.1, len(answer.prices))
         assert program.bound(prices) <= answer.value * (1 + 1e-9)
+
+
+def test_the_walk_ends_where_tens_of_millions_of_sequences_fit() -> None:
+    # prompts of two tokens: 55 million sequences fit, and FlexGen's steps of one would not end
+    answer = place(T4, model("llama2-13b"), Workload(1.0, 2.0, 1.0), search="paper")
+    best = place(T4, model("llama2-13b"), Workload(1.0, 2.0, 1.0))
+    assert answer.status == "walked"
+    assert answer.programs < 20_000
+    assert answer.throughput_tok_s <= best.bound_tok_s * (1 + 1e-9)
+    assert answer.gpu_batch * answer.num_batches > 1_000
+
+
+def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the reference walk of OPT-30B stops at 5 batches of 32; so does one that bisects from 2 on
+    monkeypatch.setattr("nearkv.solvers.placement.walks.STEPS", 1)
+    answer = place(T4, model("opt-30b"), WORK, search="paper")
+    assert (answer.gpu_batch, answer.num_batches) == (32, 5)

@@ -17,6 +17,8 @@ from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
 """Relative differences below this are ties."""
+STEPS = 256
+"""Numbers of batches that the walk tries one by one, many times those of any published run."""
 _LEAST_Y = 1e-300
 
 
@@ -96,7 +98,8 @@ def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None
     """The best of the blocks FlexGen's own search walks.
 
     For each GPU batch 1, 2, 3, 4, 8, 16, ... it bisects for the most batches that fit, then tries
-    1, 2, 3, ... up to there, stops at the first drop and takes the last before it.
+    1, 2, 3, ... up to there (from `STEPS` on by bisection), stops at the first drop and takes the
+    last before it.
 
     Returns:
         The block; its bound is its own LP's, nothing is proven of others. None where no block fits.
@@ -140,12 +143,38 @@ def _most_batches(problem: BlockProblem, solve: Simplex, gbs: int, space: Box) -
 def _before_first_drop(
     problem: BlockProblem, solve: Simplex, gbs: int, batches: range
 ) -> BestBlock | None:
-    """The block with the last number of batches before throughput drops; None where none fits."""
+    """The block with the last number of batches before throughput drops; None where none fits.
+
+    Beyond `STEPS` numbers, bisection takes the place of FlexGen's steps of one: the weights'
+    seconds a sequence fall ever more slowly and what binds instead rises, so one drop parts the
+    numbers that gain from those that lose.
+    """
     last: BestBlock | None = None
-    for nb in batches:
-        block = single_block(gbs, nb)
-        optimum = solve(problem.program(block))
-        if optimum is None or (last and optimum.value > last.value * (1 + GAP)):
-            break
-        last = BestBlock(block, optimum.value, optimum.bound)
+    for nb in batches[:STEPS]:
+        block = _block(problem, solve, gbs, nb)
+        if block is None or _drops(last, block):
+            return last
+        last = block
+    low, high = batches.start + STEPS - 1, batches.stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        before, after = (_block(problem, solve, gbs, nb) for nb in (middle, middle + 1))
+        if after is None or _drops(before, after):
+            high = middle
+        else:
+            low, last = middle + 1, after
     return last
+
+
+def _block(problem: BlockProblem, solve: Simplex, gbs: int, nb: int) -> BestBlock | None:
+    """A block at its best shares; None where it does not fit."""
+    block = single_block(gbs, nb)
+    optimum = solve(problem.program(block))
+    if optimum is None:
+        return None
+    return BestBlock(block, optimum.value, optimum.bound)
+
+
+def _drops(last: BestBlock | None, block: BestBlock) -> bool:
+    """Whether a block takes longer than the one before, by more than a tie."""
+    return last is not None and block.value > last.value * (1 + GAP)
