@@ -124,10 +124,14 @@ class Csd:
     kernel_power: Real
 
 
-def csd(hw: Machine, group: Real) -> Csd:
-    """Build the computational storage devices for a model with `group` queries a KV head."""
+def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
+    """Build the computational storage devices for a model with `group` queries a KV head.
+
+    Args:
+        kv_width: bytes of one KV element [B].
+    """
     part = hw.csd
-    rate, power = attention_kernel(hw, group)
+    rate, power = attention_kernel(hw, group, kv_width)
     return Csd(
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
@@ -151,15 +155,17 @@ def per(delay: Real, at_once: Real = 1.0) -> Real:
         return np.divide(at_once, delay)
 
 
-def attention_kernel(hw: Machine, group: Real) -> tuple[Real, Real]:
+def attention_kernel(hw: Machine, group: Real, kv_width: Real = 2.0) -> tuple[Real, Real]:
     """Choose the best kernel of a device for a GQA group (HILOS Table 3, sec. 4.4).
 
-    Two FLOPs a multiply-add on 16-bit elements make `group` FLOPs a KV byte, so a kernel built for
-    k queries streams KV at its peak / k. A group larger than k takes ceil(group / k) passes over
+    Two FLOPs a multiply-add make 2 k FLOPs an element of KV, so a kernel built for k queries
+    streams 16-bit KV at its peak / k bytes per second, narrower KV at as many elements, and none
+    faster than the accelerator's memory. A group larger than k takes ceil(group / k) passes over
     the same KV, a smaller one leaves multipliers idle.
 
     Args:
         group: query heads a KV head, g [1].
+        kv_width: bytes of one KV element; Table 3 is for 2 [B].
 
     Returns:
         KV bytes one device streams per second [B/s], power of its kernel [W].
@@ -170,7 +176,8 @@ def attention_kernel(hw: Machine, group: Real) -> tuple[Real, Real]:
         flops = hw.csd.maybe(f"kernel_g{built}", 0.0)
         power = hw.csd.maybe(f"kernel_power_g{built}", np.nan)
         passes = np.ceil(np.divide(group, built))
-        rate = flops / built / passes
+        elements = flops / (2 * built)
+        rate = np.minimum(elements * kv_width, hw.csd.memory_bandwidth) / passes
         better = rate > best_rate
         best_rate = np.where(better, rate, best_rate)
         best_power = np.where(better, power, best_power)

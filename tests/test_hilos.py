@@ -97,6 +97,21 @@ def test_kernels_stream_kv_faster_than_flash_reads() -> None:
     assert np.ravel(attention_kernel(BED, np.array([1.0, 4.0]))[1]).tolist() == [11.25, 15.39]
 
 
+def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
+    # 11.9 GFLOP/s are 5.95 G elements of K or V per second, whatever their width
+    for width, rate in ((2.0, 11.9e9), (1.0, 5.95e9), (0.5, 2.975e9)):
+        assert attention_kernel(BED, 1.0, width)[0] == pytest.approx(rate)
+    # 32-bit elements would need 23.8 GB/s of the accelerator's 19.2
+    assert attention_kernel(BED, 1.0, 4.0)[0] == pytest.approx(19.2e9)
+    narrow = BED.with_values({"precision.kv": 0.5})
+    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    wide_step, narrow_step = (
+        SYSTEMS["hilos"](hw, model("opt-66b", hw), work, ANS).step for hw in (BED, narrow)
+    )
+    assert narrow_step.busy()["csd.kernel"] == pytest.approx(wide_step.busy()["csd.kernel"])
+    assert narrow_step.busy()["csd.flash"] < 0.3 * wide_step.busy()["csd.flash"]
+
+
 def test_x_cache_gain_is_bounded_where_flash_binds() -> None:
     # errata: at alpha = 0.5 X gains at most 1 / (1 - alpha / 2) = 1.33 once writes are hidden
     work = Workload(16.0, 65536.0, 64.0)

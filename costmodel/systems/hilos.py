@@ -145,7 +145,8 @@ def decode_layer(hw: Machine, weights: WeightStream, work: Workload, caching: Ca
     """One layer of a step: products, the new token, attention near storage and on the GPU."""
     llm, alpha, b, s = weights.llm, caching.alpha, work.batch, work.context
     near = (1 - alpha) * b
-    devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
+    devices = csd(hw, llm.group, llm.kv_width)
+    uplink = link(hw, "uplink", "uplink")
     new_rows = head_rows(llm, b, 1 - alpha, alpha)
     rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
     x_path = {"flash": devices.read, "uplink": uplink.inward, "link": weights.link.inward}
