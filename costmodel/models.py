@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.layers import KIND_OF, Mixed
+from nearkv.costmodel.layers import KIND_OF, Mixed, not_modelled
 from nearkv.costmodel.llm import LLM, SHAPE, llm_of
 from nearkv.costmodel.span import Real
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
 from nearkv.hardware.part import Part
 
@@ -34,6 +35,33 @@ def llm_from_part(part: Part, widths: Role) -> LLM:
         widths: the platform's `precision` role [B].
     """
     return _build((part,), None, widths, ())
+
+
+def alike_llm(part: Part, widths: Role, what: str) -> LLM:
+    """Build a model for a solver that takes full attention in layers that are all alike.
+
+    Args:
+        part: a part of kind `llm`.
+        widths: the platform's `precision` role [B].
+        what: what the solver does, for the error.
+
+    Raises:
+        InputError: the model has other layers.
+    """
+    llm = llm_from_part(part, widths)
+    require_alike(llm, part.name, what)
+    return llm
+
+
+def require_alike(llm: LLM, name: str, what: str) -> None:
+    """Refuse a model with other layers than full attention, all alike.
+
+    Raises:
+        InputError: naming what is not modelled.
+    """
+    reasons = [sentence for sentence, where in not_modelled(llm, ()).items() if np.any(where)]
+    if reasons:
+        raise InputError(f"{name}: {' and '.join(reasons)} by {what}; choose another model")
 
 
 def llms_from_parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +83,43 @@ def load_llm(name: str) -> Part:
     """
     if name.endswith(".json"):
         return load_config(Path(name))
-    return load_part(name, "model")
+    if name.endswith(".toml") or name in names("model"):
+        return load_part(name, "model")
+    return load_part(_on_hub(name) if "/" in name else _known(name), "model")
+
+
+def _on_hub(name: str) -> str:
+    """The catalogue's model that a hub calls by this name.
+
+    Raises:
+        InputError: none; says where to save the model's config.json.
+    """
+    for known in names("model"):
+        hub = str(read_toml(path_of("model", known), "model").get("hub", ""))
+        if hub.lower() == name.lower():
+            return known
+    folder = name.rpartition("/")[2]
+    place = f"{folder}/config.json"
+    advice = f"save its config.json as {place} and give --model {place}"
+    raise InputError(f"model {name!r} is not in the catalogue; {advice}")
+
+
+def _known(name: str) -> str:
+    """Refuse an unknown model, with a hint that stays in its size.
+
+    Raises:
+        InputError: always.
+    """
+    alike = [known for known in names("model") if _sizes(known) == _sizes(name)]
+    if alike:
+        raise unknown("model", name, alike)
+    listed = ", ".join(names("model"))
+    raise InputError(f"unknown model {name!r}; valid are: {listed}")
+
+
+def _sizes(name: str) -> list[str]:
+    """Numbers in a model's name: of its version and its size."""
+    return re.findall(r"\d+(?:\.\d+)?", name)
 
 
 def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:

@@ -139,10 +139,10 @@ def hilos(**axes: Any) -> Study:
     ("study", "problem"),
     [
         (Study(("hilo",), ("opt-66b",)), "did you mean 'hilos'"),
-        (Study(("hilos",), ("opt-65b",)), "did you mean 'opt-6"),
+        (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are: .*opt-66b"),
         (hilos(platforms=("hilos",)), "unknown platform"),
         (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
-        (Study(("flexgen-ssd",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
+        (Study(("vllm-multinode",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
         (hilos(knobs={"alpha": "1.5"}), "from 0 to 1"),
         (hilos(knobs={"interval": "2.5"}), "whole number"),
         (hilos(knobs={"interval": "0"}), "from 1 to 256"),

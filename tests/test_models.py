@@ -10,9 +10,10 @@ from conftest import NATIVE, model
 
 from nearkv.costmodel.layers import Latent, Recurrent, Windowed, over_layers
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.models import llm_from_part, llms_from_parts
+from nearkv.costmodel.models import alike_llm, llm_from_part, llms_from_parts
 from nearkv.costmodel.span import Leaf, Real, Span
 from nearkv.hardware.catalog import load_llm, names
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluation.models import kv_per_token, kv_per_token_unlimited, model_numbers
 
@@ -179,3 +180,27 @@ def test_widths_that_the_user_sets_override_those_of_a_model() -> None:
     assert own.weight_width == pytest.approx(4.25 / 8)
     overridden = llms_from_parts([part], np.array([0]), wide, ["weight"])
     assert overridden.weight_bytes == pytest.approx(4 * overridden.parameters)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_a_hub_name_finds_the_catalogues_model_or_says_where_to_save_its_config() -> None:
+    assert load_llm("meta-llama/Llama-3.1-8B").name == "llama3.1-8b"
+    assert load_llm("deepseek-ai/deepseek-v3").name == "deepseek-v3"
+    with pytest.raises(InputError, match=r"save its config\.json as Qwen4-1T/config\.json"):
+        load_llm("Qwen/Qwen4-1T")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("qwen3-31b", ""), ("qwen3-32", "qwen3-32b"), ("opt-65b", "")]
+)
+def test_hints_never_cross_sizes(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"unknown model '{name}'") as problem:
+        load_llm(name)
+    assert (f"did you mean {hint!r}" in str(problem.value)) == bool(hint)
+
+
+def test_solvers_refuse_layers_that_they_do_not_model() -> None:
+    with pytest.raises(InputError, match="multi-head latent attention is not modelled by placem"):
+        alike_llm(load_llm("deepseek-v3"), NATIVE, "placement")

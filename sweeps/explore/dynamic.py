@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, footprint
+from nearkv.costmodel.models import require_alike
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -111,6 +112,7 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
     mean = trace.lengths.sum(1) / requests
     work = Workload(float(requests), mean, 1.0, fixed_context=mean)
     rate = np.minimum(hw.c2c.count * hw.c2c.bandwidth, hw.lpddr.count * hw.lpddr.bandwidth)
+    require_alike(llm, "--model", "head mapping")
     runs = [_run(hw, llm, work, name) for name in systems]
     rows = [_row(run, runs[0], rate) for run in runs]
     table: Columns = {"system": np.array(systems)}

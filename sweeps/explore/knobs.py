@@ -89,7 +89,8 @@ def _certificate(block: Block, knob: str) -> dict[str, Real | NDArray[np.str_]]:
     }
     if block.system.knobs[knob].kind == "share":
         certificate["bound_by"] = _meeting(block, knob, resolved)
-        certificate["x_over_kv"] = llm.x_bytes(1, 1) / llm.kv_bytes(1, 1)
+        x = llm.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
+        certificate["x_over_kv"] = x / llm.kv_cache_bytes(1, 1)
     return certificate
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.capacity import STATUSES
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes
 from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
+from nearkv.costmodel.models import require_alike
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
@@ -91,6 +92,7 @@ def best_mapping(study: Study, method: str) -> Columns:
 
 def _mapped(block: Block, box: Box, method: str) -> Columns:
     hw, llm, work, _ = block.inputs(box)
+    require_alike(llm, "--model", "head mapping")
     tables = head_tables(hw, llm, work)
     best, optimum = METHODS[method](tables), exact(tables)
     hbm, lpddr = bytes_used(tables, best)

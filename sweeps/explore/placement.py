@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.models import llm_from_part
+from nearkv.costmodel.models import alike_llm
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
 from nearkv.hardware.quantity import parse
@@ -48,7 +48,7 @@ def placements(
         part, platform = load_llm(model), load_platform(name)
         for numbers in _combinations(platform, sets):
             hw = platform.machine().with_values(numbers)
-            llm = llm_from_part(part, hw["precision"])
+            llm = alike_llm(part, hw["precision"], "placement")
             for prompt, tokens in product(prompts, outputs):
                 work = Workload(1.0, prompt, tokens)
                 point = {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.serving import data_parallel, kv_token_bytes
-from nearkv.costmodel.models import llm_from_part
+from nearkv.costmodel.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
@@ -95,7 +95,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
 
 def _problem(question: SubbatchPoint) -> SubbatchProblem:
     hw = _platform(question).machine()
-    llm = llm_from_part(load_llm(question.model), hw["precision"])
+    llm = alike_llm(load_llm(question.model), hw["precision"], "sub-batches")
     if question.placement not in PLACEMENTS:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")
     room = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))

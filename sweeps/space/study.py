@@ -156,7 +156,10 @@ def blocks(study: Study) -> list[Block]:
     once(study.systems, "systems")
     check_knobs(systems, study.knobs)
     traces = traces_of(study.traces, study.method, study.seed, study.has_lengths)
-    workload = (name_axis("model", model_names), *_workload_axes(study))
+    labels = tuple(part.name for part in parts)
+    if len(set(labels)) < len(labels):
+        labels = tuple(model_names)
+    workload = (name_axis("model", labels), *_workload_axes(study))
     divided: list[Block] = []
     for system in systems:
         for stated in study.platforms or (system.platform,):
