@@ -34,6 +34,11 @@ class Line(NamedTuple):
         """Whether both ends are one object, so that they need computing only once."""
         return self.start is self.end
 
+    def covers(self, other: Line) -> bool:
+        """Whether another line is nowhere above this one, at any share or design point."""
+        at_start = np.all(np.greater_equal(self.start, other.start))
+        return bool(at_start and np.all(np.greater_equal(self.end, other.end)))
+
     def scaled(self, base: Line, times: Real) -> Line:
         """Times x (base + line) [s]."""
         start = times * (base.start + self.start)
@@ -190,4 +195,18 @@ def _merge(lines: list[Line]) -> list[Line]:
         merged.append(Line(0.0, reduce(np.maximum, rising)))
     if falling:
         merged.append(Line(reduce(np.maximum, falling), 0.0))
-    return merged + others
+    return _undominated(merged + others)
+
+
+def _undominated(lines: list[Line]) -> list[Line]:
+    """Lines that no other one exceeds at every share and design point.
+
+    Sums of overlaps multiply their lines, so one that never counts is dropped before it does.
+    """
+    kept: list[Line] = []
+    for line in lines:
+        if any(other.covers(line) for other in kept):
+            continue
+        kept = [other for other in kept if not line.covers(other)]
+        kept.append(line)
+    return kept
