@@ -1,9 +1,9 @@
-# Every target sets up its own environment in .venv; only Python 3.11+, make and a package index are needed.
+# Every target sets up .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation golden test browser site lint type sizes fuzz bench lock
+.PHONY: help setup demo validation golden check test quick browser site lint type sizes fuzz bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -25,8 +25,13 @@ validation: setup ## write docs/validation.md anew
 golden: setup ## write tests/golden/pins.csv anew
 	$(BIN)/python tests/golden/pins.py
 
+check: lint type test ## what must pass before a change lands: style, types, tests
+
 test: setup ## run the tests
 	$(BIN)/python -m pytest -n auto
+
+quick: setup ## run the tests that start no other program, in under 45 seconds
+	$(BIN)/python -m pytest -n auto -m "not browser and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \

@@ -17,6 +17,8 @@ from threading import Thread
 import pytest
 from helpers import content, finish, refused, start, until_safe
 
+pytestmark = pytest.mark.processes
+
 SMALLER = ["--batch", "1:20:+1"]
 
 

@@ -58,7 +58,6 @@ def test_table_4_prints_four_thirds_as_1_3() -> None:
 def test_heads_from_none_to_all_are_97_choices() -> None:
     tables = head_tables(HW, GPT3, at(32.0, 1024.0))
     assert tables.seconds[0].shape[-1] == 97  # sec. 3.2 counts 96^3 = 884,736 mappings
-    assert 96**3 == 884_736
 
 
 def test_no_overlap_of_migration_meets_both_averages_of_hierarchical_memory() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nearkv.costmodel.mechanisms.scoring import SCORE_BYTES
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.sizes import size
 from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.validation.checks.hillinfer import (
     attention_keeps_up,
@@ -17,6 +19,7 @@ from nearkv.sweeps.validation.checks.hillinfer import (
     kv_share,
     ranking_overlap,
 )
+from nearkv.sweeps.validation.claims import load
 
 NUMBERS = load_platform("aipc-4090").roles
 
@@ -77,10 +80,11 @@ def test_batch_25_needs_no_cold_tier() -> None:
 
 
 def test_half_precision_positions_are_exact_to_2048() -> None:
-    # HI-050: a position in half precision
-    positions = np.arange(4096)
-    wrong = np.flatnonzero(positions.astype(np.float16).astype(int) != positions)
-    assert wrong[0] == 2049
+    # HI-050: position and score in half precision, whose 11 digits hold 2^11 positions
+    assert 2 * np.dtype(np.float16).itemsize == SCORE_BYTES
+    exact = 2 ** (np.finfo(np.float16).nmant + 1)
+    (longest,) = [claim.context for claim in load("hillinfer") if claim.id == "HI-001"]
+    assert size(longest.split(",")[-1], "context") > exact
 
 
 def test_raw_scores_do_not_rank_the_sum_over_heads() -> None:

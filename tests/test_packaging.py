@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("hardware", "costmodel", "solvers", "sweeps")
 COMPARE = [

@@ -24,6 +24,8 @@ from helpers import (
     until_safe,
 )
 
+pytestmark = pytest.mark.processes
+
 Bytes = dict[str, bytes]
 
 

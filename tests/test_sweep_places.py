@@ -7,7 +7,10 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
 from helpers import SMALL, content, finish, piped, refused, staging, start, sweep_command
+
+pytestmark = pytest.mark.processes
 
 
 def test_an_output_goes_behind_links(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from nearkv.sweeps.jobs.staging import staged
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.processes import in_processes
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
