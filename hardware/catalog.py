@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
@@ -15,7 +16,7 @@ from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
-from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
+from nearkv.hardware.schema import DERATE, KINDS, PARTLESS, ROLES
 
 __all__ = [
     "Part",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
+MOST_BASES = 16
+"""Platforms that may build on one another."""
 _PART_KEYS = {"kind", "title", "cite", "hub", "config"}
 
 
@@ -48,9 +51,11 @@ def load_part(name: str, what: str = "part") -> Part:
     if "config" in table:
         return _from_config(table, path.stem, title, numbers, where)
     check_complete(numbers, kind, where)
+    part = Part(path.stem, kind, title, numbers)
     if kind == "llm":
-        check_shape({key: number.si for key, number in numbers.items()}, where)
-    return Part(path.stem, kind, title, numbers)
+        check_shape(part.si, where)
+    check_part(part, where, is_own=name.endswith(".toml"))
+    return part
 
 
 def _from_config(
@@ -148,6 +153,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     without = _left_out(fields, roles, where)
     for role, entry in tables.items():
         roles[role] = _role(role, entry, where)
+        check_part(roles[role], f"{where}: {role}", is_own=name.endswith(".toml"))
     return Platform(
         name,
         title=str(fields.get("title", name)),
@@ -173,6 +179,8 @@ def _inherited(
     if name in heirs:
         through = " and ".join(heirs)
         raise InputError(f"{where}: is its own base, by way of {through}; name another platform")
+    if len(heirs) > MOST_BASES:
+        raise InputError(f"{where}: builds on more than {MOST_BASES} bases; copy what it needs")
     if "base" not in fields:
         return {}
     base = load_platform(str(fields["base"]), (*heirs, name))
@@ -193,7 +201,11 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     where = f"{where}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
-        return _filled(str(entry["part"]), own, where)
+        part = _filled(str(entry["part"]), own, where)
+        if part.kind not in ROLES.get(role, [part.kind]):
+            kinds = " or ".join(ROLES[role])
+            raise InputError(f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}")
+        return part
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')

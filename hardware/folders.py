@@ -54,7 +54,7 @@ def path_of(what: str, name: str) -> Path:
         if name not in files:
             raise unknown(what, name, files)
         path = files[name]
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{what} file {name!r} does not exist; check the path")
     return path
 

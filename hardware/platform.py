@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nearkv.hardware.belief import Values, check_relations, warn_of_doubts
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.part import Part
@@ -60,6 +61,39 @@ class Platform:
             return dict.fromkeys(part.numbers, DERATE)
         return KINDS[part.kind]
 
+    def check(self, changes: Values, option: str = "--set ") -> None:
+        """Refuse values of numbers that are impossible or contradict those beside them.
+
+        Args:
+            changes: `role.key` -> every value that it takes, in SI.
+            option: put in front of an address in messages.
+
+        Raises:
+            InputError: no such number, an impossible value, or two that contradict each other.
+        """
+        for address, values in changes.items():
+            key = self.key(address)
+            role = address.partition(".")[0]
+            where = f"{option}{address}"
+            for value in values:
+                if fault := key.fault(value):
+                    raise InputError(f"{where}: {key.text(value)} {fault}")
+            part = self.roles[role]
+            beside = {other: (number,) for other, number in part.si.items()}
+            changed = _of_role(changes, role)
+            check_relations(part.kind, {**beside, **changed}, where, f"{role}.")
+
+    def warn_of_doubts(self, changes: Values, option: str = "--set ") -> None:
+        """Warn of values that are possible but outside the usual range.
+
+        Args:
+            changes: `role.key` -> every value that it takes, in SI.
+            option: put in front of an address in messages.
+        """
+        for address, values in changes.items():
+            role, _, name = address.partition(".")
+            warn_of_doubts(self.roles[role].kind, {name: values}, option, f"{role}.")
+
     def override(self, address: str, value: float, requested: str = "set by the user") -> Platform:
         """A copy with one number replaced.
 
@@ -69,11 +103,23 @@ class Platform:
             requested: what the user wrote, kept as the number's address in its source.
 
         Raises:
-            InputError: no such role, or no such number in it.
+            InputError: no such role, no such number in it, or a value that cannot be believed.
         """
+        self.check({address: (value,)})
+        self.warn_of_doubts({address: (value,)})
         unit = self.key(address).unit
         role, _, name = address.partition(".")
         part = self.roles[role]
         number = Quantity(value / unit_of(unit)[1], unit, "assumed", "user", requested)
         changed = replace(part, numbers={**part.numbers, name: number})
         return replace(self, roles={**self.roles, role: changed})
+
+
+def _of_role(changes: Values, role: str) -> dict[str, Sequence[float]]:
+    """The changes of one role, by key."""
+    own = {}
+    for address, values in changes.items():
+        its_role, _, name = address.partition(".")
+        if its_role == role:
+            own[name] = values
+    return own

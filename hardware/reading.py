@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -29,11 +30,34 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         InputError: unreadable, too large to be a specification, or not TOML.
     """
     try:
-        if path.stat().st_size > 1 << 20:
-            raise InputError(f"{path}: larger than 1 MiB, which no {what} file is; check the path")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path, what))
     except _UNREADABLE as problem:
-        raise InputError(f"{path}: not a valid TOML file ({problem}); correct it there") from None
+        sentence = f"{path}: not a valid TOML file ({problem}); correct it there"
+        raise InputError(sentence) from None
+
+
+def read_text(path: Path, what: str, most: int = 1 << 20) -> str:
+    """Read a text file of the user's, which must be a regular file of bounded size.
+
+    A pipe would be waited for, and a device such as /dev/zero never ends.
+
+    Args:
+        path: the file.
+        what: the kind of file, used in errors.
+        most: largest size [B].
+
+    Raises:
+        InputError: no regular file, unreadable or too large.
+        ValueError: not UTF-8.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path}: is no regular file; a {what} is read from a plain file")
+        if status.st_size > most:
+            size = f"{most >> 20} MiB"
+            raise InputError(f"{path}: larger than {size}, which no {what} file is; check the path")
+        return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise InputError(
             f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"

@@ -41,8 +41,9 @@ class Key:
         whole: True where only whole numbers count.
         optional: True where a part may lack it.
         zero: True where zero is a value.
-        most: largest value, in `unit`.
+        most: largest value, in `unit`; that of `LIMITS` where none is stated.
         only: the values it may take, in `unit`; any where empty.
+        usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
     """
 
@@ -53,6 +54,7 @@ class Key:
     zero: bool = False
     most: float = math.inf
     only: tuple[float, ...] = ()
+    usual: tuple[float, ...] = ()
     column: str = ""
 
     @property
@@ -76,6 +78,8 @@ class Key:
 
         Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all.
         """
+        if not math.isfinite(value) or value < 0:
+            return "must be a finite number, zero or more"
         if self.whole and value != int(value):
             return "must be a whole number"
         if not value and not self.zero:
@@ -83,15 +87,65 @@ class Key:
         if self.only and not self._is_listed(value):
             *others, last = (f"{allowed:g}" for allowed in self.only)
             return f"must be {', '.join(others)} or {last} {self.unit}"
-        return f"must be at most {self.most:g}" if value > self.most else ""
+        least, most = self.limits
+        if value > most:
+            return f"must be at most {self.text(most)}"
+        return f"must be at least {self.text(least)}" if 0 < value < least else ""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest value there can be, zero apart, in SI."""
+        size = unit_of(self.unit)[1]
+        least, most = LIMITS[self.unit]
+        return least * size, min(most, self.most) * size
+
+    def doubt(self, value: float) -> str:
+        """What is odd, though possible, about a value in SI units; empty where nothing is."""
+        size = unit_of(self.unit)[1]
+        if not value or not self.usual:
+            return ""
+        low, high = (bound * size for bound in self.usual)
+        if low <= value <= high:
+            return ""
+        return f"is outside the usual range, {self.text(low)} to {self.text(high)}"
+
+    def text(self, si: float) -> str:
+        """A value in SI units as people read it."""
+        unit = "" if self.shown_in == "1" else f" {self.shown_in}"
+        return f"{self.shown(si):.6g}{unit}"
 
     def _is_listed(self, value: float) -> bool:
         size = unit_of(self.unit)[1]
         return any(math.isclose(value, allowed * size) for allowed in self.only)
 
 
+@dataclass(frozen=True)
+class Relation:
+    """How one number of a part must compare with another.
+
+    Attributes:
+        left, right: keys.
+        word: `<` or `<=`.
+    """
+
+    left: str
+    word: str
+    right: str
+
+    def holds(self, left: float, right: float) -> bool:
+        """Whether two values in SI units may stand in one part."""
+        return left < right if self.word == "<" else left <= right
+
+    @property
+    def text(self) -> str:
+        """The relation in words, without its left side."""
+        return "must be below" if self.word == "<" else "must be at most"
+
+
 def _key(fields: Mapping[str, Any]) -> Key:
-    return Key(**{**fields, "only": tuple(fields.get("only", ()))})
+    only = tuple(fields.get("only", ()))
+    usual = tuple(fields.get("usual", ()))
+    return Key(**{**fields, "only": only, "usual": usual})
 
 
 def _keys(table: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Key]:
@@ -99,19 +153,34 @@ def _keys(table: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Key]
     keys: dict[str, Key] = {}
     for name in table.get("include", ()):
         keys |= _keys(shared[name], shared)
-    own = {name: _key(fields) for name, fields in table.items() if name != "include"}
-    return keys | own
+    fields = {name: entry for name, entry in table.items() if isinstance(entry, dict)}
+    return keys | {name: _key(entry) for name, entry in fields.items()}
 
 
-def _read() -> dict[str, dict[str, Key]]:
-    text = Path(__file__).with_name("schema.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    shared = tables.pop("shared")
-    return {kind: _keys(table, shared | tables) for kind, table in tables.items()}
+def _relations(table: Mapping[str, Any], shared: Mapping[str, Any]) -> tuple[Relation, ...]:
+    """Relations of one kind and of the tables it includes."""
+    relations = [Relation(*words) for words in table.get("relations", ())]
+    for name in table.get("include", ()):
+        relations += _relations(shared[name], shared)
+    return tuple(relations)
 
 
-KINDS = _read()
+_TABLES = tomllib.loads(Path(__file__).with_name("schema.toml").read_text(encoding="utf-8"))
+_SHARED = {**_TABLES.pop("shared"), **_TABLES}
+
+ROLES: dict[str, list[str]] = _TABLES.pop("roles")
+"""Role of a platform -> kinds of part that may fill it."""
+
+LIMITS: dict[str, tuple[float, float]] = {
+    unit: (low, high) for unit, (low, high) in _TABLES.pop("limits").items()
+}
+"""Unit -> smallest and largest number of it, in that unit; nothing outside is a machine."""
+
+KINDS = {kind: _keys(table, _SHARED) for kind, table in _TABLES.items()}
 """Kind of part -> its keys."""
+
+RELATIONS = {kind: _relations(table, _SHARED) for kind, table in _TABLES.items()}
+"""Kind of part -> relations between its numbers."""
 
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""

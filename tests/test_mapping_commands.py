@@ -72,7 +72,7 @@ def test_a_context_means_the_same_to_solve_and_compare() -> None:
     for context in ("256", "1024"):
         point = ("--model", "gpt3-175b", "--batch", "32", "--context", context)
         (solved,) = ask("solve", "mapping", *point)
-        (compared,) = ask("compare", "oracle", *point, "--output", "1")
+        (compared,) = ask("compare", "oracle", *point, "--output-tokens", "1")
         assert solved["step_ms"] == pytest.approx(compared["step_ms"], rel=1e-12)
         assert solved["bound_ms"] <= solved["step_ms"] * (1 + 1e-12)
         assert solved["gap"] == 0

@@ -77,6 +77,8 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
     low, high = edges[0], edges[-1]
     if not low < high:
         raise InputError(f"{option}: write the range as {form}, low before high")
+    if axis not in WORKLOAD:
+        block.platform.check({axis: (low, high)}, f"{option.split()[0]} ")
     return low, high
 
 

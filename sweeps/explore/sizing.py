@@ -74,8 +74,9 @@ def line_of(text: str, block: Block) -> Line:
             f"--vary {address}: {block.platform.name} does not state it; "
             f"give a range, {address}=LOW:HIGH"
         )
-    low = 1.0 if key.whole else present / REACH
-    return line(address, (low, present * REACH), LOOKS, key.whole, unit)
+    least, most = key.limits
+    low = 1.0 if key.whole else max(present / REACH, least)
+    return line(address, (low, min(present * REACH, most)), LOOKS, key.whole, unit)
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,9 @@ def _cases(system: System, platform: Platform, study: Study) -> list[_Case]:
                 raise InputError(f"{both} say the same thing; give one of them")
             axes.append(hardware_axis(name, knob.sets, text, platform))
             sets[name] = knob.sets
+    extremes = {sets[axis.name]: (axis.values.min(), axis.values.max()) for axis in axes}
+    platform.check(extremes)
+    platform.warn_of_doubts(extremes)
     cases: list[_Case] = []
     for combination in product(*choices):
         swept = [item for item in combination if isinstance(item, Axis)]
