@@ -18,12 +18,11 @@ Mask = NDArray[np.bool_]
 Evaluate = Callable[[Points, Numbers], Numbers]
 Test = Callable[[Points, Numbers], Mask]
 
-PROVEN = 1e-3
-"""Intervals that cannot hold anything better by this share are not searched."""
 CLOSE = 1e-12
 """Relative distance of the two sides of an edge."""
 MOST = float(2**40)
-_AT_ONCE = 1 << 16
+AT_ONCE = 1 << 16
+"""Values that are evaluated together."""
 _MOST_STEPS = 200
 
 
@@ -51,115 +50,10 @@ def largest(fits: Test, count: int) -> Numbers:
         middle = np.floor((low + high) / 2)
         fit = fits(points[unsolved], middle[unsolved])
         tried = middle[unsolved]
-        low[unsolved] = np.where(fit, tried, low[unsolved])
-        high[unsolved] = np.where(fit, high[unsolved], tried)
+        below, above = low[unsolved], high[unsolved]
+        low[unsolved] = np.where(fit, tried, below)
+        high[unsolved] = np.where(fit, above, tried)
     return np.where(endless, np.inf, low)
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The whole number with the highest rate at each point.
-
-    Attributes:
-        value: the number [1].
-        rate: the rate at it.
-        bound: no number in the range does better.
-    """
-
-    value: Numbers
-    rate: Numbers
-    bound: Numbers
-
-
-@dataclass
-class _Best:
-    """The highest rate so far at each point, and the smallest value that has it."""
-
-    rate_of: Evaluate
-    value: Numbers
-    rate: Numbers
-
-    def try_values(self, points: Points, values: Numbers) -> Numbers:
-        """Evaluate values and keep what is better; minus infinity where there is no rate."""
-        if not len(points):
-            return values
-        rates = self.rate_of(points, values)
-        rates = np.where(np.isnan(rates), -np.inf, rates)
-        # the last of each point is its best, the smallest value on a tie
-        order = np.lexsort((-values, rates, points))
-        ordered = points[order]
-        ends = np.append(ordered[1:] != ordered[:-1], True)
-        last = order[ends]
-        better = last[rates[last] > self.rate[points[last]]]
-        self.rate[points[better]] = rates[better]
-        self.value[points[better]] = values[better]
-        return rates
-
-
-@dataclass(frozen=True)
-class _Intervals:
-    """Ranges of values not searched yet, each of one design point."""
-
-    point: Points
-    low: Numbers
-    high: Numbers
-    rate_at_low: Numbers
-
-    @property
-    def ceiling(self) -> Numbers:
-        """No value strictly inside has a higher rate, as rate(k) / k does not rise."""
-        ceiling: Numbers = self.rate_at_low * (self.high - 1) / self.low
-        return ceiling
-
-    def kept(self, mask: Mask) -> _Intervals:
-        """The intervals of a mask."""
-        low, high = self.low[mask], self.high[mask]
-        return _Intervals(self.point[mask], low, high, self.rate_at_low[mask])
-
-    def split(self, middle: Numbers, rate_at_middle: Numbers) -> _Intervals:
-        """Each interval as two."""
-        point = np.concatenate([self.point, self.point])
-        low = np.concatenate([self.low, middle])
-        high = np.concatenate([middle, self.high])
-        rate = np.concatenate([self.rate_at_low, rate_at_middle])
-        return _Intervals(point, low, high, rate)
-
-
-def peak(rate: Evaluate, high: Numbers) -> Peak:
-    """Maximise a rate over 1 ... high, by branch and bound; rate(k) / k must not rise with k.
-
-    A batch that takes no less time than a smaller one has such a rate. Between a and b it is at
-    most rate(a) (b - 1) / a; intervals that this bound rules out, up to `PROVEN`, are dropped.
-
-    Args:
-        rate: of a value at a point; NaN where it has none.
-        high: largest value at each point; below 1 where there is none.
-
-    Returns:
-        The best; NaN where there is none.
-    """
-    count = len(high)
-    best = _Best(rate, np.full(count, np.nan), np.full(count, -np.inf))
-    bound = np.full(count, -np.inf)
-    point: Points = np.flatnonzero(high >= 1)
-    low, top = np.ones(len(point)), high[point]
-    unsearched = _Intervals(point, low, top, best.try_values(point, low))
-    best.try_values(point, top)
-    while len(unsearched.point):
-        ceiling = unsearched.ceiling
-        inside = unsearched.high - unsearched.low > 1
-        hopeless = ceiling <= best.rate[unsearched.point] * (1 + PROVEN)
-        dropped = inside & hopeless
-        np.maximum.at(bound, unsearched.point[dropped], ceiling[dropped])
-        unsearched = unsearched.kept(inside & ~hopeless)
-        geometric = np.round(np.sqrt(unsearched.low * unsearched.high))
-        middle: Numbers = np.clip(geometric, unsearched.low + 1, unsearched.high - 1)
-        rate_at_middle = best.try_values(unsearched.point, middle)
-        unsearched = unsearched.split(middle, rate_at_middle)
-    missing = np.isnan(best.value)
-    best_rate = np.where(missing, np.nan, best.rate)
-    proven = np.where(missing, np.nan, np.maximum(bound, best_rate))
-    return Peak(best.value, best_rate, proven)
 
 
 @dataclass(frozen=True)
@@ -214,7 +108,7 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
 def _reached(margin: Evaluate, count: int, values: Numbers) -> Mask:
     """Whether the margin is not negative, values by points."""
     points = np.arange(count)
-    pieces = max(count * len(values) // _AT_ONCE, 1)
+    pieces = max(count * len(values) // AT_ONCE, 1)
     signs = []
     for piece in np.array_split(values, pieces):
         tiled = np.tile(points, len(piece))
@@ -231,9 +125,10 @@ def _bisect(past: Test, low: Numbers, high: Numbers, whole: bool) -> tuple[Numbe
         index = np.flatnonzero(high - low > width)
         if not len(index):
             break
-        middle = (low[index] + high[index]) / 2
+        below, above = low[index], high[index]
+        middle = (below + above) / 2
         middle = np.floor(middle) if whole else middle
         beyond = past(index, middle)
-        low[index] = np.where(beyond, low[index], middle)
-        high[index] = np.where(beyond, middle, high[index])
+        low[index] = np.where(beyond, below, middle)
+        high[index] = np.where(beyond, middle, above)
     return low, high

@@ -12,7 +12,8 @@ from hypothesis.extra.numpy import arrays
 
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
-from nearkv.solvers.search import PROVEN, crossings, largest, peak
+from nearkv.solvers.peak import PROVEN, peak
+from nearkv.solvers.search import crossings, largest
 
 
 def brute(costs: np.ndarray) -> np.ndarray:
@@ -146,6 +147,21 @@ def test_a_plateau_at_zero_is_crossed_at_its_edge(rises: bool, whole: bool) -> N
     assert met == pytest.approx(edge, rel=1e-11)
     assert margin(np.zeros(1), np.array([met]))[0] == 0
     assert margin(np.zeros(1), np.array([missed]))[0] < 0
+
+
+def test_a_rate_that_time_lets_jump_is_still_the_best_of_all() -> None:
+    """A mapping's rule may take less time for a larger batch: then neighbours bound nothing."""
+    seconds = np.where(np.arange(1, 301) == 273, 1.0, np.linspace(2.0, 3.0, 300))
+    rates = np.arange(1, 301) / seconds
+    best_of = peak(lambda _, value: rates[value.astype(int) - 1], np.array([300.0]))
+    assert (best_of.value[0], best_of.rate[0], best_of.bound[0]) == (273, 273, 273)
+
+
+def test_what_breaks_its_assumption_is_not_proven() -> None:
+    """Over a million values only some are tried; one that is shows that time falls."""
+    best_of = peak(lambda _, value: value**1.5, np.array([2.0**20]))
+    assert best_of.value[0] == 2.0**20
+    assert np.isnan(best_of.bound[0])
 
 
 def test_a_rate_without_a_value_is_no_peak() -> None:

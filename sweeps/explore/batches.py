@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.solvers.search import Points, largest, peak
+from nearkv.solvers.peak import peak
+from nearkv.solvers.search import Points, largest
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.lines import searched
@@ -62,7 +63,7 @@ def _batches(probe: Probe) -> Rows:
         "step_ms": np.where(most >= 1, steps, np.nan),
         "bound_tok_s": best.bound,
         "gap": best.bound / best.rate - 1,
-        "method": np.full(probe.size, "bisection, branch and bound"),
+        "method": np.full(probe.size, "bisection; each batch, or branch and bound"),
     }
     rows: Rows = []
     for i in points:
