@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation import evaluate as run
-from nearkv.sweeps.evaluation.evaluate import chunks, compare, stack, table
+from nearkv.sweeps.evaluation.cells import TIMES
+from nearkv.sweeps.evaluation.comparison import compare
+from nearkv.sweeps.evaluation.evaluate import chunks, stack, table
 from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import size, values
 from nearkv.sweeps.space.study import Study, blocks, pairs
@@ -103,9 +106,42 @@ def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
         assert speedup == pytest.approx(rate / base[point])
 
 
-def test_the_first_system_must_be_one_case() -> None:
-    with pytest.raises(InputError, match="one value each"):
-        compare(Study(("hilos", "flexgen-ssd"), ("opt-66b",), knobs={"devices": "4,8"}))
+def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
+    """Two values of a knob of one system are compared like two systems."""
+    table = compare(
+        Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="1k,2k", knobs={"devices": "4,8"}),
+        ratios=("energy_j_tok",),
+    )
+    rates = table["decode_tok_s"].astype(float)
+    first = np.tile(rates[[0, 2]], 3)  # 4 devices, then 8, at each context; then flexgen-ssd
+    assert table["devices"][:4].astype(float).tolist() == [4, 8, 4, 8]
+    np.testing.assert_allclose(table["speedup"].astype(float)[:4], rates[:4] / rates[[0, 0, 2, 2]])
+    np.testing.assert_allclose(table["speedup"].astype(float)[4:], rates[4:] / first[:2])
+    energy = table["energy_j_tok"].astype(float)
+    ratio = table["energy_j_tok_ratio"].astype(float)
+    np.testing.assert_allclose(ratio[:4], energy[:4] / energy[[0, 0, 2, 2]])
+
+
+def test_a_note_says_where_platforms_differ() -> None:
+    study = Study(("hilos",), ("opt-66b",), platforms=("hilos-a100", "dgx-a100-pim"))
+    with pytest.raises(InputError):
+        compare(study)
+    table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))
+    assert table["note"].tolist() == ["", "on hilos-h100 against hilos-a100"]
+    assert table["speedup"][1] > 1
+
+
+def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
+    study = Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="8k,64k")
+    columns = compare(study, extra=(TIMES,))
+    names = [name for name in columns if name.startswith(TIMES)]
+    seconds = np.stack([np.nan_to_num(columns[name].astype(float)) for name in names])
+    np.testing.assert_allclose(seconds.sum(axis=0), columns["total_s"].astype(float))
+    most = [names[place].removeprefix(TIMES) for place in np.argmax(seconds, axis=0)]
+    assert columns["bottleneck"].tolist() == most
+    share = columns["bottleneck_share"].astype(float)
+    np.testing.assert_allclose(share, seconds.max(axis=0) / seconds.sum(axis=0))
+    assert not any(name.startswith((TIMES, "bottleneck")) for name in table(study))
 
 
 def test_infeasible_points_have_no_numbers_but_a_reason() -> None:

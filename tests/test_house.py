@@ -44,9 +44,7 @@ tests/test_catalog.py
 
 tests/test_sweeps.py
 
-sweeps/commands/sweeping.py
 sweeps/evaluation/catalogue.py
-sweeps/evaluation/evaluate.py
 sweeps/evaluation/probe.py
 sweeps/evaluation/provenance.py
 sweeps/evaluation/replica.py

@@ -43,28 +43,41 @@ def estimate(system: Value, model: Models, **axes: Unpack[Axes]) -> Prediction:
     return predict(study_of(system, model, axes))
 
 
-def compare(systems: Names, model: Models, **axes: Unpack[Axes]) -> pd.DataFrame:
-    """Put systems side by side, a row a design point.
+def compare(
+    systems: Names,
+    model: Models,
+    *,
+    ratio: Names = (),
+    breakdown: bool = False,
+    **axes: Unpack[Axes],
+) -> pd.DataFrame:
+    """Put systems side by side, a row per design point.
 
     Args:
         systems: names; the first is what the others are compared with.
         model: names, config.json files or `load_model` objects.
+        ratio: columns to give ratios of besides, as `COLUMN_ratio`.
+        breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
 
     Returns:
-        All columns, with `speedup` (of a decode step) and `total_speedup` (of whole requests,
-        prefill included) over the first system; NaN where either has no answer.
+        All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
+        whole requests, prefill included) over the first system, on its first platform and with
+        its first knob values; NaN where either has no answer. `note` says where platforms differ.
 
     Raises:
-        InputError: an argument that cannot be used, or a first system with several rows a point.
+        InputError: an argument that cannot be used.
 
     >>> table = compare(["flexgen-ssd", "hilos"], model="opt-66b", context=[16_384, 65_536])
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
-    from nearkv.sweeps.evaluation.evaluate import compare as compared
+    from nearkv.sweeps.evaluation.cells import TIMES
+    from nearkv.sweeps.evaluation.comparison import compare as compared
 
-    return table_of_columns(compared(study_of(systems, model, axes)))
+    ratios = names_of(ratio, "ratio") if ratio else ()
+    extra = (TIMES,) if breakdown else ()
+    return table_of_columns(compared(study_of(systems, model, axes), ratios, extra))
 
 
 def sweep(
@@ -73,6 +86,7 @@ def sweep(
     systems: Names | None = None,
     model: Models | None = None,
     columns: Names | None = None,
+    breakdown: bool = False,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Evaluate a grid of design points into one table.
@@ -84,6 +98,7 @@ def sweep(
         systems: names.
         model: names, config.json files or `load_model` objects.
         columns: the columns to return, in this order; all by default.
+        breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
 
     Raises:
@@ -93,12 +108,16 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
+    from nearkv.sweeps.evaluation.cells import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.evaluate import table
     from nearkv.sweeps.evaluation.table import select
 
-    found = table(study_or_axes(study, systems, model, axes))
     only = ",".join(names_of(columns, "columns")) if columns is not None else ""
-    return table_of_columns(select(found, only))
+    extra = (BOTTLENECK, TIMES) if breakdown else ()
+    if BOTTLENECK in only:
+        extra = (*extra, BOTTLENECK)
+    answer = table(study_or_axes(study, systems, model, axes), extra)
+    return table_of_columns(select(answer, only))
 
 
 def pareto(

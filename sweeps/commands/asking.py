@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.sweeps.commands.options import Format, Only, Out, System, Systems, with_axes
+from nearkv.sweeps.commands.options import (
+    Breakdown,
+    Format,
+    Only,
+    Out,
+    System,
+    Systems,
+    with_axes,
+)
 from nearkv.sweeps.commands.printing import show, show_columns, show_point
 from nearkv.sweeps.commands.sweeping import check_output, save
 
@@ -16,6 +24,12 @@ if TYPE_CHECKING:
 
 Explain = Annotated[
     bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+]
+Ratio = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Ratios over the first of more columns: energy_j_tok,cost_usd."
+    ),
 ]
 
 
@@ -48,7 +62,8 @@ def show_tree(point: dict[str, Any], tree: list[dict[str, Any]], form: str) -> N
 
     title = f"{point['system']}: {point['total_s']:.4g} s from the first prompt to the last token"
     rows = indented(tree, "span") if form == "table" else tree
-    show(rows, form, title=title)
+    columns = ("span", "seconds", "share", "resource", "equation", "amount", "unit", "word")
+    show(rows, form, columns if form == "table" else (), title=title)
 
 
 def shortage(point: dict[str, Any]) -> str:
@@ -60,20 +75,30 @@ def shortage(point: dict[str, Any]) -> str:
 
 @with_axes
 def compare(
-    study: Study, systems: Systems, columns: Only = "", form: Format = "table", file: Out = ""
+    study: Study,
+    systems: Systems,
+    ratio: Ratio = "",
+    breakdown: Breakdown = False,
+    columns: Only = "",
+    form: Format = "table",
+    file: Out = "",
 ) -> None:
-    """Put systems side by side; speed-ups are over the first.
+    """Put systems side by side; ratios are over the first, on its first platform and knob value.
 
-    `speedup` compares decode steps, `total_speedup` whole requests, prefill included.
+    `speedup` compares decode steps, `total_speedup` whole requests, prefill included. `note`
+    says where devices or precision differ: compare per dollar with --ratio tok_s_per_kusd.
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from nearkv.sweeps.evaluation.evaluate import compare as compared
+    from nearkv.sweeps.evaluation.cells import TIMES
+    from nearkv.sweeps.evaluation.comparison import compare as compared
+    from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=tuple(systems))
     if file:
         check_output(file)
-    table = compared(chosen)
+    table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())
     if file:
         save(table, chosen, file)
-    show_columns(table, form, columns)
+    ratios = [name for name in table if name.endswith("_ratio")]
+    show_columns(table, form, columns, study=chosen, requested=ratios)

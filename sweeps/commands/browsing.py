@@ -10,6 +10,9 @@ from nearkv.sweeps.commands.failures import Registry
 from nearkv.sweeps.commands.options import Format, Set, System
 from nearkv.sweeps.commands.printing import show
 
+NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
+"""Columns of a number, the most important first."""
+
 systems = Registry(
     "List the systems; `systems show NAME` prints one with its knobs.\n\n"
     "Example: nearkv systems --format markdown",
@@ -38,7 +41,7 @@ def list_systems(ctx: typer.Context, form: Format = "table") -> None:
     from nearkv.sweeps.evaluation.catalogue import system_rows
 
     if ctx.invoked_subcommand is None:
-        show(system_rows(), form)
+        show(system_rows(), form, ("system", "what", "paper", "platform", "knobs"))
 
 
 def show_system(name: System, form: Format = "table") -> None:
@@ -48,7 +51,8 @@ def show_system(name: System, form: Format = "table") -> None:
     """
     from nearkv.sweeps.evaluation.catalogue import knob_rows, summary_of
 
-    show(knob_rows(name), form, title=summary_of(name))
+    columns = ("knob", "values", "default", "what", "rules")
+    show(knob_rows(name), form, columns, title=summary_of(name))
 
 
 @models.callback()
@@ -76,7 +80,7 @@ def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
     from nearkv.sweeps.evaluation.catalogue import hardware_rows
 
     if ctx.invoked_subcommand is None:
-        show(hardware_rows(), form)
+        show(hardware_rows(), form, ("name", "kind", "what", "roles"))
 
 
 def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") -> None:
@@ -87,7 +91,7 @@ def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") 
     from nearkv.sweeps.evaluation.catalogue import hardware_numbers
     from nearkv.sweeps.space.study import pairs
 
-    show(hardware_numbers(name, pairs(sets, "--set")), form)
+    show(hardware_numbers(name, pairs(sets, "--set")), form, NUMBERS)
 
 
 systems.add(show_system, "show")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands.options import Format, Named, Of, Only, StudyFile, System, with_axes
-from nearkv.sweeps.commands.printing import show
+from nearkv.sweeps.commands.printing import show, show_columns
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -37,16 +37,13 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
-    from nearkv.sweeps.evaluation.table import records, select
     from nearkv.sweeps.explore.pareto import pareto as front_of
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.space.study_files import either
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     front = front_of(chosen, by, where)
-    sets = [name for name in front if "." in name]
-    usual = () if columns else (*DESIGN, *sets, *comma_list(by))
-    show(records(select(front, columns)), form, usual)
+    show_columns(front, form, columns, [*DESIGN, *comma_list(by)], chosen)
 
 
 @with_axes

@@ -106,6 +106,9 @@ Only = Annotated[
     str,
     typer.Option("--columns", metavar="COLUMNS", help="Only these: system,model,speedup."),
 ]
+Breakdown = Annotated[
+    bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
+]
 Of = Annotated[str, typer.Option("--of", metavar="COLUMN", help="The column to look at.")]
 Out = Annotated[
     str,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.space.study import Study
 
 BRIEF = [
     "system",
@@ -20,20 +21,24 @@ BRIEF = [
     "batch",
     "context_tok",
     "output_tok",
+    "status",
+    "speedup",
+    "step_ms",
+    "short_of",
+    "short_gb",
+    "decode_tok_s",
+    "throughput_tok_s",
+    "bottleneck",
     "alpha",
+    "note",
+    "total_speedup",
+    "bottleneck_share",
+    "batch_run",
     "devices",
     "n_attention",
     "n_qkv",
     "n_fc",
-    "status",
-    "short_of",
-    "short_gb",
-    "note",
-    "batch_run",
     "prefill_s",
-    "step_ms",
-    "decode_tok_s",
-    "throughput_tok_s",
     "energy_j_tok",
     "memory_energy_j_tok",
     "tbt_ms",
@@ -41,16 +46,18 @@ BRIEF = [
     "kv_gpu_gb",
     "kv_host_gb",
     "kv_drive_gb",
-    "speedup",
-    "total_speedup",
 ]
-"""Columns that a terminal shows of design points; CSV and JSON hold all."""
+"""Columns that a terminal shows of design points, the most important first."""
 
 
 def show(
-    rows: Sequence[dict[str, Any]], form: str, columns: Iterable[str] = (), title: str = ""
+    rows: Sequence[dict[str, Any]],
+    form: str,
+    columns: Iterable[str] = (),
+    title: str = "",
+    pinned: Iterable[str] = (),
 ) -> None:
-    """Print rows in a format.
+    """Print rows in a format; a long table on a terminal goes through a pager.
 
     Raises:
         InputError: an unknown format, or a standard output that is closed.
@@ -60,22 +67,58 @@ def show(
 
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
-    typer.echo(render(rows, check_format(form), columns, title), nl=False)
+    text = render(rows, check_format(form), columns, title, pinned)
+    if form == "table" and sys.stdout.isatty() and _is_long(text):
+        _page(text)
+    else:
+        typer.echo(text, nl=False)
 
 
-def show_columns(columns: Columns, form: str, only: str = "", usual: Iterable[str] = BRIEF) -> None:
+def _page(text: str) -> None:
+    """Show a text in the user's pager."""
+    import os
+    import pydoc
+
+    os.environ.setdefault("LESS", "-FRSX")
+    pydoc.pager(text)
+
+
+def _is_long(text: str) -> bool:
+    """Whether a text has more lines than the terminal."""
+    import shutil
+
+    return text.count("\n") >= shutil.get_terminal_size().lines
+
+
+def show_columns(
+    columns: Columns,
+    form: str,
+    only: str = "",
+    usual: Iterable[str] = BRIEF,
+    study: Study | None = None,
+    requested: Iterable[str] = (),
+) -> None:
     """Print a table of design points; where columns are chosen, all formats show those.
+
+    Whatever varies over the design points of the study is shown to readers, always, and so are
+    columns that were requested.
 
     Raises:
         InputError: more rows than anybody reads, or a name that is no column.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select
+    from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select, varying
 
-    chosen = select(columns, only)
-    rows = len(next(iter(chosen.values())))
+    axes = varying(columns, study) if study else []
+    names = list(select(columns, only)) if only else []
+    if only and form not in ("csv", "json"):
+        names = [*(name for name in axes if name not in names), *names]
+    chosen = {name: columns[name] for name in names} if names else columns
+    if not names:
+        usual = [name for name in usual if _is_telling(columns, name)]
+    rows = len(next(iter(columns.values())))
     if rows <= MOST_SHOWN or form == "json":
-        show(records(chosen), form, () if only else usual)
+        show(records(chosen), form, () if only else usual, pinned=names or [*axes, *requested])
     elif form == "csv":
         from nearkv.sweeps.jobs.arrow import table_of
         from nearkv.sweeps.jobs.encode import ENCODERS
@@ -86,9 +129,22 @@ def show_columns(columns: Columns, form: str, only: str = "", usual: Iterable[st
         raise InputError(f"{limit}; print them with --format csv or json")
 
 
+def _is_telling(columns: Columns, name: str) -> bool:
+    """Whether a column says more than that all is as usual."""
+    if name not in columns:
+        return False
+    usual = {"status": "ok", "short_gb": 0.0, "batch_run": columns.get("batch")}
+    return name not in usual or bool((columns[name] != usual[name]).any())
+
+
+def say(sentences: Iterable[str]) -> None:
+    """Print sentences below a table, in lines that fit."""
+    from nearkv.sweeps.evaluation.terminal import wrapped
+
+    for sentence in sentences:
+        typer.echo(wrapped(sentence))
+
+
 def show_point(row: dict[str, Any], form: str) -> None:
-    """Print one row; on a terminal a line a quantity."""
-    if form == "table":
-        show([{"quantity": name, "value": value} for name, value in row.items()], form)
-    else:
-        show([row], form)
+    """Print one row; on a terminal a line per quantity."""
+    show([row], form)

@@ -20,7 +20,7 @@ from nearkv.sweeps.commands.options import (
     axes,
     with_axes,
 )
-from nearkv.sweeps.commands.printing import show_columns
+from nearkv.sweeps.commands.printing import say, show_columns
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns
@@ -105,7 +105,7 @@ def alpha(study: Study, system: Named = "hilos", form: Format = "table") -> None
     answer = best_knob(replace(study, systems=comma_list(system)), "alpha")
     show_answer(answer, form)
     if form == "table":
-        typer.echo("\n".join(why_alpha(answer)))
+        say(why_alpha(answer))
 
 
 @with_axes
@@ -136,7 +136,7 @@ def beta(study: Study, form: Format = "table") -> None:
     answer = best_beta(study)
     show_columns(answer, form, usual=BETA)
     if form == "table":
-        typer.echo("\n".join(why_beta(answer)))
+        say(why_beta(answer))
 
 
 def mapping(

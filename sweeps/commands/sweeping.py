@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from nearkv.sweeps.commands.options import (
     BestPer,
+    Breakdown,
     By,
     Format,
     Jobs,
@@ -19,6 +20,7 @@ from nearkv.sweeps.commands.options import (
     Quiet,
     Resume,
     Scheduler,
+    StudyFile,
     Top,
     Yes,
     with_axes,
@@ -28,16 +30,16 @@ from nearkv.sweeps.commands.printing import BRIEF, show_columns
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.jobs.execute import SweepRun
+    from nearkv.sweeps.jobs.reduce import Reducer
     from nearkv.sweeps.space.study import Study
 
 
 @with_axes
 def sweep(
     study: Study,
-    file_of_study: Annotated[
-        str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")
-    ] = "",
+    study_file: StudyFile = "",
     system: Named = "",
+    breakdown: Breakdown = False,
     columns: Only = "",
     form: Format = "",
     file: Out = "",
@@ -52,44 +54,62 @@ def sweep(
 ) -> None:
     """Evaluate a grid of design points into a file, or keep only the best.
 
-    FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that was stopped
-    or killed goes on with --resume.
+    FILE.csv, FILE.jsonl or FILE.parquet (a folder of parts) appears when complete; a sweep that
+    was stopped or killed goes on with --resume. STUDY is a file or a study of the catalogue.
 
-    Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 --set csd.count=4,8,16 -o out.csv
+    Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
     from pathlib import Path
 
-    from nearkv.sweeps.evaluation.evaluate import table
-    from nearkv.sweeps.jobs.best import best
     from nearkv.sweeps.jobs.execute import SweepRun, to_file
+    from nearkv.sweeps.jobs.plan import all_columns
     from nearkv.sweeps.jobs.reduce import reducer_of
     from nearkv.sweeps.runtime.workers import Workers
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.space.study_files import either
 
-    chosen = either(file_of_study, replace(study, systems=comma_list(system)))
+    chosen = either(study_file, replace(study, systems=comma_list(system)))
     reducer = reducer_of(top, by, comma_list(best_per))
-    run = SweepRun(
-        Workers(jobs, scheduler), quiet, resume, tell, lambda question: yes or ask(question)
-    )
+    run = SweepRun(Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text))
     check_use(run, file, bool(reducer), form)
+    only = comma_list(columns)
+    if breakdown and not only:
+        only = all_columns(chosen)
     if reducer:
-        found = best(chosen, reducer, run, comma_list(columns))
-        if file:
-            save(found, chosen, file)
-        else:
-            show_columns(found, form or "csv", columns, [*BRIEF, reducer.by, *reducer.per])
+        _keep_best(chosen, reducer, run, only, file, form)
     elif file:
-        to_file(chosen, Path(file), comma_list(columns), run)
+        to_file(chosen, Path(file), only, run)
     else:
-        show_columns(table(chosen), form or "csv", columns)
+        _print(chosen, only, form)
+
+
+def _keep_best(
+    study: Study, reducer: Reducer, run: SweepRun, only: tuple[str, ...], file: str, form: str
+) -> None:
+    from nearkv.sweeps.jobs.best import best
+
+    rows = best(study, reducer, run, only)
+    if file:
+        save(rows, study, file)
+    else:
+        usual = [*BRIEF, reducer.by, *reducer.per]
+        show_columns(rows, form or "csv", ",".join(only), usual, study=study)
+
+
+def _print(study: Study, only: tuple[str, ...], form: str) -> None:
+    from nearkv.sweeps.evaluation.cells import ON_REQUEST
+    from nearkv.sweeps.evaluation.evaluate import table
+
+    extra = ON_REQUEST if any(name.startswith(ON_REQUEST) for name in only) else ()
+    show_columns(table(study, extra), form or "csv", ",".join(only), study=study)
 
 
 def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
-    """Refuse options that would do nothing, and a file that could not be written, before any work is done.
+    """Refuse options that would do nothing, and a file that could not be written, before any work.
 
     Raises:
-        InputError: there is nothing to resume, too little for workers, nothing to print in a format, or no place.
+        InputError: there is nothing to resume, nothing for workers to do, nothing to print in a
+            format, or no place for the file.
     """
     from pathlib import Path
 
@@ -106,13 +126,11 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
     if run.resume and not file:
         raise InputError("--resume goes on with a file; give the -o that it was begun with")
     if run.workers != Workers() and not (file or reducer):
-        raise InputError(
-            "--jobs and --scheduler write files, -o FILE, or keep the best rows; a table needs neither"
-        )
+        use = "--jobs and --scheduler write files, -o FILE, or keep the best rows"
+        raise InputError(f"{use}; a table needs neither")
     if form and file and form != form_of(Path(file)):
-        raise InputError(
-            f"--format {form} is for what is printed; the end of -o {file} says what is written"
-        )
+        ending = f"the end of -o {file} says what is written"
+        raise InputError(f"--format {form} is for what is printed; {ending}")
     if file and reducer:
         check_output(file)
 
@@ -130,13 +148,13 @@ def check_output(file: str) -> None:
     check_place(Path(file))
 
 
-def save(found: Columns, study: Study, file: str) -> None:
+def save(table: Columns, study: Study, file: str) -> None:
     """Write a table, and beside it where every number comes from."""
     from pathlib import Path
 
     from nearkv.sweeps.jobs.execute import write_table
 
-    tell(write_table(found, Path(file), study))
+    tell(write_table(table, Path(file), study))
 
 
 def tell(line: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TextIO, cast
 from nearkv.hardware.catalog import Part, Platform, load_part, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.reading import sources
+from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.runtime.interrupts import careful
 from nearkv.sweeps.space.study import Block
 
@@ -113,9 +114,9 @@ def numbers(name: str, part: Part) -> list[dict[str, Any]]:
         {
             "part": name,
             "key": key,
-            "value": number.value,
+            "value": plain(number.value),
             "unit": number.unit,
-            "si": number.si,
+            "si": plain(number.si),
             "kind": number.kind,
             "source": number.source,
             "at": number.at,

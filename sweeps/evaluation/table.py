@@ -12,14 +12,15 @@ import numpy as np
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluation.latex import Paper, latex
+from nearkv.sweeps.evaluation.terminal import cell_text, is_number, lay_out
+from nearkv.sweeps.space.study import Study, blocks
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
 LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_SHOWN = 10_000
 """Rows that anybody reads; laying out more for a terminal would take minutes."""
-KEY = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok")
-"""What names a row; where one value serves all rows, the terminal table says it once."""
 
 
 def check_format(name: str) -> str:
@@ -34,7 +35,7 @@ def check_format(name: str) -> str:
 
 
 def select(columns: Columns, only: str) -> Columns:
-    """Keep the columns named, apart by commas, in that order; all where none is named.
+    """Keep the columns of a comma-separated list, in that order; all where it is empty.
 
     Raises:
         InputError: a name that is no column, or comes twice.
@@ -44,6 +45,24 @@ def select(columns: Columns, only: str) -> Columns:
         if name not in columns:
             raise unknown("column", name, columns, "--columns")
     return {name: columns[name] for name in chosen} if chosen else columns
+
+
+def varying(columns: Columns, study: Study) -> list[str]:
+    """Columns of what the study varies: its systems, models, workloads, numbers and knobs."""
+    parts = blocks(study)
+    names: set[str] = set()
+    if len(study.systems) > 1:
+        names.add("system")
+    if len(study.platforms) > 1:
+        names.add("platform")
+    for name, text in study.knobs.items():
+        if "," in text or ":" in text:
+            names.add(name)
+    for block in parts:
+        for axis in block.display_grid.axes:
+            if len(axis.values) > 1:
+                names.add(axis.name)
+    return [name for name in columns if name in names]
 
 
 def plain(value: Any) -> Any:
@@ -58,44 +77,68 @@ def plain(value: Any) -> Any:
 
 def records(columns: Columns) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain values."""
-    listed = {name: [plain(cell) for cell in values] for name, values in columns.items()}
-    return [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
+    listed = [list(map(plain, values)) for values in columns.values()]
+    rows = zip(*listed, strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def render(
-    rows: Sequence[dict[str, Any]], form: str, show: Iterable[str] = (), title: str = ""
+    rows: Sequence[dict[str, Any]],
+    form: str,
+    show: Iterable[str] = (),
+    title: str = "",
+    pinned: Iterable[str] = (),
+    paper: Paper | None = None,
 ) -> str:
     """Lay rows out in a format.
 
     Args:
-        rows: one dictionary a row, all with the same keys.
+        rows: one dictionary per row, all with the same keys.
         form: one of `FORMATS`.
-        show: columns the terminal table, Markdown and LaTeX show; CSV and JSON always hold all.
-        title: put above the terminal table.
+        show: columns that a terminal, Markdown and LaTeX show; CSV and JSON always hold all.
+        title: put above the terminal's table.
+        pinned: columns that a terminal shows whatever fits.
+        paper: how a paper prints the table, for LaTeX.
 
     Returns:
         The text, ending in a newline.
     """
     if form == "json":
-        finite = [
-            {name: None if cell == math.inf else cell for name, cell in row.items()} for row in rows
-        ]
+        finite = [_finite(row) for row in rows]
         return json.dumps(finite, indent=2, allow_nan=False) + "\n"
     if form == "csv":
         return _csv(rows)
-    names = (
-        [name for name in rows[0] if not (chosen := set(show)) or name in chosen] if rows else []
-    )
     if form == "table":
-        return _terminal(rows, names, title)
+        return lay_out(rows, show, pinned, title)
+    chosen = {*show, *pinned} if show else set()
+    names = list(rows[0]) if rows else []
+    if chosen:
+        names = [name for name in names if name in chosen]
+    if form == "latex":
+        return latex(rows, names, paper or Paper())
+    return _markdown(rows, names)
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as JSON knows it."""
+    return {name: None if cell == math.inf else cell for name, cell in row.items()}
+
+
+def _markdown(rows: Sequence[dict[str, Any]], names: list[str]) -> str:
     from tabulate import tabulate
 
-    cells = [
-        [_cell(row[name]).replace("|", r"\|" if form == "markdown" else "|") for name in names]
-        for row in rows
-    ]
-    layout = "github" if form == "markdown" else "latex_booktabs"
-    return str(tabulate(cells, headers=names, tablefmt=layout, disable_numparse=True)) + "\n"
+    cells = [[_escaped(row[name]) for name in names] for row in rows]
+    sides = ["right" if _is_number(rows, name) else "left" for name in names]
+    text = tabulate(cells, names, tablefmt="github", disable_numparse=True, colalign=sides)
+    return f"{text}\n"
+
+
+def _escaped(cell: Any) -> str:
+    return cell_text(cell).replace("|", r"\|")
+
+
+def _is_number(rows: Sequence[dict[str, Any]], name: str) -> bool:
+    return any(is_number(row[name]) for row in rows)
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -108,53 +151,10 @@ def _csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        rounded = float(f"{value:.4g}")
-        return f"{rounded:,.0f}" if 1e4 <= abs(rounded) < 1e9 else f"{rounded:.4g}"
-    return str(value)
-
-
-def _terminal(rows: Sequence[dict[str, Any]], names: list[str], title: str) -> str:
-    from rich.console import Console
-    from rich.table import Table
-
-    same = [
-        n for n in names if n in KEY and len(rows) > 1 and len({str(row[n]) for row in rows}) == 1
-    ]
-    blank = [n for n in names if all(row[n] in (None, "") for row in rows)]
-    caption = ", ".join(f"{name} {rows[0][name]}" for name in same)
-    grid = Table(
-        title=title or None, caption=caption or None, title_justify="left", caption_justify="left"
-    )
-    kept = [name for name in names if name not in same and name not in blank]
-    for name in kept:
-        numeric = any(
-            isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows
-        )
-        grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(_cell(row[name]) for name in kept))
-    screen = Console(file=(text := io.StringIO()), width=_width(), markup=False, highlight=False)
-    screen.print(grid)
-    return text.getvalue()
-
-
-def _width() -> int:
-    """Columns of the terminal; wide where output is piped, so that nothing wraps."""
-    import shutil
-    import sys
-
-    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else 220
-
-
 def indented(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """Rows whose path is shown as a tree: its last name, further in the deeper it lies."""
-    return [
-        {**row, key: "  " * (depth := row[key].count("/")) + row[key].split("/")[depth]}
-        for row in rows
-    ]
+    tree = []
+    for row in rows:
+        *above, name = row[key].split("/")
+        tree.append({**row, key: "  " * len(above) + name})
+    return tree

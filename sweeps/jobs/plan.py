@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
+from nearkv.sweeps.evaluation.cells import ON_REQUEST
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks
@@ -124,7 +125,19 @@ def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]
     for name in once(only, "--columns"):
         if name not in kinds:
             raise unknown("column", name, kinds, "--columns")
-    return {name: kinds[name] for name in only} if only else kinds
+    if only:
+        return {name: kinds[name] for name in only}
+    return {name: kind for name, kind in kinds.items() if not name.startswith(ON_REQUEST)}
+
+
+def all_columns(study: Study) -> tuple[str, ...]:
+    """Names of all columns of a study, those on request included.
+
+    Raises:
+        InputError: the study cannot be evaluated.
+    """
+    kinds, _ = _kinds(blocks(study))
+    return tuple(kinds)
 
 
 def _kinds(parts: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
@@ -142,7 +155,8 @@ def _block_kinds(block: Block) -> dict[str, Kind]:
     for axis in block.display_grid.axes:
         if not axis.labels and np.all(axis.values % 1 == 0):
             whole.add(axis.name)
-    return {name: _kind(cell, name in whole) for name, cell in cells(block, point).items()}
+    computed = cells(block, point, extra=ON_REQUEST)
+    return {name: _kind(cell, name in whole) for name, cell in computed.items()}
 
 
 def _common_kind(name: str, by_block: Sequence[Mapping[str, Kind]]) -> Kind:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.evaluate import compare, table
+from nearkv.sweeps.evaluation.comparison import compare
+from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.sizes import size
 from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.validation.checks import check

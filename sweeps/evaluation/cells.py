@@ -1,0 +1,242 @@
+"""The columns of a box of design points, each only as large as the axes it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.capacity import STATUSES, Fits
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.metrics import COLUMNS, Answer
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.sweeps.evaluation.simulated_columns import simulated
+from nearkv.sweeps.space.grid import Box
+from nearkv.sweeps.space.study import Block
+
+BOTTLENECK = "bottleneck"
+"""What names of columns of the resource most to blame begin with."""
+TIMES = "time_s:"
+"""What names of columns of seconds by resource begin with."""
+ON_REQUEST = (BOTTLENECK, TIMES)
+"""Columns that begin so take longer than others; a table has them where they are asked for."""
+
+Shown = Mapping[str, tuple[str, NDArray[np.float64]]]
+"""Axis -> the column that shows it, and its values there."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Text at every design point, as places in a list of names.
+
+    Attributes:
+        places: broadcast over design points.
+        names: the text of each place.
+    """
+
+    places: NDArray[np.intp]
+    names: tuple[str, ...]
+
+
+Cell = Real | NDArray[np.bool_] | Names
+"""A column of a box of design points before it is spread over them: it broadcasts to the box."""
+Values = NDArray[np.generic]
+Shape = tuple[int, ...]
+Where = Literal[True] | NDArray[np.bool_]
+"""Where there is an answer; True is everywhere, and saves a look at every point."""
+Offered = dict[str, Callable[[], Cell]]
+"""Columns by name, each computed when called."""
+
+
+def cells(
+    block: Block, box: Box, wanted: Collection[str] = (), extra: Collection[str] = ()
+) -> dict[str, Cell]:
+    """The columns of a box, each only as large as the axes it depends on.
+
+    Args:
+        block, box: the design points.
+        wanted: names of the columns to compute; where empty, all but those on request.
+        extra: of `ON_REQUEST`: what to compute besides.
+    """
+    hw, llm, work, requested = block.inputs(box)
+    resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    offered = _offered(block, box, resolved, hw, work)
+    chosen: dict[str, Cell] = {}
+    for name, compute in offered.items():
+        if name in wanted if wanted else _is_usual(name, extra):
+            chosen[name] = compute()
+    return chosen
+
+
+def _is_usual(name: str, extra: Collection[str]) -> bool:
+    return not name.startswith(ON_REQUEST) or name.startswith(tuple(extra))
+
+
+def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> Values:
+    """A column at some rows of a box, by their place in row-major order."""
+    if isinstance(cell, Names):
+        places = np.broadcast_to(cell.places, shape).ravel()[rows]
+        return np.array(cell.names)[places]
+    return np.broadcast_to(cell, shape).ravel()[rows]
+
+
+def spread(cell: Cell, shape: Shape) -> Values:
+    """A column at all rows of a box."""
+    if isinstance(cell, Names):
+        text = np.array(cell.names)[cell.places]
+        return np.broadcast_to(text, shape).ravel()
+    return np.broadcast_to(cell, shape).ravel()
+
+
+def _offered(block: Block, box: Box, resolved: Resolved, hw: Machine, work: Workload) -> Offered:
+    estimate, mesh = resolved.estimate, block.grid.mesh(box)
+    shown = dict(zip(mesh, block.display_grid.mesh(box).items(), strict=True))
+    models = mesh["model"].astype(int)
+    ok = estimate.fits.ok
+    everywhere = bool(np.all(ok))
+    offered: Offered = {
+        "system": partial(_name, block.system.name),
+        "model": partial(Names, models, block.grid.axes[0].labels),
+        "platform": partial(_name, block.platform.name),
+        **_question(block, shown, work),
+    }
+    for name in block.system.knobs:
+        column, compute = _knob(block, shown, resolved, name)
+        offered[column] = compute
+    offered |= _FITTING if everywhere else _shortage(estimate.fits)
+    offered["note"] = partial(_note, estimate)
+    where: Where = True if everywhere else ok
+    answer = Answer(estimate, hw, block.system.owns)
+    for name, metric in COLUMNS.items():
+        offered[name] = partial(_where, where, metric.compute, answer)
+    for name, value in estimate.also.items():
+        offered[name] = partial(_where, where, np.asarray, value)
+    if block.method == "simulate":
+        for name, value in simulated(block, box).items():
+            offered[name] = partial(np.asarray, value)
+    else:
+        offered |= _Times(estimate, where).offered()
+    return offered
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Seconds of whole requests by the resource they are attributed to, computed once."""
+
+    estimate: Estimate
+    where: Where
+
+    def offered(self) -> Offered:
+        """The resource most to blame, its share, and the seconds of each resource."""
+        columns: Offered = {
+            BOTTLENECK: self._bottleneck,
+            f"{BOTTLENECK}_share": self._share,
+        }
+        for resource in sorted(self.estimate.total.resources):
+            columns[f"{TIMES}{resource}"] = partial(self._seconds, resource)
+        return columns
+
+    @cached_property
+    def _attribution(self) -> dict[str, Real]:
+        return self.estimate.total.attribution()
+
+    @cached_property
+    def _stacked(self) -> NDArray[np.float64]:
+        return np.stack(np.broadcast_arrays(*self._attribution.values()))
+
+    def _bottleneck(self) -> Names:
+        most = np.argmax(self._stacked, axis=0) + 1
+        places = np.where(self.where, most, 0)
+        return Names(places, ("", *self._attribution))
+
+    def _share(self) -> Real:
+        most = np.max(self._stacked, axis=0)
+        return np.where(self.where, most / self.estimate.total.seconds, np.nan)
+
+    def _seconds(self, resource: str) -> Real:
+        return np.where(self.where, self._attribution.get(resource, 0.0), np.nan)
+
+
+def _shortage(fits: Fits) -> Offered:
+    """Whether there is an answer, and why not."""
+    return {
+        "status": lambda: Names(fits.status, STATUSES),
+        "reason": lambda: Names(fits.reason, fits.reasons),
+        "short_of": lambda: Names(fits.limiting, ("", *fits.tiers)),
+        "short_gb": lambda: fits.short_bytes / 1e9,
+    }
+
+
+def _note(estimate: Estimate) -> Names:
+    """Sentences that hold at each design point, semicolons between them."""
+    place, sentences = np.zeros((), int), [""]
+    for sentence, where in estimate.notes.items():
+        longer = [f"{before}; {sentence}" if before else sentence for before in sentences]
+        place = place + np.where(where, len(sentences), 0)
+        sentences += longer
+    return Names(place, tuple(sentences))
+
+
+def _question(block: Block, shown: Shown, work: Workload) -> Offered:
+    """Columns of the axes, those of models and knobs apart."""
+    apart = ("model", *block.system.knobs)
+    axes = {column: value for name, (column, value) in shown.items() if name not in apart}
+    if not block.traces:
+        return {name: partial(np.asarray, value) for name, value in axes.items()}
+    places = axes.pop("trace").astype(int)
+    names = tuple(trace.name for trace in block.traces)
+    columns: Offered = {
+        "trace": partial(Names, places, names),
+        "batch": partial(np.asarray, work.batch),
+        "context_tok": partial(np.asarray, work.prompt),
+        "output_tok": partial(np.asarray, work.output),
+    }
+    for name, value in axes.items():
+        columns[name] = partial(np.asarray, value)
+    columns["method"] = partial(_name, block.method)
+    return columns
+
+
+def _where(ok: Where, compute: Callable[[Any], Real], subject: Any) -> Real:
+    value = compute(subject)
+    return value if ok is True else np.where(ok, value, np.nan)
+
+
+def _name(name: str) -> Names:
+    return Names(np.zeros((), int), (name,))
+
+
+_FITTING: Offered = {
+    "status": partial(_name, "ok"),
+    "reason": partial(_name, ""),
+    "short_of": partial(_name, ""),
+    "short_gb": lambda: 0.0,
+}
+"""The columns of `_shortage` where every design point has an answer."""
+
+
+def _knob(
+    block: Block, shown: Shown, resolved: Resolved, name: str
+) -> tuple[str, Callable[[], Cell]]:
+    """The column of a knob, and its value; of one that stands for a hardware number, that."""
+    knob = block.system.knobs[name]
+    if not knob.sets:
+        value = np.asarray(resolved.knobs[name])
+        if knob.choices:
+            return name, lambda: Names(value.astype(int), knob.choices)
+        return name, lambda: value
+    key = block.platform.key(knob.sets)
+    for axis, number in block.sets.items():
+        if number == knob.sets:
+            return name + key.suffix, partial(np.asarray, shown[axis][1])
+    role, _, own = knob.sets.partition(".")
+    part = block.platform.roles[role]
+    stated = key.shown(part.numbers[own].si)
+    return name + key.suffix, lambda: stated

@@ -1,0 +1,87 @@
+"""Print a table as papers do: booktabs, numbers aligned by siunitx, units in the header."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nearkv.sweeps.evaluation.terminal import cell_text, is_number
+
+UNITS = {
+    "ms": r"\milli\second",
+    "s": r"\second",
+    "us": r"\micro\second",
+    "gb": r"\giga\byte",
+    "tok": "tok",
+    "usd": "USD",
+    "j_tok": r"\joule/tok",
+    "tok_s": r"tok/\second",
+    "tok_s_per_kusd": r"tok/\second/kUSD",
+}
+"""What a column's name ends in -> its unit as siunitx reads it."""
+SPECIAL = re.compile(r"([&%$#_{}])")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How a paper prints a table.
+
+    Attributes:
+        caption, label: of the table; none where empty, and then there is no float around it.
+    """
+
+    caption: str = ""
+    label: str = ""
+
+
+def latex(rows: Sequence[Mapping[str, Any]], names: Sequence[str], paper: Paper) -> str:
+    """A table for LaTeX with the packages booktabs and siunitx.
+
+    Columns of numbers are of siunitx's type S, which aligns them at the decimal point.
+    """
+    numeric = {name: _is_numeric(rows, name) for name in names}
+    layout = "".join("S" if numeric[name] else "l" for name in names)
+    header = " & ".join(_header(name) for name in names)
+    lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", rf"{header} \\", r"\midrule"]
+    for row in rows:
+        cells = [_cell(row[name], numeric[name]) for name in names]
+        lines.append(f"{' & '.join(cells)} \\\\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(_floating(lines, paper)) + "\n"
+
+
+def _floating(lines: list[str], paper: Paper) -> list[str]:
+    if not paper.caption and not paper.label:
+        return lines
+    head = [r"\begin{table}", r"\centering"]
+    if paper.caption:
+        head.append(rf"\caption{{{_escaped(paper.caption)}}}")
+    if paper.label:
+        head.append(rf"\label{{{paper.label}}}")
+    return [*head, *lines, r"\end{table}"]
+
+
+def _header(name: str) -> str:
+    """A column's name with its unit in brackets, in braces so that siunitx leaves it alone."""
+    for suffix in sorted(UNITS, key=len, reverse=True):
+        if name.endswith(f"_{suffix}") or name == suffix:
+            quantity = name.removesuffix(suffix).strip("_").replace("_", " ")
+            return rf"{{{quantity or name} [\unit{{{UNITS[suffix]}}}]}}"
+    return f"{{{_escaped(name.replace('_', ' '))}}}"
+
+
+def _cell(value: Any, numeric: bool) -> str:
+    text = cell_text(value)
+    if not numeric:
+        return _escaped(text)
+    return text.replace(",", "") if isinstance(value, int | float) else "{--}"
+
+
+def _is_numeric(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return any(is_number(row[name]) for row in rows)
+
+
+def _escaped(text: str) -> str:
+    return SPECIAL.sub(r"\\\1", text)
