@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation golden check test quick browser site lint type sizes fuzz bench lock
+.PHONY: help setup demo validation golden check test quick browser pictures readme site lint type sizes fuzz bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -36,6 +36,12 @@ quick: setup ## run the tests that start no other program, in under 45 seconds
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \
 	then $(BIN)/python -m pytest -m browser -n0 tests/browser; else echo "browser tests: not run"; fi
+
+pictures: setup ## draw the pictures of README and the site anew
+	$(BIN)/python docs/pictures.py
+
+readme: setup ## run the commands that README shows and write what they print
+	$(BIN)/python tests/golden/readme.py
 
 site: setup ## build the site into out/site
 	$(BIN)/python -m sphinx -q -W -b html docs out/site

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -32,8 +31,6 @@ CASES = int(os.environ.get("NEARKV_CASES", "20"))
 """Cases a system: a few in the tests, thousands in `make fuzz`."""
 SHARES = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
 RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
-PLAIN = ("opt-30b", "opt-175b", "llama2-13b", "llama2-70b", "qwen-7b", "mixtral-8x7b", "glam-143b")
-"""Models whose layers are alike and keep K and V."""
 MODELS = sorted(file.stem for file in (Path(__file__).parent.parent / "costmodel/llms").glob("*"))
 # Nodes split a fixed number of GPUs between them, more ways of a ring are slower.
 NO_GOOD = {"cluster_host.count"}
@@ -142,10 +139,10 @@ def machines(draw: st.DrawFn, named: str) -> Machine:
 
 
 @st.composite
-def designs(draw: st.DrawFn, named: str, models: Sequence[str] = MODELS) -> Design:
+def designs(draw: st.DrawFn, named: str) -> Design:
     """A system at any point, every knob at a number, or `auto` where it is solved with others."""
     system = SYSTEMS[named]
-    name = draw(st.sampled_from(models))
+    name = draw(st.sampled_from(MODELS))
     hw = draw(machines(named))
     llm = llm_from_part(part_of(name), hw.roles.get("precision", NATIVE))
     batch = draw(st.integers(1, 256))

@@ -23,6 +23,9 @@ HEIGHT = 2.4
 
 FORMATS = ("pdf", "svg", "png")
 
+UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+"""No date in a file, so that the same numbers give the same bytes."""
+
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Eight colours that readers with any colour vision tell apart (Okabe and Ito, 2008)."""
 
@@ -144,10 +147,11 @@ def save(figure: Figure, path: str | Path) -> None:
 
     check_format(path)
     target = Path(path)
+    form = target.suffix.removeprefix(".").lower()
     unfinished = target.with_name(f".{target.name}.partial")
     try:
         with mpl.rc_context(SETTINGS):
-            figure.savefig(unfinished, format=target.suffix.removeprefix(".").lower(), dpi=300)
+            figure.savefig(unfinished, format=form, dpi=300, metadata=UNDATED.get(form))
         unfinished.replace(target)
     except OSError as problem:
         raise InputError(
