@@ -78,7 +78,7 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
     if not low < high:
         raise InputError(f"{option}: write the range as {form}, low before high")
     if axis not in WORKLOAD:
-        block.platform.check({axis: (low, high)}, f"{option.split()[0]} ")
+        block.platform.check({axis: (low, high)}, f"{option.split(maxsplit=1)[0]} ")
     return low, high
 
 
