@@ -70,40 +70,18 @@ def c_numbers(block: Block) -> tuple[Any, ...]:
     """What the C loop's struct holds, in its order."""
     hw, llm, work, _ = block.inputs(block.grid.whole)
     on, csd, host = gpu(hw), hw.csd, hw.host
-    return (
-        *(
-            on.run.rate,
-            on.read.rate,
-            host.bandwidth,
-            host.memory,
-            link(hw, "gpu_link", "pcie").inward.rate,
-        ),
-        *(
-            hw.derate.uplink,
-            csd.p2p_read,
-            csd.write,
-            attention_kernel(hw, llm.group)[0],
-            csd.commit,
-            csd.dma,
-            csd.page,
-        ),
-        *(
-            csd.capacity,
-            llm.layers,
-            llm.layer_weight_bytes(1.0),
-            head_weights(llm, 1.0),
-            llm.weight_bytes,
-        ),
-        *(
-            llm.linear_flops(1.0),
-            2 * llm.head_parameters,
-            llm.hidden,
-            llm.kv_heads,
-            llm.head_size,
-            llm.group,
-        ),
-        *(llm.kv_width, block.system.knobs["interval"].default, work.output),
-    )
+    attention_weights = llm.attention_parameters * llm.attention_width
+    gpu_link = link(hw, "gpu_link", "pcie").inward.rate
+    rates = (on.run.rate, on.read.rate, host.bandwidth, host.memory, gpu_link)
+    reads = (hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0])
+    devices = (csd.commit, csd.dma, csd.page, csd.capacity)
+    halves = (attention_weights, llm.layer_weight_bytes(1.0) - attention_weights)
+    weights = (llm.layers, *halves, head_weights(llm, 1.0), llm.weight_bytes)
+    projection_flops = llm.qkv_flops(1.0) + llm.output_flops(1.0)
+    flops = (projection_flops, llm.ffn_flops(1.0), 2 * llm.head_parameters)
+    shape = (llm.hidden, llm.kv_heads, llm.head_size, llm.group, llm.kv_width)
+    work_sizes = (block.system.knobs["interval"].default, work.output)
+    return (*rates, *reads, *devices, *weights, *flops, *shape, *work_sizes)
 
 
 def c_loop(block: Block, folder: Path) -> tuple[float, NDArray[np.float64]] | None:

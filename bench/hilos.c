@@ -5,20 +5,26 @@
 
 typedef struct {
     double flops, hbm, dram, host_memory, gpu_link, uplink_derate, p2p_read, flash_write, kernel, commit, dma, page, capacity;
-    double layers, layer_weights, head_weights, weights, linear_flops, head_flops;
+    double layers, attention_weights, feed_forward_weights, head_weights, weights;
+    double projection_flops, feed_forward_flops, head_flops;
     double hidden, kv_heads, head_size, group, width, interval, output;
 } numbers;
 
-/* Three lines above a base: csd.flash, csd.kernel, the way of X to the GPU. */
-static inline double highest(const double at0[4], const double rise[4], double x) {
-    double top = at0[1] + x * rise[1];
-    for (int i = 2; i < 4; i++) top = fmax(top, at0[i] + x * rise[i]);
-    return at0[0] + x * rise[0] + top;
+/* The attention half: flash, kernel, the path of X to the GPU; spills; weights, and all that the GPU's link carries. */
+enum { LINES = 6 };
+
+static inline double highest(const double at0[LINES], const double rise[LINES], double x) {
+    double top = at0[0] + x * rise[0];
+    for (int i = 1; i < LINES; i++) top = fmax(top, at0[i] + x * rise[i]);
+    return top;
 }
 
-/* Weights stream from DRAM to the GPU while it multiplies. */
-static inline double streamed(const numbers *p, double weights, double flops) {
-    return fmax(fmax(weights / p->gpu_link, weights / p->dram), fmax(weights / p->hbm, flops / p->flops));
+/* Weights stream from DRAM to the GPU. */
+static inline double loaded(const numbers *p, double weights) { return fmax(weights / p->gpu_link, weights / p->dram); }
+
+/* The GPU multiplies them. */
+static inline double multiplied(const numbers *p, double weights, double flops) {
+    return fmax(weights / p->hbm, flops / p->flops);
 }
 
 static inline double step(const numbers *p, double b, double prompt, double devices, double uplink_raw) {
@@ -28,19 +34,25 @@ static inline double step(const numbers *p, double b, double prompt, double devi
     double kv1 = 2 * heads * p->head_size * w, x1 = p->hidden * b * w, kv = kv1 * s, x = x1 * s;
     double q = heads * p->group * p->head_size * w;
 
-    double linear = streamed(p, p->layer_weights, b * p->linear_flops);
+    double projections = multiplied(p, p->attention_weights, b * p->projection_flops);
+    double products = multiplied(p, p->feed_forward_weights, b * p->feed_forward_flops);
+    double feed_forward = fmax(loaded(p, p->attention_weights), products);
     double m = fmax(floor(p->page / (p->head_size * w)), 1), full = floor(c / m);
     double transfers = (m * full * (full + 1) / 2 + (c - m * full) * (full + 1)) / c;
     double stage = heads * transfers * p->dma + (c + 1) / 2 * heads * (p->head_size + p->group) * w / uplink;
     double kept = c * floor(n / c) / n, spilled = ceil(c / m) / c;
-    double spill = p->commit / devices + kept * p->page / (devices * p->flash_write);
+    double program = kept * p->page / (devices * p->flash_write), spill = p->commit / devices + program;
+    double rows0 = 2 * heads * spilled, rows1 = b * p->hidden / p->head_size * spilled;
 
-    double at0[4] = {linear + (q + kv1) / link + q / link + stage, kv / flash + 2 * heads * spilled * spill,
-                     kv / (devices * p->kernel), 0};
-    double at1[4] = {linear + x1 / link, x / flash + b * p->hidden / p->head_size * spilled * spill, 0,
-                     fmax(x / link, 4 * s * heads * p->head_size * (p->hidden + p->group) / p->flops)};
-    double rise[4];
-    for (int i = 0; i < 4; i++) rise[i] = at1[i] - at0[i];
+    double before0 = projections + (q + kv1) / link + q / link + stage, before1 = projections + x1 / link;
+    double weights = loaded(p, p->feed_forward_weights), carried = p->feed_forward_weights / p->gpu_link;
+    double at0[LINES] = {before0 + kv / flash + rows0 * program, before0 + kv / (devices * p->kernel),
+                         before0, before0 + rows0 * spill, weights, carried + q / p->gpu_link};
+    double at1[LINES] = {before1 + x / flash + rows1 * program, before1,
+                         before1 + fmax(x / link, 4 * s * heads * p->head_size * (p->hidden + p->group) / p->flops),
+                         before1 + rows1 * spill, weights, carried + x / p->gpu_link};
+    double rise[LINES];
+    for (int i = 0; i < LINES; i++) rise[i] = at1[i] - at0[i];
 
     double low = 0, high = 1;
     double need0[2] = {p->weights + p->layers * c * kv1, p->layers * (prompt + n) * kv1};
@@ -55,13 +67,14 @@ static inline double step(const numbers *p, double b, double prompt, double devi
 
     /* the least lies at an end or where two lines cross */
     double best = fmin(highest(at0, rise, low), highest(at0, rise, high));
-    for (int i = 1; i < 4; i++)
-        for (int j = i + 1; j < 4; j++) {
+    for (int i = 0; i < LINES; i++)
+        for (int j = i + 1; j < LINES; j++) {
             double apart = rise[i] - rise[j];
             double cross = apart != 0 ? (at0[j] - at0[i]) / apart : low;
             best = fmin(best, highest(at0, rise, fmin(fmax(cross, low), high)));
         }
-    return p->layers * best + streamed(p, p->head_weights, b * p->head_flops);
+    double head = fmax(loaded(p, p->head_weights), multiplied(p, p->head_weights, b * p->head_flops));
+    return p->layers * (best + feed_forward) + head;
 }
 
 void sweep(const numbers *p, const double *batch, size_t nb, const double *context, size_t nc, const double *devices,

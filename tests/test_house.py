@@ -42,7 +42,6 @@ tests/test_catalog.py
 
 
 
-tests/test_sweeps.py
 
 sweeps/evaluation/catalogue.py
 sweeps/evaluation/probe.py

@@ -80,6 +80,9 @@ class Commands(TyperGroup):
         except NearkvError as problem:
             complain(str(problem))
             raise typer.Exit(BAD_INPUT) from None
+        except MemoryError:
+            complain("not enough memory; ask for fewer design points, or write them with sweep -o")
+            raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt as stopped:
             complain(stopped.args[0] if stopped.args else "stopped")
             raise typer.Exit(STOPPED) from None
