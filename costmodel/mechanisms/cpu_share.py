@@ -57,7 +57,7 @@ def pace(hw: Machine, llm: LLM, work: Workload) -> Pace:
     one_each = linear(hw, llm, dp).parts
     flops = one_each["products"].parts["compute"].seconds / dp
     all_reduce = one_each["all_reduce"].seconds / dp
-    waits = one_each["launch"].seconds + one_each["settle"].seconds
+    waits = one_each["launch"].seconds + one_each["latency"].seconds
     weights_read = gpu(hw).read.rate / dp
 
     def products(requests: Real) -> Real:

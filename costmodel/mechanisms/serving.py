@@ -73,15 +73,14 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
     latency = Port("nvlink.latency", "wait", 1.0, "s")
-    any_ring = np.minimum(tp - 1, 1.0)
-    delays = 2 * visits * any_ring * hw.nvlink.latency
+    delays = 2 * visits * (tp - 1) * hw.nvlink.latency
     activations = llm.hidden * tokens * llm.activation_width
     reduced = 4 * (tp - 1) * activations
     nvlink = link(hw, "nvlink", "link").outward
     return serial(
         products=products,
         launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
-        settle=latency(delays, "two all-reduces a layer"),
+        latency=latency(delays, "two all-reduces a layer, tp - 1 hops each"),
         all_reduce=nvlink(reduced, "2 (tp-1)/tp of the activations, twice"),
     )
 

@@ -30,9 +30,9 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
-def switch(what: str, on: str = "on", off: str = "off") -> Knob:
+def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1) -> Knob:
     """A choice between two names, `on` being the default."""
-    return Knob(what, high=1, default=1, kind="choice", choices=(off, on))
+    return Knob(what, high=1, default=default, kind="choice", choices=(off, on))
 
 
 RANKSETS = Knob(
@@ -40,7 +40,10 @@ RANKSETS = Knob(
     kind="count",
     sets="dimm.ranksets",
 )
-INTERLEAVE = switch("two sub-batches in turn, or one batch (sec. 5.2)")
+INTERLEAVE = switch(
+    "two sub-batches in turn, which read the weights twice, or one batch (sec. 5.2, fig. 11)",
+    default="auto",
+)
 OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 5.1)")
 PLACEMENT = switch(
     "KV of a request spread over all ranksets, or on a random one (sec. 5.1)",

@@ -28,6 +28,10 @@ ENDLESS = 1e15
 """A memory that no batch fills [B]."""
 BATCHES = (16.0, 32.0, 48.0, 64.0)
 """Of fig. 11, each request with 6,000 tokens."""
+REPLICA = 4.0
+"""GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
+ONE_BATCH = 0.0
+"""The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
 
 
 # --- throughput on traces, fig. 8 -------------------------------------------------------------
@@ -154,11 +158,14 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
     """One step of a whole batch, whatever its memory [s]."""
     hw, llm = model_on(PLATFORM, model)
-    hw = hw.with_values({"gpu.memory": ENDLESS, "dimm.capacity": ENDLESS})
+    hw = hw.with_values({"gpu.count": REPLICA, "gpu.memory": ENDLESS, "dimm.capacity": ENDLESS})
     if ranksets:
         hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)
     work = Workload(np.array(BATCHES), context, 1.0).at(context)
-    resolved = resolve_knobs(spec, hw, llm, work, default_knobs(spec))
+    knobs = default_knobs(spec)
+    if "interleave" in knobs:
+        knobs["interleave"] = ONE_BATCH
+    resolved = resolve_knobs(spec, hw, llm, work, knobs)
     step: Values = np.asarray(resolved.estimate.step.seconds)
     return step
