@@ -19,6 +19,8 @@ Index = NDArray[np.intp]
 """Place of a model in a list, for every design point."""
 Table = Mapping[str, Real]
 
+_PUBLISHED = 0.1
+"""Largest relative distance between the parameters of a shape and the published ones."""
 _SET_BY = {
     "weight": ("weight_width", "dense_width", "head_width"),
     "kv": ("kv_width",),
@@ -35,6 +37,22 @@ def llm_from_part(part: Part, widths: Role) -> LLM:
         widths: the platform's `precision` role [B].
     """
     return _build((part,), None, widths, ())
+
+
+def check_published(part: Part) -> None:
+    """Refuse a model whose shape is far from the number of parameters that its file quotes.
+
+    Raises:
+        InputError: they differ by more than a tenth; norms, biases and rounded cards do not.
+    """
+    published = part.si.get("published")
+    if published is None:
+        return
+    widths = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
+    parameters = float(llm_from_part(part, widths).parameters)
+    if abs(parameters / published - 1) > _PUBLISHED:
+        counts = f"its shape has {parameters:.4g} parameters, published are {published:.4g}"
+        raise InputError(f"model {part.name}: {counts}; correct one of them")
 
 
 def alike_llm(part: Part, widths: Role, what: str) -> LLM:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from nearkv.costmodel.models import alike_llm, llm_from_part, llms_from_parts
 from nearkv.costmodel.span import Leaf, Real, Span
 from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.folders import path_of
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluation.models import kv_per_token, kv_per_token_unlimited, model_numbers
+from nearkv.sweeps.space.study import Study, blocks
 
 K = 1024.0
 
@@ -199,6 +202,15 @@ def test_hints_never_cross_sizes(name: str, hint: str) -> None:
     with pytest.raises(InputError, match=f"unknown model '{name}'") as problem:
         load_llm(name)
     assert (f"did you mean {hint!r}" in str(problem.value)) == bool(hint)
+
+
+def test_a_shape_far_from_its_published_count_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "odd.toml"
+    text = path_of("model", "opt-66b").read_text()
+    assert "66e9" in text
+    file.write_text(text.replace("66e9", "88e9"))
+    with pytest.raises(InputError, match=r"its shape has 6\.571e\+10 parameters, published are 8"):
+        blocks(Study(("hilos",), (str(file),)))
 
 
 def test_solvers_refuse_layers_that_they_do_not_model() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.models import llms_from_parts
+from nearkv.costmodel.models import check_published, llms_from_parts
 from nearkv.costmodel.registry import System, check_knobs, find_system
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
@@ -236,7 +236,9 @@ def _cases(system: System, platform: Platform, study: Study) -> list[_Case]:
 def _read_model(model: str | Part) -> Part:
     if isinstance(model, Part):
         return model
-    return load_llm(model)
+    part = load_llm(model)
+    check_published(part)
+    return part
 
 
 def _read_platform(platform: str | Platform) -> Platform:
