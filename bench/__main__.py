@@ -1,4 +1,4 @@
-"""Run the benchmarks in this folder, all or those named: each module's `main` prints one line a measurement."""
+"""Run the benchmarks in this folder, all or those named: each prints one line a measurement."""
 
 import pkgutil
 import subprocess

@@ -20,5 +20,6 @@ def main() -> None:
         found = frontier(costs).sum()
         spent = time.perf_counter() - start
         print(
-            f"frontier of {POINTS:,} points, {what}: {found:,} on it, {spent:.2f} s (at most 1 s wanted of random)"
+            f"frontier of {POINTS:,} points, {what}: {found:,} on it, {spent:.2f} s "
+            "(at most 1 s wanted of random)"
         )

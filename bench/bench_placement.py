@@ -1,4 +1,4 @@
-"""FlexGen's placement of OPT-30B: 543 LPs in a CBC process each, as FlexGen solves them, against ours in process."""
+"""FlexGen's placement of OPT-30B: 543 LPs in a CBC process each, as FlexGen has them, and ours."""
 
 import time
 from collections.abc import Callable
@@ -52,5 +52,6 @@ def main() -> None:
     for search, most in (("paper", 1 / 10), ("full", 1 / 5)):
         spent = seconds(lambda search=search: place(hw, llm, work, search=search))  # type: ignore[misc]
         print(
-            f"--search {search}: {spent:.3f} s, 1/{cbc / spent:.0f} of CBC's time (at most 1/{1 / most:.0f} wanted)"
+            f"--search {search}: {spent:.3f} s, 1/{cbc / spent:.0f} of CBC's time "
+            f"(at most 1/{1 / most:.0f} wanted)"
         )

@@ -1,4 +1,4 @@
-"""Seconds to play 1,000 requests of a trace event by event, against the fluid model's one evaluation."""
+"""Seconds to simulate 1,000 requests of a trace, against the fluid model's one evaluation."""
 
 import time
 
@@ -15,7 +15,8 @@ def main() -> None:
         fluid = time.perf_counter() - start
         spent = min(_played(block) for _ in range(3))
         print(
-            f"l3, {model}, {trace}: 1,000 requests in {spent:.3f} s (at most 0.2), fluid model {1e3 * fluid:.1f} ms"
+            f"l3, {model}, {trace}: 1,000 requests in {spent:.3f} s (at most 0.2), "
+            f"fluid model {1e3 * fluid:.1f} ms"
         )
 
 

@@ -1,4 +1,4 @@
-"""How fast a sweep is beside what limits it: a C loop of the same equations, PyArrow writing the same table."""
+"""How fast a sweep is beside what limits it: a C loop of its equations, PyArrow writing alone."""
 
 import ctypes
 import os
@@ -125,7 +125,8 @@ def core() -> None:
     )
     away, ratio = np.max(np.abs(in_c / ours - 1)), block.grid.size / spent / rate["seconds only"]
     print(
-        f"C loop of the same equations: {block.grid.size / spent / 1e6:.1f} M points/s, {away:.0e} apart at most"
+        f"C loop of the same equations: {block.grid.size / spent / 1e6:.1f} M points/s, "
+        f"{away:.0e} apart at most"
     )
     print(f"our ratio to C: 1/{ratio:.1f} (at least 1/15)")
 
@@ -149,13 +150,14 @@ def files(folder: Path) -> None:
         mine = rows.size / least(ours, 3) / 1e6
         arrow = rows.size / least(lambda form=form: theirs[form](folder / form), 3) / 1e6  # type: ignore[misc]
         print(
-            f"{form}, {len(rows.kinds)} columns: {mine:.2f} M rows/s evaluated and written (at least {goal}), "
+            f"{form}, {len(rows.kinds)} columns: {mine:.2f} M rows/s evaluated and written "
+            f"(at least {goal}), "
             f"PyArrow writes the same table at {arrow:.2f}, ratio {mine / arrow:.2f}"
         )
 
 
 def hundred_million(jobs: int) -> tuple[float, float, float]:
-    """A sweep of 10^8 points down to its best 100: its time [s], that of all cores [s], memory of all processes [B]."""
+    """A sweep of 10^8 points down to its best 100: its time, that of all cores, memory [s, s, B]."""
     command = Path(sys.executable).with_name("nearkv")
     start, most = time.perf_counter(), 0.0
     process = subprocess.Popen(
@@ -193,9 +195,11 @@ def main() -> None:
     one, busy_one, most_one = hundred_million(1)
     two, busy_two, most_two = hundred_million(2)
     print(
-        f"100 M points, --top 100: {one:.1f} s, {most_one / 1e6:.0f} MB resident at most (at most 1,000)"
+        f"100 M points, --top 100: {one:.1f} s, "
+        f"{most_one / 1e6:.0f} MB resident at most (at most 1,000)"
     )
     print(
-        f"two jobs: {two:.1f} s, {one / two:.2f} times one (at least 1.6), {most_two / 1e6:.0f} MB in all; "
+        f"two jobs: {two:.1f} s, {one / two:.2f} times one (at least 1.6), "
+        f"{most_two / 1e6:.0f} MB in all; "
         f"all cores worked {busy_two:.1f} s, with one job {busy_one:.1f} s"
     )
