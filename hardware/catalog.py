@@ -132,7 +132,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
 
     Every table is a role. It names the part that fills it and its `count`, and may replace any of
     the part's numbers; roles without a part (precision, policy, derate) hold all their own. A file
-    may start from another platform (`base`), replace whole roles and leave roles out (`without`).
+    may start from another platform (`base`), change numbers of its roles, fill them with other
+    parts and leave roles out (`without`). A part is looked for beside the file, then by name in
+    the folders of `NEARKV_PATH`, in `./parts` and in the catalogue.
 
     Args:
         name: catalogue name or path.
@@ -152,7 +154,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     roles = _inherited(name, fields, heirs, where)
     without = _left_out(fields, roles, where)
     for role, entry in tables.items():
-        roles[role] = _role(role, entry, where)
+        roles[role] = _role(role, entry, roles.get(role), path)
         check_part(roles[role], f"{where}: {role}", is_own=name.endswith(".toml"))
     return Platform(
         name,
@@ -197,15 +199,18 @@ def _left_out(fields: Mapping[str, Any], inherited: Mapping[str, Part], where: s
     return {str(role) for role in without}
 
 
-def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
-    where = f"{where}: {role}"
+def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Path) -> Part:
+    """A role of a platform; without a part of its own it changes that of the base."""
+    where = f"{path}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
-        part = _filled(str(entry["part"]), own, where)
+        part = _filled(_part_name(str(entry["part"]), path), own, where)
         if part.kind not in ROLES.get(role, [part.kind]):
             kinds = " or ".join(ROLES[role])
             raise InputError(f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}")
         return part
+    if inherited is not None:
+        return _changed(inherited, own, where)
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
@@ -215,10 +220,22 @@ def _role(role: str, entry: Mapping[str, Any], where: str) -> Part:
     return Part(role, role, role, numbers)
 
 
+def _part_name(name: str, platform: Path) -> str:
+    """A part as a platform names it: a file beside the platform's own goes first."""
+    beside = platform.parent / (name if name.endswith(".toml") else f"{name}.toml")
+    if beside != platform and beside.is_file():
+        return str(beside)
+    return name
+
+
+def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
+    keys = KINDS[part.kind] or dict.fromkeys([*part.numbers, *own], DERATE)
+    return replace(part, numbers={**part.numbers, **numbers_of(own, keys, where)})
+
+
 def _filled(name: str, own: Mapping[str, Any], where: str) -> Part:
     """A part in its place, with the numbers that the platform replaces."""
     part = load_part(name)
     if "count" not in own:
         raise InputError(f"{where}: needs a count of its part")
-    replaced = numbers_of(own, KINDS[part.kind], where)
-    return replace(part, numbers={**part.numbers, **replaced})
+    return _changed(part, own, where)

@@ -1,5 +1,6 @@
 """Where specification files live: their owners register folders, everyone looks names up here."""
 
+import os
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
@@ -36,13 +37,26 @@ def _files(what: str) -> dict[str, Path]:
     return files
 
 
+def _own_files(what: str) -> dict[str, Path]:
+    """The user's own files of a catalogue, those found first in preference."""
+    folders = [Path(folder) for folder in os.environ.get("NEARKV_PATH", "").split(os.pathsep)]
+    files: dict[str, Path] = {}
+    for folder in [*folders, Path()]:
+        for path in (folder / f"{what}s").glob("*.toml"):
+            files.setdefault(path.stem, path)
+    return files
+
+
 def names(what: str) -> list[str]:
     """Sorted names of a catalogue: `part`, `platform`, `model` or `trace`."""
     return sorted(_files(what))
 
 
 def path_of(what: str, name: str) -> Path:
-    """The file of a catalogue name, or the user's own file where `name` ends in .toml.
+    """The file of a name, or the user's own file where `name` ends in .toml.
+
+    A name is looked for in the folders `parts`, `platforms`, `models` or `traces` of each entry of
+    `NEARKV_PATH` and of the working folder, and then in the catalogue.
 
     Raises:
         InputError: no such name or file.
@@ -50,7 +64,7 @@ def path_of(what: str, name: str) -> Path:
     if name.endswith(".toml"):
         path = Path(name)
     else:
-        files = _files(what)
+        files = _files(what) | _own_files(what)
         if name not in files:
             raise unknown(what, name, files)
         path = files[name]

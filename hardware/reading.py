@@ -12,7 +12,7 @@ from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.quantity import KINDS as ORIGINS
-from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, unit_of
+from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, parse, unit_of
 from nearkv.hardware.schema import KINDS, Key
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
@@ -73,8 +73,10 @@ def sources() -> dict[str, dict[str, Any]]:
 def quantity(entry: object, key: Key, where: str) -> Quantity:
     """Check one number of a specification.
 
+    A number alone (`count = 4`) or with its unit (`read = "12 GB/s"`) is the user's own choice.
+
     Args:
-        entry: the inline table as TOML reads it.
+        entry: the inline table as TOML reads it, or the short form.
         key: what the schema says of it.
         where: file and key, put in front of every error.
 
@@ -82,6 +84,8 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         InputError: a field is missing or unknown, the number is not finite or negative, the unit
             does not fit, the source is not in sources.toml, an assumption lacks note or range.
     """
+    if _is_number(entry) or isinstance(entry, str):
+        return _short_form(str(entry), key, where)
     fields = _fields(entry, where)
     _check_origin(fields, where)
     value, unit = fields["value"], str(fields["unit"])
@@ -97,6 +101,15 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         low=low,
         high=high,
     )
+
+
+def _short_form(text: str, key: Key, where: str) -> Quantity:
+    """A number that a user states without a source, which is their own file."""
+    value = parse(text, key.unit, where)
+    if fault := key.fault(value):
+        raise InputError(f"{where}: {text!r} {fault}")
+    size = unit_of(key.unit)[1]
+    return Quantity(value / size, key.unit, "assumed", "user", f"{where} = {text}")
 
 
 def _fields(entry: object, where: str) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""A platform of one's own in ten lines: short forms, roles of a base, parts beside the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.errors import InputError
+
+MINE = """\
+base = "hilos-h100"
+
+[csd]
+count = 4
+p2p_read = "12 GB/s"
+price = "1500 USD"
+
+[gpu_link]
+part = "pcie-5.0-x16"
+count = 1
+
+[derate]
+gemm = 0.6
+"""
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> str:
+    file = folder / name
+    file.write_text(text)
+    return str(file)
+
+
+def test_a_role_of_the_base_keeps_what_it_does_not_change(tmp_path: Path) -> None:
+    mine, base = load_platform(write(tmp_path, MINE)), load_platform("hilos-h100")
+    csd = mine.roles["csd"].si
+    assert (csd["count"], csd["p2p_read"], csd["price"]) == (4, 12e9, 1500)
+    changed = {"count", "p2p_read", "price"}
+    for key, value in base.roles["csd"].si.items():
+        assert key in changed or csd[key] == value
+    assert mine.roles["derate"].si == {**base.roles["derate"].si, "gemm": 0.6}
+    assert mine.roles["gpu_link"].si["bandwidth"] == 63e9
+    assert mine.roles["host"] == base.roles["host"]
+
+
+def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
+    number = load_platform(write(tmp_path, MINE)).roles["csd"].numbers["p2p_read"]
+    assert (number.source, number.kind) == ("user", "assumed")
+    assert number.at.endswith("mine.toml: csd: p2p_read = 12 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('p2p_read = "12"', "'12' has no unit"),
+        ("p2p_read = 12", "'12' has no unit"),
+        ('p2p_read = "12 GB"', "does not measure this"),
+        ("count = 2.5", "must be a whole number"),
+        ("count = -1", "zero or more"),
+        ("count = true", "must be { value"),
+        ("cuont = 4", "did you mean 'count'"),
+    ],
+)
+def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: str) -> None:
+    with pytest.raises(InputError, match=r"mine\.toml: csd") as caught:
+        load_platform(write(tmp_path, f'base = "hilos-a100"\n[csd]\n{line}\n'))
+    assert problem in str(caught.value)
+
+
+def test_a_part_is_found_beside_its_platform(tmp_path: Path) -> None:
+    write(tmp_path, 'kind = "link"\ntitle = "My link"\nbandwidth = "100 GB/s"\n', "fast.toml")
+    text = 'base = "hilos-a100"\n[gpu_link]\npart = "fast"\ncount = 1\n'
+    assert load_platform(write(tmp_path, text)).roles["gpu_link"].si["bandwidth"] == 100e9
+
+
+def test_parts_are_found_by_name_in_folders_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, rate in (("shared", 100), ("here", 50)):
+        (tmp_path / folder / "parts").mkdir(parents=True)
+        text = f'kind = "link"\ntitle = "Link"\nbandwidth = "{rate} GB/s"\n'
+        write(tmp_path / folder / "parts", text, f"{folder}-link.toml")
+        write(tmp_path / folder / "parts", text, "both.toml")
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_part("here-link").si["bandwidth"] == 50e9
+    with pytest.raises(InputError, match="unknown part 'shared-link'"):
+        load_part("shared-link")
+    monkeypatch.setenv("NEARKV_PATH", str(tmp_path / "shared"))
+    assert load_part("shared-link").si["bandwidth"] == 100e9
+    assert load_part("both").si["bandwidth"] == 100e9
+    assert load_part("pcie-5.0-x16").si["bandwidth"] == 63e9
