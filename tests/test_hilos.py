@@ -112,6 +112,31 @@ def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
     assert narrow_step.busy()["csd.flash"] < 0.3 * wide_step.busy()["csd.flash"]
 
 
+def test_weights_fill_the_fastest_memory_first() -> None:
+    # 14 GB of Llama2-7B fit the A100; 132 GB of OPT-66B leave part of them in DRAM, none on flash
+    work, names = Workload(16.0, 16384.0, 64.0), ("auto", "gpu", "paper", "host", "storage")
+    auto, paper = (
+        hilos(work, "llama2-7b", weights=float(names.index(name))) for name in ("auto", "paper")
+    )
+    assert auto.step.traffic()["gpu_link.in", "move"] < paper.step.traffic()["gpu_link.in", "move"]
+    assert auto.fits.tiers["host"][0] < 1e9 < paper.fits.tiers["host"][0]
+    partly = hilos(work, "opt-66b", weights=0.0)
+    gpu_need, gpu_size = partly.fits.tiers["gpu"]
+    assert partly.fits.ok
+    assert 0.95 * gpu_size < gpu_need <= gpu_size
+
+
+def test_more_memory_never_slows_a_step_down() -> None:
+    work = Workload(16.0, 16384.0, 64.0)
+    for role in ("gpu", "host"):
+        sizes = np.geomspace(20e9, 2e12, 60)
+        hw = BED.with_values({f"{role}.memory": sizes})
+        estimate = SYSTEMS["hilos"](hw, model("opt-175b"), work, {**ANS, "weights": 0.0})
+        seconds = np.ravel(estimate.total.seconds)
+        assert np.all(np.diff(seconds) <= 1e-9 * seconds[1:])
+        assert seconds[-1] < seconds[0]
+
+
 def test_x_cache_gain_is_bounded_where_flash_binds() -> None:
     # errata: at alpha = 0.5 X gains at most 1 / (1 - alpha / 2) = 1.33 once writes are hidden
     work = Workload(16.0, 65536.0, 64.0)

@@ -13,11 +13,26 @@ import numpy as np
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import Path, arriving_head, prefill_compute, with_head
+from nearkv.costmodel.mechanisms.offload import (
+    Path,
+    arriving_head,
+    gpu_working_set,
+    prefill_compute,
+    with_head,
+)
+from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, Host, Link, gpu, host
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
+
+WEIGHTS = Knob(
+    "where weights live: filling GPU, host and storage, in one of them, or by the paper's rule",
+    high=4,
+    default=2,
+    kind="choice",
+    choices=("auto", "gpu", "paper", "host", "storage"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,39 @@ def weights_on_gpu(llm: LLM, prompt: Real, gpu: Gpu) -> Real:
     """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
     resident = llm.weight_bytes + llm.activation_bytes(prompt)
     return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
+
+
+def choose_residency(
+    choice: Real, paper: Residency, hw: Machine, llm: LLM, work: Workload, host_room: Real
+) -> Residency:
+    """Return where weights live by a choice of `WEIGHTS`.
+
+    `auto` fills the GPU beside its working set, then host DRAM, then storage; more memory never
+    moves a weight to a slower one.
+
+    Args:
+        choice: index into the knob's choices.
+        paper: the shares by the paper's rule.
+        host_room: host DRAM that the step leaves to weights [B].
+    """
+    gpu_room = gpu(hw).memory - gpu_working_set(llm, work.prompt)
+    on_gpu = np.clip(gpu_room / llm.weight_bytes, 0.0, 1.0)
+    whole = host_weights(hw, llm, Residency(0.0, 1.0, 0.0))
+    in_host = np.clip(host_room / whole, 0.0, 1 - on_gpu)
+    gpu_shares: dict[str, Real] = {"auto": on_gpu, "gpu": 1.0, "paper": paper.gpu}
+    host_shares: dict[str, Real] = {"auto": in_host, "host": 1.0, "paper": paper.host}
+    gpu_share = _chosen(choice, gpu_shares)
+    host_share = _chosen(choice, host_shares)
+    return Residency(gpu_share, host_share, 1 - gpu_share - host_share)
+
+
+def _chosen(choice: Real, shares: Mapping[str, Real]) -> Real:
+    """The share of the choice made, none where it has none [1]."""
+    share: Real = 0.0
+    for name, value in shares.items():
+        made = np.equal(choice, WEIGHTS.choices.index(name))
+        share = np.where(made, value, share)[()]
+    return share
 
 
 def host_weights(hw: Machine, llm: LLM, home: Residency) -> Real:

@@ -17,8 +17,10 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import exchange, gpu_working_set, rebuild_from_x
 from nearkv.costmodel.mechanisms.weights import (
+    WEIGHTS,
     WeightStream,
     beside_gpu,
+    choose_residency,
     host_weights,
     weights_on_storage,
 )
@@ -94,11 +96,24 @@ DEVICES = Knob("number of computational storage devices", kind="count", sets="cs
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "csd", "chassis"),
-    knobs={"alpha": ALPHA, "interval": INTERVAL, "writeback": WRITEBACK, "devices": DEVICES},
+    knobs={
+        "alpha": ALPHA,
+        "interval": INTERVAL,
+        "writeback": WRITEBACK,
+        "weights": WEIGHTS,
+        "devices": DEVICES,
+    },
     attends=("full", "window", "chunk", "latent"),
 )
 def hilos(
-    hw: Machine, llm: LLM, work: Workload, *, alpha: Real, interval: Real, writeback: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    alpha: Real,
+    interval: Real,
+    writeback: Real,
+    weights: Real,
 ) -> Estimate:
     """Attention beside the flash, X-cache on the GPU, weights streamed layer by layer.
 
@@ -108,18 +123,20 @@ def hilos(
         alpha: share of the batch kept as X [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
+        weights: where weights live, as in `mechanisms.weights`.
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
     b = work.batch
-    weights = stream_weights(hw, llm)
     caching = Caching(alpha, interval, writeback)
+    buffers = buffer_bytes(llm, b, caching)
+    streamed = stream_weights(hw, llm, work, weights, buffers)
     return Estimate(
-        prefill=weights.over_kinds(lambda kind: prefill_layer(hw, kind, work, alpha), b),
-        step=weights.over_kinds(lambda kind: decode_layer(hw, kind, work, caching), b),
-        fits=capacity_check(hw, weights, work, alpha, writeback * interval),
+        prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, alpha), b),
+        step=streamed.over_kinds(lambda kind: decode_layer(hw, kind, work, caching), b),
+        fits=capacity_check(hw, streamed, work, alpha, buffers),
         work=work,
         batch_run=b,
         accelerator_power={"csd": kernel_power(hw, llm)},
@@ -180,15 +197,28 @@ def kernel_power(hw: Machine, llm: LLM) -> Real:
     return llm.most_of_a_layer(lambda kind: csd(hw, kind.group).kernel_power)
 
 
-def stream_weights(hw: Machine, llm: LLM) -> WeightStream:
-    """Weights above 100B parameters come from the devices as files, others from DRAM (sec. 6.1)."""
+def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
+    """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B]."""
+    token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, caching.alpha, 1))
+    return caching.writeback * caching.interval * token
+
+
+def stream_weights(
+    hw: Machine, llm: LLM, work: Workload, choice: Real, buffers: Real
+) -> WeightStream:
+    """Weights where the choice puts them, those on the devices as files.
+
+    The paper's rule: above 100B parameters on the devices, else in DRAM (sec. 6.1).
+    """
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
+    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
+    room = host_.memory - buffers
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),
         host=host_,
         link=link(hw, "gpu_link", "pcie"),
-        home=beside_gpu(0.0, weights_on_storage(hw, llm)),
+        home=choose_residency(choice, paper, hw, llm, work, room),
         storage={
             "flash": csd(hw, llm.group).read,
             "uplink": uplink.inward,
@@ -234,18 +264,17 @@ def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> 
 
 
 def capacity_check(
-    hw: Machine, weights: WeightStream, work: Workload, alpha: Real, buffered: Real
+    hw: Machine, weights: WeightStream, work: Workload, alpha: Real, buffers: Real
 ) -> Fits:
-    """K and V, or X, of all tokens in flash, of the buffered ones in DRAM; weights in either.
+    """K and V, or X, of all tokens in flash, buffers in DRAM; weights where they live.
 
     Args:
-        buffered: tokens that wait in host memory [1].
+        buffers: of tokens that wait in host memory [B].
     """
     llm, home, b = weights.llm, weights.home, work.batch
-    token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, 1))
     cache = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, work.final))
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
-        host=(host_weights(hw, llm, home) + buffered * token, weights.host.memory),
+        gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
+        host=(host_weights(hw, llm, home) + buffers, weights.host.memory),
         csd=(home.storage * llm.weight_bytes + cache, csd(hw, llm.group).capacity),
     )
