@@ -13,6 +13,7 @@ from nearkv.costmodel.mechanisms.dimm import (
     bus_bandwidth,
     dimms,
     imbalance,
+    least_loaded,
     rank_unit_area,
     row_efficiency,
     unit_power,
@@ -232,6 +233,22 @@ def test_imbalance_matches_random_placement() -> None:
         )
     assert imbalance(10.0, 1.0, 2.0) == 1.0
     assert imbalance(0.1, 4.0, 2.0) == 4.0
+
+
+def test_least_loaded_homes_match_requests_placed_one_by_one() -> None:
+    """Lengths as uniform as contexts of one trace: E[x^2] / E[x]^2 = 4 / 3."""
+    random = np.random.default_rng(1)
+    for requests, ranksets in ((8, 4), (40, 4), (100, 4), (40, 16), (200, 16)):
+        excess = []
+        for _ in range(300):
+            loads = np.zeros(ranksets)
+            for size in random.uniform(0.0, 2.0, requests):
+                loads[np.argmin(loads)] += size
+            excess.append(loads.max() / loads.mean())
+        placed = least_loaded(float(requests), float(ranksets), 4 / 3)
+        assert placed == pytest.approx(np.mean(excess), rel=0.12)
+    assert least_loaded(10.0, 1.0, 2.0) == 1.0
+    assert least_loaded(0.1, 4.0, 2.0) == 4.0
 
 
 # --- simulation ---

@@ -121,6 +121,27 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
     return np.clip(1 + deviations * deviation, 1.0, ranksets)
 
 
+def least_loaded(requests: Real, ranksets: Real, size_square: Real) -> Real:
+    """Load of the fullest rankset over the mean, each request on the least loaded one [1].
+
+    In any one layer a request lies on one rankset (L3 fig. 6b); homes rotate over layers, which
+    evens bytes, not a layer's time. Choosing by load leaves an excess of about one third of a
+    request a doubling of ranksets; with fewer requests than ranksets the longest decides.
+
+    Args:
+        requests: sequences placed (m) [1].
+        ranksets: R [1].
+        size_square: mean square over squared mean of their sizes, E[x^2] / E[x]^2 [1].
+    """
+    m = np.maximum(requests, 1.0)
+    several = 1 + np.log2(ranksets) * ranksets / (3 * m)
+    deviation = np.sqrt(np.maximum(size_square - 1, 0.0))
+    longest = 1 + normal_quantile_above(0.625 / (m + 0.25)) * deviation
+    few = ranksets / m * np.maximum(longest, 1.0)
+    skew = np.where(np.greater_equal(m, ranksets), several, few)
+    return np.clip(skew, 1.0, ranksets)
+
+
 def normal_quantile_above(tail: Real) -> Real:
     """Standard deviations that a normal variable exceeds with a small probability [1].
 

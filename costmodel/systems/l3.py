@@ -8,11 +8,19 @@ sub-batches.
 
 from __future__ import annotations
 
+import numpy as np
+
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.dimm import dimms, imbalance, rank_unit_area, unit_power
+from nearkv.costmodel.mechanisms.dimm import (
+    dimms,
+    imbalance,
+    least_loaded,
+    rank_unit_area,
+    unit_power,
+)
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
 from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
@@ -45,11 +53,14 @@ INTERLEAVE = switch(
     default="auto",
 )
 OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 5.1)")
-PLACEMENT = switch(
-    "KV of a request spread over all ranksets, or on a random one (sec. 5.1)",
-    on="balanced",
-    off="random",
+PLACEMENT = Knob(
+    "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
+    high=2,
+    default=1,
+    kind="choice",
+    choices=("random", "balanced", "layerwise"),
 )
+"""Sec. 5.1, fig. 6b: in one layer a request lies on one rankset, so `balanced` is an ideal."""
 
 
 @system(
@@ -84,7 +95,7 @@ def l3(
         llm, work: what runs.
         interleave: 1 two sub-batches, 0 one batch.
         overlap_comm: 1 one rankset receives while the others compute, 0 all stop.
-        placement: 1 balanced, 0 random.
+        placement: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
         policy: 0 paged, 1 reserve.
 
     Returns:
@@ -97,8 +108,11 @@ def l3(
     def skew(sequences: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""
         in_sub_batch = sequences / (1 + interleave)
-        random = imbalance(in_sub_batch, hw.dimm.ranksets, work.spread.context_square)
-        return placement + (1 - placement) * random
+        sizes = work.spread.context_square
+        random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
+        layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
+        choices = [np.equal(placement, 0), np.equal(placement, 1)]
+        return np.select(choices, [random, 1.0], layerwise)[()]
 
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
