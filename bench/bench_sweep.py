@@ -157,7 +157,7 @@ def files(folder: Path) -> None:
 
 
 def hundred_million(jobs: int) -> tuple[float, float, float]:
-    """A sweep of 10^8 points down to its best 100: its time, that of all cores, memory [s, s, B]."""
+    """10^8 points down to the best 100: its time, that of all cores, memory [s, s, B]."""
     command = Path(sys.executable).with_name("nearkv")
     start, most = time.perf_counter(), 0.0
     process = subprocess.Popen(

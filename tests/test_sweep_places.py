@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import SMALL, content, finish, piped, refused, staging, start, sweep_command
+from helpers import COMMAND, SMALL, content, finish, piped, refused, staging, start, sweep_command
 
 pytestmark = pytest.mark.processes
 
@@ -113,3 +113,13 @@ def test_very_many_rows_need_a_yes(tmp_path: Path) -> None:
     printed = refused(start(tmp_path / "out.csv", *many))
     assert "1,001,000,000 rows are very many; --yes writes them" in printed
     assert not list(tmp_path.iterdir())
+
+
+def test_a_comparison_too_long_to_read_is_still_written(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    axes = ["--model", "opt-66b", "--batch", "1:101:+1", "--context", "1k:100k:+1k"]
+    with piped([str(COMMAND), "compare", "flexgen-dram", *axes, "-o", str(file)]) as process:
+        printed, warnings = process.communicate()
+    assert process.returncode == 0, warnings
+    assert not printed
+    assert file.read_text().count("\n") == 10_101

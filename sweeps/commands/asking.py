@@ -16,7 +16,7 @@ from nearkv.sweeps.commands.options import (
     Systems,
     with_axes,
 )
-from nearkv.sweeps.commands.printing import show, show_columns, show_point
+from nearkv.sweeps.commands.printing import is_readable, show, show_columns, show_point
 from nearkv.sweeps.commands.sweeping import check_output, save
 
 if TYPE_CHECKING:
@@ -101,4 +101,5 @@ def compare(
     if file:
         save(table, chosen, file)
     ratios = [name for name in table if name.endswith("_ratio")]
-    show_columns(table, form, columns, study=chosen, requested=ratios)
+    if not file or is_readable(table, form):
+        show_columns(table, form, columns, study=chosen, requested=ratios)

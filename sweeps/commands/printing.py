@@ -90,6 +90,14 @@ def _is_long(text: str) -> bool:
     return text.count("\n") >= shutil.get_terminal_size().lines
 
 
+def is_readable(columns: Columns, form: str) -> bool:
+    """Whether a table is short enough to be printed in a format."""
+    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+
+    rows = len(next(iter(columns.values())))
+    return rows <= MOST_SHOWN or form in ("csv", "json")
+
+
 def show_columns(
     columns: Columns,
     form: str,
