@@ -15,7 +15,7 @@ from nearkv.sweeps.validation.claims import FIELDS, load, papers
 from nearkv.sweeps.validation.validate import validate, worse
 
 DOCS = Path(__file__).parent.parent / "docs"
-ROWS = {"hilos": 127, "inf2": 78, "hillinfer": 82, "l3": 95, "h2m2": 112}
+ROWS = {"hilos": 127, "inf2": 78, "hillinfer": 82, "l3": 95, "h2m2": 112, "independent": 89}
 BOUNDS = {"exact", "approx", "at_most", "at_least", "range"}
 KINDS = {"parameter", "analytic", "measured", "simulated"}
 

@@ -34,12 +34,13 @@ paper contradicts itself, its tables or physics, with the proof (errata.md). Run
 simulated rows. Of these, runs_input state a number that the model takes as an input and so match by
 themselves, and one-sided bounds are kept or not (bounds_kept); all others are predicted: close
 counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that nobody
-here had read until the model was finished. `make validation` writes this page.
+here had read until the model was finished. The paper called independent is measurements by others,
+to which nothing is fitted. `make validation` writes this page.
 """
 
 
 PaperName = Annotated[
-    str, typer.Argument(metavar="[PAPER]", help="hilos, inf2, hillinfer, l3 or h2m2.")
+    str, typer.Argument(metavar="[PAPER]", help="hilos, inf2, hillinfer, l3, h2m2 or independent.")
 ]
 Ids = Annotated[
     list[str], typer.Option("--id", metavar="ID", help="Only this claim: hilos-tput-max.")
@@ -74,6 +75,7 @@ def validate(
     from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.validation import validate as reviewed
+    from nearkv.sweeps.validation.sources import by_source
     from nearkv.sweeps.validation.summary import summary
 
     check_format(form)
@@ -91,7 +93,7 @@ def validate(
         typer.echo()
     show(chosen, form, SHOWN)
     if form == "table" and whole:
-        show(summary(rows), form)
+        show(by_source(rows) if paper == "independent" else summary(rows), form)
     if record:
         reviewed.record(rows)
     worse = [] if claims else reviewed.worse(rows)

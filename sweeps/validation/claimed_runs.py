@@ -13,7 +13,7 @@ from nearkv.hardware.catalog import Platform, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.probe import Probe
 from nearkv.sweeps.space.study import NONE, Numbers
-from nearkv.sweeps.validation.claims import Claim, load
+from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load
 from nearkv.sweeps.validation.evidence import Evidence, predictions
 from nearkv.sweeps.validation.prediction import claim_blocks, question_of
 
@@ -79,6 +79,8 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     Raises:
         InputError: no such paper, or no such claim of it on that machine.
     """
+    if paper == INDEPENDENT:
+        raise InputError("nothing is fitted to the independent measurements; name a paper")
     usable = [claim for claim in load(paper) if _is_usable(claim)]
     test_bed = _test_bed(paper, usable, platform)
     rows = [probes for claim in usable if (probes := _probes(claim, test_bed)) is not None]

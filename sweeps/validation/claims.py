@@ -77,6 +77,9 @@ class Claim:
         return self.assume.startswith("Blind when predicted")
 
 
+INDEPENDENT = "independent"
+"""Measurements by others, in the form of a paper; nothing is fitted to them."""
+
 FIELDS = tuple(field.name for field in fields(Claim))
 
 

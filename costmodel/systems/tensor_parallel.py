@@ -1,0 +1,145 @@
+"""One replica of GPUs that serves a batch: tensor parallel over all of them (Megatron-LM, sec. 3).
+
+Symbols: b batch, s context, L layers, tp GPUs, Hkv KV heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import over_layers
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.registry import system
+from nearkv.costmodel.resources import Gpu, gpu, link
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
+
+
+@system(
+    "tensor-parallel",
+    platform="hgx-h200",
+    cite="vllm",
+    owns=("gpu",),
+    attends=("full", "window", "chunk"),
+)
+def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+    """Weights and paged KV cache sharded over all GPUs, the batch cut to what fits.
+
+    Every GPU keeps whole KV heads: where tp exceeds them, heads are replicated, in memory and in
+    what attention reads. Part of the memory is kept free for activations and graphs.
+
+    Args:
+        hw: roles gpu, nvlink (count: one set a GPU; GPUs without one take no part).
+        llm, work: what runs.
+
+    Returns:
+        Prefill, one decode step and what fits, over all rounds of the reduced batch.
+        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces a layer); Kwon et al., SOSP 2023,
+        sec. 4 (the paged cache).
+    """
+    tp = np.minimum(hw.gpu.count, hw.nvlink.count)
+    hw = hw.with_values({"gpu.count": tp, "nvlink.count": tp})
+    replica = Replica(hw, gpu(hw))
+    copies = np.maximum(tp / llm.kv_heads, 1.0)
+    sequence = copies * llm.kv_cache_bytes(1, work.final)
+    usable = hw.derate.paged_memory * replica.gpus.memory
+    room = np.floor((usable - llm.weight_bytes) / sequence)
+    b = np.clip(room, 1.0, np.maximum(work.batch, 1.0))
+    rounds = work.batch / b
+    step = serial(
+        layers=over_layers(llm, lambda kind: replica.decode(kind, b, work.context, copies)),
+        head=replica.head(llm, b),
+    )
+    prefill = serial(
+        layers=over_layers(llm, lambda kind: replica.prefill(kind, b, work.prompt)),
+        head=replica.head(llm, b),
+    )
+    return Estimate(
+        prefill=rounds * prefill,
+        step=rounds * step,
+        fits=fits(gpu=(llm.weight_bytes + b * sequence, usable)),
+        work=work,
+        batch_run=b,
+    )
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The GPUs of one replica, working as one, and their all-reduces.
+
+    Attributes:
+        hw: the machine.
+        gpus: all its GPUs.
+    """
+
+    hw: Machine
+    gpus: Gpu
+
+    def decode(self, llm: LLM, b: Real, s: Real, copies: Real) -> Span:
+        """One layer of a step: products, attention, launches and two all-reduces."""
+        return serial(
+            products=self.products(llm, b, 1.0),
+            attention=self.attention(llm, b, s, copies),
+            **self.overheads(llm, b, 1.0),
+        )
+
+    def prefill(self, llm: LLM, b: Real, prompt: Real) -> Span:
+        """One layer over b prompts, one after the other."""
+        flops = llm.prefill_attention_flops(b, prompt)
+        rate = self.hw.gpu.count * self.hw.gpu.flops * self.hw.derate.prefill_attention
+        attend = Port("gpu.tensor", "run", rate, "FLOP")
+        return serial(
+            products=self.products(llm, b * prompt, b),
+            attention=attend(flops, "2 b s^2 H d"),
+            **self.overheads(llm, b * prompt, b),
+        )
+
+    def products(self, llm: LLM, tokens: Real, passes: Real) -> Span:
+        """Matrix products of one layer; weights are read once a pass."""
+        weights = passes * llm.layer_weight_bytes(tokens / passes)
+        return overlap(
+            weights=self.gpus.read(weights, "weights once a pass"),
+            compute=self.gpus.run(llm.linear_flops(tokens), "2 FLOPs a weight and token"),
+        )
+
+    def attention(self, llm: LLM, b: Real, s: Real, copies: Real) -> Span:
+        """Decode attention of one layer, at the rate of its kernel."""
+        rate = self.hw.gpu.count * self.hw.gpu.bandwidth * self.hw.derate.decode_attention
+        read = Port("gpu.hbm", "read", rate)
+        return overlap(
+            read=read(copies * llm.kv_bytes(b, s), "KV cache"),
+            compute=self.gpus.run(llm.attention_flops(b, s), "4 b s H d"),
+        )
+
+    def overheads(self, llm: LLM, tokens: Real, passes: Real) -> dict[str, Span]:
+        """Launches of a layer and its two ring all-reduces.
+
+        A ring sends 2 (tp - 1) / tp of the activations over each GPU's link, and its latency grows
+        alike: `nvlink.latency` is that of a ring without end over two. A layer of experts launches
+        about as many kernels again: router, top-k, sort, gather, grouped products, scatter.
+        """
+        tp = self.hw.gpu.count
+        ring = 2 * (tp - 1) / tp
+        kernels = passes * (1 + llm.moe_share) * self.hw.gpu.launch
+        launch = Port("gpu.launch", "wait", 1.0, "s")
+        settle = Port("nvlink.latency", "wait", 1.0, "s")
+        nvlink = link(self.hw, "nvlink", "link").outward
+        activations = llm.hidden * tokens * llm.activation_width
+        return {
+            "launch": launch(kernels, "kernels of a layer"),
+            "settle": settle(2 * passes * ring * self.hw.nvlink.latency, "two all-reduces"),
+            "all_reduce": nvlink(2 * ring * tp * activations, "2 (tp-1)/tp, twice"),
+        }
+
+    def head(self, llm: LLM, b: Real) -> Span:
+        """Logits of one token a sequence."""
+        return overlap(
+            weights=self.gpus.read(llm.head_bytes, "output head"),
+            compute=self.gpus.run(2 * b * llm.head_parameters, "output head"),
+        )
