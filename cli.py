@@ -41,6 +41,7 @@ app.add(reviewing.calibrate)
 app.add(browsing.systems, "systems")
 app.add(browsing.models, "models")
 app.add(browsing.hardware, "hardware")
+app.add(browsing.columns, "columns")
 
 
 @app.callback()

@@ -3,3 +3,4 @@
 from nearkv.hardware.folders import register_folder
 
 register_folder("trace", __file__, "traces")
+register_folder("study", __file__, "studies")

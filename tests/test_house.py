@@ -43,7 +43,6 @@ tests/test_catalog.py
 
 
 
-sweeps/evaluation/catalogue.py
 sweeps/evaluation/probe.py
 sweeps/evaluation/provenance.py
 sweeps/evaluation/replica.py

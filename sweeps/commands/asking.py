@@ -92,6 +92,7 @@ def compare(
     """
     from nearkv.sweeps.evaluation.cells import TIMES
     from nearkv.sweeps.evaluation.comparison import compare as compared
+    from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=tuple(systems))
@@ -99,7 +100,7 @@ def compare(
         check_output(file)
     table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())
     if file:
-        save(table, chosen, file)
+        save(select(table, columns), chosen, file)
     ratios = [name for name in table if name.endswith("_ratio")]
     if not file or is_readable(table, form):
         show_columns(table, form, columns, study=chosen, requested=ratios)

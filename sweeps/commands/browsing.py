@@ -29,6 +29,13 @@ hardware = Registry(
     alone=True,
 )
 
+columns = Registry(
+    "List the columns of results; `columns show NAME` prints what one means.\n\n"
+    "Example: nearkv columns --format markdown",
+    alone=True,
+)
+
+ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")]
 PlatformOrPart = Annotated[
     str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
@@ -40,7 +47,7 @@ def list_systems(ctx: typer.Context, form: Format = "table") -> None:
     """List the systems, each with the paper it comes from and its knobs."""
     from nearkv.sweeps.evaluation.catalogue import system_rows
 
-    if ctx.invoked_subcommand is None:
+    if listed(ctx, form):
         show(system_rows(), form, ("system", "what", "paper", "platform", "knobs"))
 
 
@@ -60,7 +67,7 @@ def list_models(ctx: typer.Context, form: Format = "table") -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.evaluation.models import model_rows
 
-    if ctx.invoked_subcommand is None:
+    if listed(ctx, form):
         show(model_rows(), form)
 
 
@@ -79,7 +86,7 @@ def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluation.catalogue import hardware_rows
 
-    if ctx.invoked_subcommand is None:
+    if listed(ctx, form):
         show(hardware_rows(), form, ("name", "kind", "what", "roles"))
 
 
@@ -94,6 +101,40 @@ def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") 
     show(hardware_numbers(name, pairs(sets, "--set")), form, NUMBERS)
 
 
+@columns.callback()
+def list_columns(ctx: typer.Context, form: Format = "table") -> None:
+    """List the columns of results with unit and definition."""
+    from nearkv.sweeps.evaluation.catalogue import column_rows
+
+    if listed(ctx, form):
+        show(column_rows(), form)
+
+
+def show_column(name: ColumnName, form: Format = "table") -> None:
+    """Print what a column means.
+
+    Example: nearkv columns show step_ms
+    """
+    from nearkv.sweeps.evaluation.catalogue import column_row
+
+    show([column_row(name)], form)
+
+
+def listed(ctx: typer.Context, form: str) -> bool:
+    """Whether a catalogue is to be listed: its name stands without a command.
+
+    Raises:
+        InputError: a format stands before the command that prints.
+    """
+    from nearkv.hardware.errors import InputError
+
+    if ctx.invoked_subcommand and form != "table":
+        place = f"{ctx.invoked_subcommand} NAME --format {form}"
+        raise InputError(f"--format {form}: put it behind the command, as in {place}")
+    return ctx.invoked_subcommand is None
+
+
+columns.add(show_column, "show")
 systems.add(show_system, "show")
 models.add(show_model, "show")
 hardware.add(show_hardware, "show")

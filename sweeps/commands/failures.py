@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import re
 import sys
@@ -21,6 +22,8 @@ USAGE: Any = typer.BadParameter.__base__
 """What the parser raises for words it cannot use; typer gives it no name of its own."""
 SUCCESS, BAD_INPUT, STOPPED = 0, 2, 130
 """Exit codes; 1 is for a check that failed."""
+LONGEST = 1_000
+"""Characters of the longest sentence that is printed."""
 
 
 class Commands(TyperGroup):
@@ -47,6 +50,8 @@ class Commands(TyperGroup):
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command line; a standard output that takes no more is a failure like others."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter shows another
         try:
             try:
                 return super().main(*arguments, **settings)
@@ -105,7 +110,9 @@ class Commands(TyperGroup):
         if args[0] not in self.registry.entries and not args[0].startswith("-"):
             place = ctx.command_path.partition(" ")[2]
             raise unknown("command", args[0], self.registry.entries, place)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        _check_repeats(command, rest)
+        return name, command, rest
 
 
 class Registry(typer.Typer):
@@ -170,8 +177,22 @@ Version = Annotated[
 
 def complain(sentence: str) -> None:
     """Say something on standard error; the exit code tells whoever does not listen."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in sentence)
+    shown = printable if len(printable) <= LONGEST else f"{printable[:LONGEST]}..."
     with suppress(OSError):
-        typer.echo(f"nearkv: {sentence}", err=True)
+        typer.echo(f"nearkv: {shown}", err=True)
+
+
+def _check_repeats(command: Any, words: list[str]) -> None:
+    """Refuse an option that is given twice where only the last would count."""
+    from nearkv.hardware.errors import InputError
+
+    options = [word.partition("=")[0] for word in words if word.startswith("-")]
+    for parameter in command.params:
+        given = [word for word in options if word in parameter.opts]
+        if len(given) > 1 and not getattr(parameter, "multiple", False):
+            name = parameter.opts[0]
+            raise InputError(f"{name}: is given twice; give it once, with commas between values")
 
 
 def _sentence(problem: Any) -> str:

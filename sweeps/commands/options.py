@@ -159,6 +159,10 @@ def axes(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
+    if seed and not trace:
+        raise InputError(
+            "--seed is of the requests drawn from a trace; give --trace, or leave it out"
+        )
     if output.endswith(TABLE_FILES):
         place = f"--output-tokens {output!r}"
         raise InputError(f"{place}: is a number of tokens; -o {output} names the file")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nearkv.costmodel import registry
 from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.registry import Knob
 from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.reading import read_toml
 from nearkv.sweeps.evaluation.provenance import numbers, platform_numbers
 from nearkv.sweeps.space.sizes import number
 
@@ -16,53 +19,57 @@ Rows = list[dict[str, Any]]
 
 
 def system_rows() -> Rows:
-    """One row a system."""
-    return [
-        {
-            "system": s.name,
-            "paper": s.cite,
-            "platform": s.platform,
-            "knobs": ", ".join(s.knobs),
-            "what": s.summary,
-        }
-        for s in registry.systems().values()
-    ]
+    """One row per system."""
+    rows: Rows = []
+    for system in registry.systems().values():
+        knobs = ", ".join(system.knobs)
+        names = {"system": system.name, "paper": system.cite, "platform": system.platform}
+        rows.append({**names, "knobs": knobs, "what": system.summary})
+    return rows
 
 
 def summary_of(name: str) -> str:
-    """First line of what a system does."""
-    return registry.find_system(name).summary
+    """First line of what a system does, and where it is when it has no knobs.
+
+    Raises:
+        InputError: no such system.
+    """
+    system = registry.find_system(name)
+    knobs = "" if system.knobs else " It has no knobs."
+    return f"{system.summary}{knobs}"
 
 
 def knob_rows(name: str) -> Rows:
-    """One row a knob of a system.
+    """One row per knob of a system.
 
     Raises:
-        InputError: no such system, or it has no knobs.
+        InputError: no such system.
     """
-    found = registry.find_system(name)
-    if not found.knobs:
-        raise InputError(
-            f"{name} has no knobs; `nearkv hardware show {found.platform}` prints the numbers it runs on"
-        )
-    return [
-        {
-            "knob": knob,
-            "values": ", ".join(spec.choices)
-            or (spec.sets and f"--set {spec.sets}")
-            or f"{spec.low:g} .. {spec.high:g}",
-            "default": "the platform's"
-            if spec.sets
-            else spec.choices[int(spec.default)]
-            if spec.choices
-            else f"auto, by {spec.solver}"
-            if spec.solver
-            else spec.default,
-            "rules": ", ".join(spec.rules),
-            "what": spec.what,
-        }
-        for knob, spec in found.knobs.items()
-    ]
+    rows: Rows = []
+    for knob, spec in registry.find_system(name).knobs.items():
+        row = {"knob": knob, "values": _values(spec), "default": _default(spec)}
+        rows.append({**row, "rules": ", ".join(spec.rules), "what": spec.what})
+    return rows
+
+
+def _values(knob: Knob) -> str:
+    """What a knob may be."""
+    if knob.choices:
+        return ", ".join(knob.choices)
+    if knob.sets:
+        return f"--set {knob.sets}"
+    return f"{knob.low:g} .. {knob.high:g}"
+
+
+def _default(knob: Knob) -> str | float:
+    """What a knob is where nobody says."""
+    if knob.sets:
+        return "the platform's"
+    if knob.choices and knob.default != "auto":
+        return knob.choices[int(knob.default)]
+    if knob.solver:
+        return f"auto, by {knob.solver}"
+    return knob.default
 
 
 def hardware_rows() -> Rows:
@@ -88,13 +95,48 @@ def part_rows() -> Rows:
     return [{"name": name, "kind": part.kind, "what": part.title} for name, part in parts.items()]
 
 
+ALWAYS = {
+    "system": "name of the system",
+    "model": "name of the model",
+    "platform": "name of the test bed",
+    "trace": "requests in place of lengths",
+    "batch": "sequences served together, as asked",
+    "context_tok": "prompt tokens of each sequence [tok]",
+    "output_tok": "tokens that each sequence generates [tok]",
+    "status": "ok, infeasible or not-modelled",
+    "reason": "why there is no answer",
+    "short_of": "the memory that misses most bytes",
+    "short_gb": "what it misses [GB]",
+    "note": "what differs from the question",
+    "bottleneck": "the resource that most of the time is attributed to; on request",
+    "bottleneck_share": "its share of the time; on request [1]",
+    "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
+    "speedup": "decode_tok_s over that of the first system; in comparisons [1]",
+    "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
+}
+"""Columns that are no metrics, and what they hold."""
+
+
 def column_rows() -> Rows:
-    """One row a column of results: its name, unit and definition."""
+    """One row per column of results: its name, unit and definition."""
+    definitions = ALWAYS | {name: column.what for name, column in COLUMNS.items()}
     rows: Rows = []
-    for name, column in COLUMNS.items():
-        definition, _, unit = column.what.partition(" [")
+    for name, text in definitions.items():
+        definition, _, unit = text.partition(" [")
         rows.append({"column": name, "unit": unit.rstrip("]"), "what": definition})
     return rows
+
+
+def column_row(name: str) -> dict[str, Any]:
+    """One column of results.
+
+    Raises:
+        InputError: no such column.
+    """
+    rows = {row["column"]: row for row in column_rows()}
+    if name not in rows:
+        raise unknown("column", name, rows)
+    return rows[name]
 
 
 def part_numbers(name: str) -> Rows:
@@ -118,6 +160,8 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
             f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
         )
     if name in parts:
+        return part_numbers(name)
+    if name.endswith(".toml") and "kind" in read_toml(Path(name), "platform or part"):
         return part_numbers(name)
     if name not in platforms and not name.endswith(".toml"):
         raise unknown("platform or part", name, [*platforms, *parts])

@@ -157,13 +157,18 @@ def provenance(laid: Iterable[Block]) -> dict[str, Any]:
         "models": {name: numbers(name, part) for name, part in models.items()},
         "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},
-        "set": {
-            told.name: told.values.tolist()
-            for block in laid
-            for axis, told in zip(block.grid.axes, block.display_grid.axes, strict=True)
-            if axis.name in block.sets
-        },
+        "axes": _axes(laid),
     }
+
+
+def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
+    """Every axis of a study as columns show it, with its values."""
+    axes: dict[str, dict[Any, None]] = {}
+    for block in parts:
+        for axis in block.display_grid.axes:
+            values = axis.labels or map(plain, axis.values)
+            axes.setdefault(axis.name, {}).update(dict.fromkeys(values))
+    return {name: list(values) for name, values in axes.items()}
 
 
 def text_of(table: Mapping[str, Any]) -> str:

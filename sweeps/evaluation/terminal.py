@@ -117,7 +117,8 @@ def lay_out(
     same = [name for name in chosen if name in KEY and _is_same(rows, name)]
     same = [name for name in same if name not in pinned]
     if same:
-        lines.append(", ".join(f"{name} {cell_text(rows[0][name])}" for name in same))
+        known = (f"{name} {cell_text(rows[0][name])}" for name in same)
+        lines.append(wrapped(", ".join(known)))
     shown = [name for name in chosen if name not in same]
     shown = [name for name in shown if name in pinned or not _is_blank(rows, name)]
     columns = {name: _column(rows, name) for name in shown}

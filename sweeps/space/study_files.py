@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.folders import path_of
 from nearkv.hardware.reading import read_toml
 from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
@@ -18,12 +20,14 @@ _KEYS = {"title", "cite", *_LISTS, *_TEXTS, *_TABLES}
 
 
 def load_study(path: str) -> Study:
-    """Read a study from a TOML file.
+    """Read a study from a TOML file, or one of the catalogue by name: `inf2-fig10`.
 
     Raises:
-        InputError: unreadable, an unknown key, or no systems or models.
+        InputError: unknown, unreadable, an unknown key, or no systems or models.
     """
-    table = read_toml(Path(path), "study")
+    is_file = path.endswith(".toml") or Path(path).exists()
+    place = Path(path) if is_file else path_of("study", path)
+    table = read_toml(place, "study")
     for key in table:
         if key not in _KEYS:
             raise unknown("key", key, _KEYS, path)
@@ -48,6 +52,8 @@ def either(path: str, axes: Study) -> Study:
     if "=" in path and not Path(path).exists():
         advice = "repeat --set or --knob in front of each NAME=VALUE"
         raise InputError(f"{path}: is no study file; {advice}")
+    if path in systems():
+        raise InputError(f"{path}: is a system, no study; write --system {path}")
     if path and axes != Study((), ()):
         advice = "give them there or on the command line, not both"
         raise InputError(f"{path} holds the axes; {advice}")

@@ -1,0 +1,132 @@
+"""Tables as people read them: what varies is there, everything fits, catalogues answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nearkv.cli import app
+from nearkv.sweeps.evaluation.latex import Paper, latex
+from nearkv.sweeps.evaluation.terminal import lay_out
+
+WIDE = {"COLUMNS": "80"}
+
+
+def printed(*words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(words), env=WIDE)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv"])
+def test_a_swept_number_is_a_column_in_every_format(form: str) -> None:
+    text = printed("compare", *TWO, "--set", "precision.kv=16bit,8bit", "--format", form)
+    assert "precision.kv" in text.replace("\\_", "_")
+
+
+def test_a_column_asked_for_by_name_is_shown_even_where_it_is_blank() -> None:
+    text = printed("compare", *TWO, "--columns", "system,short_of")
+    assert "short_of" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", *TWO, "--set", "csd.count=4,8,16"),
+        ("estimate", "hilos", "--model", "opt-66b"),
+        ("systems",),
+        ("systems", "show", "hilos"),
+        ("models",),
+        ("hardware",),
+        ("hardware", "show", "a100-40gb"),
+        ("columns",),
+        ("solve", "alpha", "--model", "opt-66b,opt-30b"),
+        ("pareto", "--system", "hilos", "--model", "opt-66b", "--set", "csd.count=1,2"),
+    ],
+    ids=" ".join,
+)
+def test_at_80_columns_no_line_is_longer(words: tuple[str, ...]) -> None:
+    assert max(len(line) for line in printed(*words).splitlines()) <= 80
+
+
+def test_what_does_not_fit_is_named_and_what_is_pinned_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"column_{i}" for i in range(12)]
+    rows = [dict.fromkeys(names, 123456), dict.fromkeys(names, 654321)]
+    text = lay_out(rows, names, pinned=("column_11",))
+    header, also = text.splitlines()[0].split(), text.split("also: ")[1]
+    assert header[-1] == "column_11"
+    assert set(header) | {name for name in names if name in also} == set(names)
+
+
+def test_numbers_stand_on_the_right_and_names_are_never_cut() -> None:
+    rows = [{"system": "a-very-long-name", "step_ms": 1.0}, {"system": "b", "step_ms": 22.5}]
+    lines = lay_out(rows).splitlines()
+    assert lines == [
+        "system            step_ms",
+        "----------------  -------",
+        "a-very-long-name        1",
+        "b                    22.5",
+    ]
+
+
+def test_latex_aligns_numbers_and_prints_units() -> None:
+    rows = [{"system": "hilos", "step_ms": 12.5, "note": "a & b"}]
+    text = latex(rows, ["system", "step_ms", "note"], Paper("Steps", "tab:steps"))
+    assert r"\begin{tabular}{lSl}" in text
+    assert r"{system} & {step [\unit{\milli\second}]} & {note} \\" in text
+    assert r"hilos & 12.5 & a \& b \\" in text
+    assert r"\caption{Steps}" in text
+    assert r"\label{tab:steps}" in text
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+
+
+def test_systems_without_knobs_and_files_of_parts_are_shown() -> None:
+    assert "It has no knobs" in printed("systems", "show", "hbm-8")
+    part = Path(__file__).parent.parent / "hardware" / "parts" / "a100-40gb.toml"
+    assert "flops" in printed("hardware", "show", str(part))
+
+
+def test_whole_numbers_are_printed_in_full() -> None:
+    """Qwen2.5's vocabulary has 152,064 words; four digits would say 152,100."""
+    rows = json.loads(printed("models", "show", "qwen2.5-32b", "--format", "json"))
+    vocab = next(row["value"] for row in rows if row["key"] == "vocab")
+    assert f" {vocab} " in printed("models", "show", "qwen2.5-32b")
+
+
+def test_a_column_is_defined() -> None:
+    (row,) = json.loads(printed("columns", "show", "step_ms", "--format", "json"))
+    assert row["unit"] == "ms"
+    assert "token" in row["what"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("sweep", "hilos"), "is a system, no study; write --system hilos"),
+        (("sweep", "inf2-fig100"), "did you mean 'inf2-fig10'"),
+        (("estimate", "hilos", "--model", "opt-66b", "--seed", "3"), "give --trace, or leave"),
+        (("estimate", "hilos", "--batch", "4", "--batch", "8"), "--batch: is given twice"),
+        (("systems", "--format", "json", "show", "hilos"), "put it behind the command"),
+        (("columns", "show", "step_m"), "did you mean 'step_ms'"),
+        (("compare", *TWO, "--ratio", "note"), "unknown column of numbers 'note'"),
+        (("estimate", "hi\x1b[31mlos", "--model", "opt-66b"), "unknown system"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_nothing_is_silently_ignored(words: tuple[str, ...], sentence: str) -> None:
+    text = printed(*words, code=2)
+    assert sentence in text
+    assert "\x1b" not in text
+
+
+def test_studies_are_found_by_name() -> None:
+    assert printed("sweep", "hillinfer-fig13", "--columns", "system,step_ms").count("\n") > 2
