@@ -105,3 +105,14 @@ def test_rounded_weights_of_175b_exceed_host_memory() -> None:
     fits = SYSTEMS["hilos"](hw, model("opt-175b"), Workload(1.0, 1024.0, 16.0), {"alpha": 0.0}).fits
     needed, size = fits.tiers["host"]
     assert 350e9 < size < 600e9 < needed < 630e9
+
+
+@pytest.mark.parametrize("system", ["flexgen-ssd", "flexgen-16ssd", "flexgen-dram"])
+@pytest.mark.parametrize("role", ["gpu", "host"])
+def test_more_memory_for_weights_never_slows_flexgen_down(system: str, role: str) -> None:
+    hw = BED.with_values({f"{role}.memory": np.geomspace(60e9, 2e12, 60)})
+    work = Workload(1.0, 8192.0, 64.0)
+    estimate = SYSTEMS[system](hw, model("opt-175b"), work, {"weights": 0.0})
+    seconds = np.ravel(estimate.total.seconds)
+    assert np.all(np.diff(seconds) <= 1e-9 * seconds[1:])
+    assert seconds[-1] < seconds[0]

@@ -16,10 +16,12 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.weights import (
+    WEIGHTS,
     Residency,
     WeightStream,
     beside_gpu,
     cache_breaks,
+    choose_residency,
     host_weights,
     kv_share_in,
     layer_copies,
@@ -106,23 +108,28 @@ def flexgen_raid(
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "ssd"),
-    knobs={"gpu_batches": BATCHES},
+    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
 )
-def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
+def flexgen_ssd(
+    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
+        weights: where weights live, as in `mechanisms.weights`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
-    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    return kv_on_storage(hw, weights, work, drives, 0.0, gpu_batches)
+    room = host(hw).memory - layer_copies(llm, work)
+    home = residency(hw, llm, work, weights, room)
+    streamed = stream_weights(hw, llm, home, drives)
+    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 
 
 @system(
@@ -130,23 +137,28 @@ def flexgen_ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> 
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "raid", "chassis"),
-    knobs={"gpu_batches": BATCHES},
+    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
 )
-def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
+def flexgen_16ssd(
+    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
     Args:
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
+        weights: where weights live, as in `mechanisms.weights`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
-    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    return kv_on_storage(hw, weights, work, drives, 0.0, gpu_batches)
+    room = host(hw).memory - layer_copies(llm, work)
+    home = residency(hw, llm, work, weights, room)
+    streamed = stream_weights(hw, llm, home, drives)
+    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 
 
 @system(
@@ -154,26 +166,30 @@ def flexgen_16ssd(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "ssd"),
-    knobs={"gpu_batches": BATCHES},
+    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
 )
-def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) -> Estimate:
+def flexgen_dram(
+    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+) -> Estimate:
     """FlexGen with the KV cache in host DRAM, the batch cut to what fits: FLEX(DRAM).
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
+        weights: where weights live, as in `mechanisms.weights`.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
-    weights = stream_weights(hw, llm, residency_by_size(hw, llm), drives)
-    in_dram = host_weights(hw, llm, weights.home)
     sequence = llm.kv_cache_bytes(1, work.final)
-    b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
+    home = residency(hw, llm, work, weights, host(hw).memory - sequence)
+    streamed = stream_weights(hw, llm, home, drives)
+    in_dram = host_weights(hw, llm, home)
+    b = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     relay = link(hw, "gpu_link", "cache_relay")
 
     def prefill_layer(kind: WeightStream) -> Span:
@@ -186,12 +202,12 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
 
     rounds = work.batch / b
     return Estimate(
-        prefill=rounds * weights.over_kinds(prefill_layer, b),
-        step=rounds * weights.over_kinds(decode_layer, b),
+        prefill=rounds * streamed.over_kinds(prefill_layer, b),
+        step=rounds * streamed.over_kinds(decode_layer, b),
         fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt), weights.gpu.memory),
-            host=(in_dram + b * sequence, weights.host.memory),
-            ssd=(weights.home.storage * llm.weight_bytes, drives.capacity),
+            gpu=(gpu_working_set(llm, work.prompt, home.gpu), streamed.gpu.memory),
+            host=(in_dram + b * sequence, streamed.host.memory),
+            ssd=(home.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,
@@ -201,9 +217,13 @@ def flexgen_dram(hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real) ->
 # --- weights ----------------------------------------------------------------------------------
 
 
-def residency_by_size(hw: Machine, llm: LLM) -> Residency:
-    """Weights in host DRAM, or on storage above the policy's size (HILOS sec. 6.1)."""
-    return beside_gpu(0.0, weights_on_storage(hw, llm))
+def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Real) -> Residency:
+    """Weights where the choice puts them, host DRAM having so much room for them [B].
+
+    The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
+    """
+    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
+    return choose_residency(choice, paper, hw, llm, work, room)
 
 
 def stream_weights(hw: Machine, llm: LLM, home: Residency, drives: FileStorage) -> WeightStream:
