@@ -12,6 +12,7 @@ import numpy as np
 
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes, footprint
 from nearkv.costmodel.mechanisms.head_tables import head_tables
+from nearkv.costmodel.mechanisms.paging import fragmentation
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.mapping.exact import greedy
 from nearkv.sweeps.validation.checks import check
@@ -114,3 +115,15 @@ def attention_share_grows(name: str) -> float:
     work = Workload(batch, lengths, 1.0).at(lengths)
     cache = footprint(llm, work, llm.heads, 0.0, 0.0)["attention"]
     return all_of(np.diff(cache / decoder_bytes(llm, batch, lengths)) > 0)
+
+
+@check
+def fragmentation_as_printed(name: str) -> float:
+    """Most bytes that Eq. 2 counts, the used part of last pages, over all lengths [MB].
+
+    Source: Sec. 4.2.1.
+    """
+    resolved, hw, llm = solved("h2m2", name)
+    units = [resolved.knobs[f"n_{part}"] for part in SUBLAYERS]
+    counted = fragmentation(hw, llm, resolved.estimate.work, *units).as_printed
+    return float(np.max(counted) / 1e6)
