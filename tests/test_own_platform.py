@@ -8,6 +8,7 @@ import pytest
 
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.own import key_rows, new_platform, problems
 
 MINE = """\
 base = "hilos-h100"
@@ -90,3 +91,31 @@ def test_parts_are_found_by_name_in_folders_of_ones_own(
     assert load_part("shared-link").si["bandwidth"] == 100e9
     assert load_part("both").si["bandwidth"] == 100e9
     assert load_part("pcie-5.0-x16").si["bandwidth"] == 63e9
+
+
+def test_every_key_of_a_kind_is_told_with_its_unit() -> None:
+    rows = {row["key"]: row for row in key_rows("gpu")}
+    assert (rows["bandwidth"]["unit"], rows["bandwidth"]["needed"]) == ("B/s", "yes")
+    assert (rows["price"]["needed"], rows["price"]["usual"]) == ("no", "1 USD to 1e+06 USD")
+    with pytest.raises(InputError, match="did you mean 'gpu'"):
+        key_rows("gpus")
+
+
+def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:
+    base = load_platform("hilos-a100")
+    text = new_platform("mine", "hilos-a100")
+    assert load_platform(write(tmp_path, text)).roles == base.roles
+    whole = "\n".join(line.removeprefix("# ") for line in text.splitlines()[3:])
+    roles = load_platform(write(tmp_path, whole, "whole.toml")).roles
+    for role, part in base.roles.items():
+        assert roles[role].si == pytest.approx(part.si), role
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    csd = '[csd]\npart = "smartssd"\ncount = 2.5\nread = "3"\n'
+    text = f'base = "hilos-a100"\n{csd}[derate]\ngemm = 2\n'
+    sentences = problems(Path(write(tmp_path, text)))
+    assert len(sentences) == 3
+    for words in ("csd: count: '2.5' must be a whole", "'3' has no unit", "must be at most 1"):
+        assert any(words in sentence for sentence in sentences)
+    assert problems(Path(write(tmp_path, MINE))) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,6 +41,10 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model, or path/co
 PlatformOrPart = Annotated[
     str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
 ]
+KindOfPart = Annotated[str, typer.Argument(metavar="KIND", help="A kind of part, as in gpu, csd.")]
+NewPlatform = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new platform.")]
+BasePlatform = Annotated[str, typer.Option("--from", help="The platform to start from.")]
+OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 
 
 @systems.callback()
@@ -134,7 +139,52 @@ def listed(ctx: typer.Context, form: str) -> bool:
     return ctx.invoked_subcommand is None
 
 
+def keys(kind: KindOfPart, form: Format = "table") -> None:
+    """List the numbers that a kind of part has: unit, meaning, usual range.
+
+    Example: nearkv hardware keys gpu
+    """
+    from nearkv.hardware.own import key_rows
+
+    show(key_rows(kind), form)
+
+
+def new_hardware(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
+    """Write NAME.toml, a platform that works as it is, its numbers as comments to change.
+
+    Example: nearkv hardware new my-machine --from hilos-a100
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.hardware.own import new_platform
+
+    file = Path(f"{name.removesuffix('.toml')}.toml")
+    text = new_platform(file.stem, base)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as problem:
+        raise InputError(f"{file}: cannot be written ({problem.strerror})") from None
+    typer.echo(f"wrote {file}; use it as --platform {file}")
+
+
+def check_hardware(file: OwnFile) -> None:
+    """Say all that is wrong with a part or platform file; exit 1 where something is.
+
+    Example: nearkv hardware check my-machine.toml
+    """
+    from nearkv.hardware.own import problems
+
+    sentences = problems(Path(file))
+    for sentence in sentences or [f"{file}: nothing is wrong"]:
+        typer.echo(sentence)
+    if sentences:
+        raise typer.Exit(1)
+
+
 columns.add(show_column, "show")
 systems.add(show_system, "show")
 models.add(show_model, "show")
 hardware.add(show_hardware, "show")
+hardware.add(keys, "keys")
+hardware.add(new_hardware, "new")
+hardware.add(check_hardware, "check")
