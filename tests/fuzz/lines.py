@@ -33,6 +33,18 @@ LINES = (
     "pareto --system hilos --model opt-30b --batch 1:64:x2 --context 8k --by step_ms,cost_usd"
     " --format json",
     "sensitivity hilos --model opt-30b --batch 4 --context 8k --format json",
+    "compare gpu-only l3 --model gpt-175b --trace dolphin --method simulate --seed 3 --format json",
+    "solve subbatch --model gpt-175b --requests 20k,30k,40k,90k --prompts 96,1k --slack 0.2"
+    " --placement random --set dimm.ranksets=4 --time-limit 1 --format json",
+    "solve mapping-trace --model opt-66b --requests 4 --iterations 8 --finish 0.2 --shortest 64"
+    " --longest 1k --seed 3 --set hbm.bandwidth=1TB/s --format json",
+    "pareto --system hilos --model opt-30b --batch 1:64:x2 --context 8k --by step_ms,cost_usd"
+    " --where batch_run>=4 --columns system,step_ms,cost_usd --format json",
+    "sensitivity hilos --model opt-30b --context 8k --of step_ms --knob alpha=0.3 --format json",
+    "solve crossover --system flexgen-ssd,hilos --model opt-30b --along context=4k:64k"
+    " --of step_ms --batch 4 --output-tokens 8 --format json",
+    "solve mapping --model opt-66b --platform gh-asymmetric --method greedy --set hbm.memory=80GB"
+    " --format json",
     "validate --id hilos-tput-max --format json",
     "report --system hilos --model opt-30b --context 8k -o report.html",
     "systems --format json",
