@@ -57,7 +57,7 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
         (f"{HEADER}\nh3o,qwen-7b,2,2k,64,57\n", "line 2: unknown system 'h3o'; did you mean 'h2o'"),
         (
             f"{HEADER}\nh2o,qwen-8b,2,2k,64,57\n",
-            "line 2: unknown model 'qwen-8b'; did you mean 'qwen3-8b'",
+            "line 2: unknown model 'qwen-8b'; did you mean 'qwen",
         ),
         (f"{HEADER},knob\n{GOOD.splitlines()[0]},alpha=1\n", "line 2: h2o: unknown knob 'alpha'"),
         (
