@@ -86,7 +86,9 @@ class Fits:
 
     @cached_property
     def _missing(self) -> NDArray[np.float64]:
-        by_tier = [_missing_bytes(needed, available) for needed, available in self.tiers.values()]
+        by_tier = [
+            _missing_bytes(needed, available) for needed, available in self.tiers.values()
+        ]
         stacked = np.stack(np.broadcast_arrays(*by_tier))
         missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
         return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing

@@ -133,7 +133,9 @@ class LLM:
         if not self.kinds:
             return amount(self)
         kinds = self.kinds.values()
-        amounts = [np.where(np.greater(kind.layers, 0), amount(kind), 0.0) for kind in kinds]
+        amounts = [
+            np.where(np.greater(kind.layers, 0), amount(kind), 0.0) for kind in kinds
+        ]
         return reduce(np.maximum, amounts)[()]
 
     def layer_parameters(self, experts: Real) -> Real:
@@ -168,7 +170,9 @@ class LLM:
         if self.dense_width is None and self.head_width is None:
             return self.parameters * self.weight_width
         embeddings = self.embedding_parameters * self._width(self.head_width)
-        return embeddings + self.sum_over_layers(lambda kind: kind.layer_bytes(kind.experts))
+        return embeddings + self.sum_over_layers(
+            lambda kind: kind.layer_bytes(kind.experts)
+        )
 
     @property
     def head_bytes(self) -> Real:
@@ -188,7 +192,10 @@ class LLM:
         if self.dense_width is None:
             return self.layer_parameters(experts) * self.weight_width
         fixed = self.attention_parameters + self.shared_parameters
-        return fixed * self.dense_width + self._expert_parameters_of(experts) * self.weight_width
+        return (
+            fixed * self.dense_width
+            + self._expert_parameters_of(experts) * self.weight_width
+        )
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
         """Weights of one layer that a step over so many tokens uses; none for no token [B]."""

@@ -69,7 +69,8 @@ def _seconds_alone(answer: Answer, span: Span) -> Real:
 
 
 @_column(
-    "prefill_s", "time to process all prompts of the batch; blank if prompts ride in steps [s]"
+    "prefill_s",
+    "time to process all prompts of the batch; blank if prompts ride in steps [s]",
 )
 def _prefill(answer: Answer) -> Real:
     return _seconds_alone(answer, answer.estimate.prefill)
@@ -95,7 +96,9 @@ def _decode_rate(answer: Answer) -> Real:
     return estimate.work.batch / _seconds_alone(answer, estimate.step)
 
 
-@_column("throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]")
+@_column(
+    "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
+)
 def throughput(answer: Answer) -> Real:
     """All tokens of the batch over the total time [1/s]."""
     estimate = answer.estimate
@@ -110,7 +113,9 @@ def energy(answer: Answer) -> Real:
     power all the time, one that states no power its idle power; NaN where it states neither.
     """
     estimate = answer.estimate
-    always: Real = 0.0  # W; summed before it meets the seconds, which vary over far more points
+    always: Real = (
+        0.0  # W; summed before it meets the seconds, which vary over far more points
+    )
     working: Real = 0.0  # J
     for role, part in answer.devices.items():
         idle = part.maybe("idle_power", part.maybe("power", np.nan))

@@ -77,7 +77,9 @@ def require_alike(llm: LLM, name: str, what: str) -> None:
     Raises:
         InputError: naming what is not modelled.
     """
-    reasons = [sentence for sentence, where in not_modelled(llm, ()).items() if np.any(where)]
+    reasons = [
+        sentence for sentence, where in not_modelled(llm, ()).items() if np.any(where)
+    ]
     if reasons:
         raise InputError(f"{name}: {' and '.join(reasons)} by {what}; choose another model")
 
@@ -134,7 +136,9 @@ def _unstated(llm: LLM) -> dict[str, Real]:
     }
 
 
-def _columns(tables: Sequence[Table], names: Sequence[str], index: Index | None) -> dict[str, Real]:
+def _columns(
+    tables: Sequence[Table], names: Sequence[str], index: Index | None
+) -> dict[str, Real]:
     """Numbers by name: those of the only model, or of every design point's."""
     columns: dict[str, Real] = {}
     for name in names:

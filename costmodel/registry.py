@@ -97,14 +97,19 @@ class System:
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
         """Evaluate the model; a knob left out takes its default where that is a number."""
-        fixed = {k: value for k, value in self.defaults.items() if not isinstance(value, str)}
+        fixed = {
+            k: value for k, value in self.defaults.items() if not isinstance(value, str)
+        }
         estimate: Estimate = self.model(hw, llm, work, **(fixed | dict(knobs)))
         if llm.kinds:
             fits = estimate.fits.without(not_modelled(llm, self.attends))
             estimate = replace(estimate, fits=fits)
         exceeded = np.greater(work.longest, llm.longest)
         if np.any(exceeded):
-            notes = {**estimate.notes, "context beyond the positions of the model": exceeded}
+            notes = {
+                **estimate.notes,
+                "context beyond the positions of the model": exceeded,
+            }
             estimate = replace(estimate, notes=notes)
         return estimate
 
@@ -145,7 +150,9 @@ def system(
             raise ValueError(f"system {name!r} is registered twice")
         if arguments != registered.defaults.keys():
             declared = sorted(registered.defaults)
-            raise ValueError(f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}")
+            raise ValueError(
+                f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}"
+            )
         _SYSTEMS[name] = registered
         return model
 

@@ -14,8 +14,12 @@ FOLDER = Path(__file__).parent / "pictures"
 def systems() -> None:
     """Throughput of HILOS and its baselines, relative to FLEX(SSD)."""
     names = ["flexgen-ssd", "flexgen-dram", "flexgen-16ssd", "hilos"]
-    table = nearkv.compare(names, model="opt-66b", context="16k:128k:x2", sets={"csd.count": 16})
-    axes = nearkv.plot.bars(table, "throughput_tok_s", over="context_tok", baseline="flexgen-ssd")
+    table = nearkv.compare(
+        names, model="opt-66b", context="16k:128k:x2", sets={"csd.count": 16}
+    )
+    axes = nearkv.plot.bars(
+        table, "throughput_tok_s", over="context_tok", baseline="flexgen-ssd"
+    )
     nearkv.plot.save(axes.figure, FOLDER / "systems.svg")
 
 

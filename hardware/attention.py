@@ -73,7 +73,9 @@ def every(period: int) -> Callable[[Config, int], Attentions]:
     def attention(config: Config, layers: int) -> Attentions:
         full = _full(config)
         window = config.count("sliding_window", default=0)
-        repeat = config.count("sliding_window_pattern", "_sliding_window_pattern", default=period)
+        repeat = config.count(
+            "sliding_window_pattern", "_sliding_window_pattern", default=period
+        )
         typed = _typed(config, layers, full, window)
         if typed:
             return typed
@@ -101,7 +103,9 @@ def llama4(config: Config, layers: int) -> Attentions:
 def latent(config: Config, layers: int) -> Attentions:
     """Multi-head latent attention: one row of r + dr elements per token is half a KV head."""
     if config.value("index_topk"):
-        raise config.refuse("index_topk", "selects tokens with an indexer, which is not modelled")
+        raise config.refuse(
+            "index_topk", "selects tokens with an indexer, which is not modelled"
+        )
     heads = heads_of(config)
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim")
@@ -132,7 +136,10 @@ def mpt(config: Config, layers: int) -> Attentions:
     """Heads of `attn_config`."""
     heads = heads_of(config)
     inner = config.table_of("attn_config")
-    kv_heads = {"grouped_query_attention": inner.get("kv_n_heads"), "multiquery_attention": 1}
+    kv_heads = {
+        "grouped_query_attention": inner.get("kv_n_heads"),
+        "multiquery_attention": 1,
+    }
     grouped = kv_heads.get(str(inner.get("attn_type")), heads) or heads
     return [Attention("full", heads, grouped, hidden_of(config) // max(heads, 1))] * layers
 
@@ -166,7 +173,9 @@ def jamba(config: Config, layers: int) -> Attentions:
         rank if isinstance(rank, int) else ceil(hidden / 16),
     )
     if config.value("sliding_window"):
-        raise config.refuse("sliding_window", "limits attention, which is not modelled here")
+        raise config.refuse(
+            "sliding_window", "limits attention, which is not modelled here"
+        )
     period = config.count("attn_layer_period", default=8)
     offset = config.count("attn_layer_offset", default=4)
     full = _full(config)

@@ -68,7 +68,9 @@ def _from_config(
     """A model whose sizes are those of its published config.json, quoted below `config`."""
     cite = _cite(table, where)
     if not cite:
-        raise InputError(f"{where}: quotes a config; name its source as cite = ... (sources.toml)")
+        raise InputError(
+            f"{where}: quotes a config; name its source as cite = ... (sources.toml)"
+        )
     part = part_of_config(table["config"], name, where, source=cite)
     return replace(part, title=title, numbers={**part.numbers, **numbers})
 
@@ -180,22 +182,30 @@ def _inherited(
     """Roles of the base, or none where the platform has no base."""
     if name in heirs:
         through = " and ".join(heirs)
-        raise InputError(f"{where}: is its own base, by way of {through}; name another platform")
+        raise InputError(
+            f"{where}: is its own base, by way of {through}; name another platform"
+        )
     if len(heirs) > MOST_BASES:
-        raise InputError(f"{where}: builds on more than {MOST_BASES} bases; copy what it needs")
+        raise InputError(
+            f"{where}: builds on more than {MOST_BASES} bases; copy what it needs"
+        )
     if "base" not in fields:
         return {}
     base = load_platform(str(fields["base"]), (*heirs, name))
     return dict(base.roles)
 
 
-def _left_out(fields: Mapping[str, Any], inherited: Mapping[str, Part], where: str) -> set[str]:
+def _left_out(
+    fields: Mapping[str, Any], inherited: Mapping[str, Part], where: str
+) -> set[str]:
     """Roles of the base that a platform does without."""
     without = fields.get("without", [])
     is_list = isinstance(without, list) and all(isinstance(role, str) for role in without)
     if not is_list or not set(without) <= inherited.keys():
         roles = ", ".join(sorted(inherited))
-        raise InputError(f"{where}: without = {without!r} must list roles of the base: {roles}")
+        raise InputError(
+            f"{where}: without = {without!r} must list roles of the base: {roles}"
+        )
     return {str(role) for role in without}
 
 
@@ -207,7 +217,9 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
         part = _filled(_part_name(str(entry["part"]), path), own, where)
         if part.kind not in ROLES.get(role, [part.kind]):
             kinds = " or ".join(ROLES[role])
-            raise InputError(f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}")
+            raise InputError(
+                f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}"
+            )
         return part
     if inherited is not None:
         return _changed(inherited, own, where)

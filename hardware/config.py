@@ -39,7 +39,9 @@ class Config:
     @property
     def unread(self) -> list[str]:
         """Keys that were not read, have a value, and could change bytes or FLOPs."""
-        keys = (key for key, value in self.table.items() if value not in (None, [], {}, False))
+        keys = (
+            key for key, value in self.table.items() if value not in (None, [], {}, False)
+        )
         return sorted(key for key in keys if key not in self._read and key not in NEUTRAL)
 
     def value(self, *names: str) -> Any:
@@ -87,7 +89,9 @@ class Config:
         """
         value = self.value(name) or []
         if not isinstance(value, list) or len(value) not in (0, length):
-            raise InputError(f"{self.where}: {name} must list one entry for each layer, {length}")
+            raise InputError(
+                f"{self.where}: {name} must list one entry for each layer, {length}"
+            )
         return value
 
     def places(self, name: str) -> list[int]:

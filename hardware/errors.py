@@ -43,7 +43,9 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     near = get_close_matches(
         name[:LONGEST_ECHO].lower(), [n.lower() for n in names], n=1, cutoff=0.5
     )
-    hint = next((f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), "")
+    hint = next(
+        (f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), ""
+    )
     listed = ", ".join(names) if len(names) <= 24 else f"{', '.join(names[:24])}, ..."
     prefix = f"{where}: " if where else ""
     name = name if len(name) <= LONGEST_ECHO else f"{name[:LONGEST_ECHO]}..."

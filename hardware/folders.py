@@ -29,7 +29,9 @@ def catalogues() -> list[str]:
 
 def _files(what: str) -> dict[str, Path]:
     if what not in _folders:
-        raise InputError(f"no folder of {what} files is known; import the package that owns one")
+        raise InputError(
+            f"no folder of {what} files is known; import the package that owns one"
+        )
     files: dict[str, Path] = {}
     for folder in _folders[what]:
         for path in folder.glob("*.toml"):
@@ -39,7 +41,9 @@ def _files(what: str) -> dict[str, Path]:
 
 def _own_files(what: str) -> dict[str, Path]:
     """The user's own files of a catalogue, those found first in preference."""
-    folders = [Path(folder) for folder in os.environ.get("NEARKV_PATH", "").split(os.pathsep)]
+    folders = [
+        Path(folder) for folder in os.environ.get("NEARKV_PATH", "").split(os.pathsep)
+    ]
     files: dict[str, Path] = {}
     for folder in [*folders, Path()]:
         for path in (folder / f"{what}s").glob("*.toml"):

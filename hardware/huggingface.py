@@ -62,7 +62,9 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     alike = list(tables) == ["full"]
     whole = {**_stand_in(tables), **common, "layers": float(layers)}
     _check(whole, where)
-    numbers = {key: _quantity(whole[key], "1", source) for key in KINDS["llm"] if key in whole}
+    numbers = {
+        key: _quantity(whole[key], "1", source) for key in KINDS["llm"] if key in whole
+    }
     for key, bits in widths_of(config).stated.items():
         numbers[key] = _quantity(bits, "bit", source)
     _report_unread(config)
@@ -103,12 +105,16 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
         raise InputError(f"{unknown} ({problem}); known are {families}") from None
     if config.unread:
         keys = ", ".join(config.unread)
-        raise InputError(f"{unknown}, whose {keys} may change bytes or FLOPs; known are {families}")
+        raise InputError(
+            f"{unknown}, whose {keys} may change bytes or FLOPs; known are {families}"
+        )
     warn(f"{unknown}; all its keys are those of {LOOKS_LIKE}, and it is modelled as one")
     return config, family
 
 
-def _layers(config: Config, family: Family, layers: int) -> tuple[list[Attention], list[Mlp]]:
+def _layers(
+    config: Config, family: Family, layers: int
+) -> tuple[list[Attention], list[Mlp]]:
     if not 1 <= layers <= 10_000:
         raise InputError(f"{config.where}: {layers} layers; a model has 1 to 10,000")
     return family.attention(config, layers), family.mlp(config, layers)
@@ -126,7 +132,9 @@ def _report_unread(config: Config) -> None:
 
 def _common(config: Config, family: Family) -> dict[str, float]:
     """Numbers that all layers share."""
-    positions = config.count("max_position_embeddings", "n_positions", "max_seq_len", default=0)
+    positions = config.count(
+        "max_position_embeddings", "n_positions", "max_seq_len", default=0
+    )
     hidden = hidden_of(config)
     projected = config.count("word_embed_proj_dim", default=hidden)
     if projected != hidden:
@@ -214,12 +222,18 @@ def _quantity(value: float, unit: str, source: str) -> Quantity:
 def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise InputError(f"{path}: larger than 1 MiB, which no config.json is; check the path")
+            raise InputError(
+                f"{path}: larger than 1 MiB, which no config.json is; check the path"
+            )
         table = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
-        raise InputError(f"{path}: not a valid JSON file ({problem}); correct it there") from None
+        raise InputError(
+            f"{path}: not a valid JSON file ({problem}); correct it there"
+        ) from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check the path"
+        ) from None
     if not isinstance(table, dict):
         raise InputError(f"{path}: must hold a JSON object with model_type and sizes")
     return table

@@ -97,7 +97,9 @@ def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
         return {}
 
 
-def _wrong_numbers(table: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> Iterator[str]:
+def _wrong_numbers(
+    table: Mapping[str, Any], keys: Mapping[str, Key], where: str
+) -> Iterator[str]:
     for name, entry in table.items():
         if name not in keys:
             continue

@@ -47,7 +47,9 @@ class Platform:
         role, dot, name = address.partition(".")
         if not dot:
             roles = ", ".join(sorted(self.roles))
-            raise InputError(f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}")
+            raise InputError(
+                f"{address!r} is not ROLE.KEY, as in csd.count; the roles are {roles}"
+            )
         if role not in self.roles:
             raise unknown("part", role, self.roles, where)
         keys = self._keys(role)
@@ -94,7 +96,9 @@ class Platform:
             role, _, name = address.partition(".")
             warn_of_doubts(self.roles[role].kind, {name: values}, option, f"{role}.")
 
-    def override(self, address: str, value: float, requested: str = "set by the user") -> Platform:
+    def override(
+        self, address: str, value: float, requested: str = "set by the user"
+    ) -> Platform:
         """A copy with one number replaced.
 
         Args:

@@ -53,7 +53,20 @@ _PREFIXES = {
 }
 # mm2 is a square millimetre, not a milli-square-metre.
 _WHOLE = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
-_UNIT_EXAMPLES = ("B", "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us", "W", "USD", "bit", "1", "%")
+_UNIT_EXAMPLES = (
+    "B",
+    "GB",
+    "GiB",
+    "GB/s",
+    "TFLOP/s",
+    "ms",
+    "us",
+    "W",
+    "USD",
+    "bit",
+    "1",
+    "%",
+)
 _NUMBER = re.compile(
     r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
     re.IGNORECASE | re.ASCII,
@@ -130,7 +143,11 @@ def _atom(symbol: str, text: str) -> tuple[str, float]:
         return _WHOLE[symbol]
     for base in sorted(_BASES, key=len, reverse=True):
         prefix = symbol[: -len(base)]
-        if symbol.endswith(base) and prefix in _PREFIXES and (not prefix or base not in "1%"):
+        if (
+            symbol.endswith(base)
+            and prefix in _PREFIXES
+            and (not prefix or base not in "1%")
+        ):
             dimension, size = _BASES[base]
             return dimension, size * _PREFIXES[prefix]
     raise unknown("unit", text, _UNIT_EXAMPLES)
@@ -152,7 +169,9 @@ def parse(text: str, unit: str, where: str) -> float:
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise InputError(f"{where}: {text!r} is not a number; write it like {example(unit)}")
+        raise InputError(
+            f"{where}: {text!r} is not a number; write it like {example(unit)}"
+        )
     number = float(match[1])
     if not math.isfinite(number) or number < 0:
         raise InputError(f"{where}: {text!r} must be a finite number, zero or more")

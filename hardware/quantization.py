@@ -119,7 +119,9 @@ def _compressed(config: Config, scheme: Mapping[str, Any]) -> float:
     """The weights of the only group: bits, and a scale for each group of elements."""
     groups = list((scheme.get("config_groups") or {}).values())
     if len(groups) != 1:
-        raise config.refuse("quantization_config", "has several groups, which is not modelled")
+        raise config.refuse(
+            "quantization_config", "has several groups, which is not modelled"
+        )
     weights = groups[0].get("weights") or {}
     bits = float(weights.get("num_bits", 16))
     fine = str(scheme.get("format", "")).startswith("nvfp4")

@@ -53,10 +53,14 @@ def read_text(path: Path, what: str, most: int = 1 << 20) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: is no regular file; a {what} is read from a plain file")
+            raise InputError(
+                f"{path}: is no regular file; a {what} is read from a plain file"
+            )
         if status.st_size > most:
             size = f"{most >> 20} MiB"
-            raise InputError(f"{path}: larger than {size}, which no {what} file is; check the path")
+            raise InputError(
+                f"{path}: larger than {size}, which no {what} file is; check the path"
+            )
         return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise InputError(
@@ -115,11 +119,15 @@ def _short_form(text: str, key: Key, where: str) -> Quantity:
 def _fields(entry: object, where: str) -> dict[str, Any]:
     """The fields of a number, none missing and none unknown."""
     if not isinstance(entry, dict):
-        raise InputError(f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}")
+        raise InputError(
+            f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}"
+        )
     missing = sorted(_REQUIRED - entry.keys())
     if missing:
         required = ", ".join(sorted(_REQUIRED))
-        raise InputError(f"{where}: has no {', '.join(missing)}; every number needs {required}")
+        raise InputError(
+            f"{where}: has no {', '.join(missing)}; every number needs {required}"
+        )
     for extra in entry.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
     return entry
@@ -142,7 +150,9 @@ def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
         )
     dimension, size = _unit(unit, where)
     if dimension != unit_of(key.unit)[0]:
-        raise InputError(f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}")
+        raise InputError(
+            f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}"
+        )
     if fault := key.fault(value * size):
         raise InputError(f"{where}: value {value!r} {fault}")
 
@@ -190,7 +200,8 @@ def numbers_of(
         if name not in keys:
             raise unknown("key", name, keys, where)
     return {
-        name: quantity(entry, keys[name], f"{where}: {name}") for name, entry in entries.items()
+        name: quantity(entry, keys[name], f"{where}: {name}")
+        for name, entry in entries.items()
     }
 
 

@@ -85,7 +85,11 @@ class _Question:
 
 
 def resolve_knobs(
-    system: System, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Requested]
+    system: System,
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    requested: Mapping[str, Requested],
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 

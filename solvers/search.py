@@ -117,7 +117,9 @@ def _reached(margin: Evaluate, count: int, values: Numbers) -> Mask:
     return np.concatenate(signs).reshape(len(values), count)
 
 
-def _bisect(past: Test, low: Numbers, high: Numbers, whole: bool) -> tuple[Numbers, Numbers]:
+def _bisect(
+    past: Test, low: Numbers, high: Numbers, whole: bool
+) -> tuple[Numbers, Numbers]:
     """Values on either side of an edge: neighbouring whole numbers, or closer than `CLOSE`."""
     low, high = low.copy(), high.copy()
     for _ in range(_MOST_STEPS):

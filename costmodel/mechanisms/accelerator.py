@@ -136,7 +136,9 @@ def gemm(
     )
 
 
-def attend(on: Side, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0) -> Span:
+def attend(
+    on: Side, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
+) -> Span:
     """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
 
     A KV head is read once for the whole group of queries that share it.

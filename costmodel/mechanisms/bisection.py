@@ -16,7 +16,10 @@ NARROWINGS = 40
 
 
 def bisect(
-    holds: Callable[[Real], NDArray[np.bool_]], low: Real, high: Real, halvings: int = HALVINGS
+    holds: Callable[[Real], NDArray[np.bool_]],
+    low: Real,
+    high: Real,
+    halvings: int = HALVINGS,
 ) -> Real:
     """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
 

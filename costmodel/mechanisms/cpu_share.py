@@ -117,7 +117,9 @@ def at_share(room: Real, share: Real) -> Real:
     return np.where(any_share, requests, np.inf)
 
 
-def balanced_share(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
+def balanced_share(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """Share of the residents with the CPU at which a step over all requests is fastest [1].
 
     NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories. While the

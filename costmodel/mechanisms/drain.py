@@ -84,7 +84,12 @@ class Run:
 
 
 def decode_run(
-    work: Workload, serving: Serving, sequences: Real, carried: Real, full: Real, drain: Drain
+    work: Workload,
+    serving: Serving,
+    sequences: Real,
+    carried: Real,
+    full: Real,
+    drain: Drain,
 ) -> Run:
     """Full iterations with the prompts they carry, then the drain.
 

@@ -101,7 +101,9 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
     )
 
 
-def store_new_kv(kv: Real, tiers: Tiers, gpu_link: Link, ssd_link: Link, store: Port) -> Span:
+def store_new_kv(
+    kv: Real, tiers: Tiers, gpu_link: Link, ssd_link: Link, store: Port
+) -> Span:
     """Send new K and V of one layer from the GPU to where they live.
 
     Args:

@@ -110,7 +110,11 @@ def check_units(most: Real, **mapped: Real) -> None:
 
 
 def split(
-    two: Asymmetric, kernel: Callable[[Side, Real], Span], n: Real, all_heads: Real, output: Real
+    two: Asymmetric,
+    kernel: Callable[[Side, Real], Span],
+    n: Real,
+    all_heads: Real,
+    output: Real,
 ) -> Span:
     """Run n heads of a kernel on HBM beside the rest on LPDDR, wait for both, exchange the output.
 

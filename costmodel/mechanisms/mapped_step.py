@@ -85,7 +85,9 @@ def mapped(
     )
 
 
-def prompt_layer(two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real) -> Span:
+def prompt_layer(
+    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real
+) -> Span:
     """One layer of all prompts with so many heads of attention, qkv and fc on HBM."""
     n_attention, n_qkv, n_fc = heads
     tokens = work.batch * work.prompt

@@ -99,7 +99,9 @@ def whole_units(units: Real, share: Real) -> Real:
     return np.where(hbm_with_more < lpddr_with_fewer * (1 - _ROUNDING), more, fewer)
 
 
-def change_mapping(two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads) -> Span:
+def change_mapping(
+    two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads
+) -> Span:
     """Move what the two mappings hold on different sides, all layers (sec. 4.2.2, Migration)."""
     sizes_before = bytes_of(llm, work, before)
     sizes_after = bytes_of(llm, work, after)

@@ -157,7 +157,13 @@ def cpu_path(hw: Machine, pools: Pools) -> Span:
 
 
 def csd_path(
-    hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real, chunks: Real, launches: Real
+    hw: Machine,
+    llm: LLM,
+    pools: Pools,
+    precision: Real,
+    source: Real,
+    chunks: Real,
+    launches: Real,
 ) -> Span:
     """T_SmartSSD = M_s / f_s + (1 - sigma) alpha M_s (1 / B_s + hop / B_c) (eq. 2).
 
@@ -187,7 +193,9 @@ def csd_path(
     )
 
 
-def balanced_paths(hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real) -> Span:
+def balanced_paths(
+    hw: Machine, llm: LLM, pools: Pools, precision: Real, source: Real
+) -> Span:
     """max(T_CPU, T_SmartSSD) of eq. 2 alone: no launch, no score blocks."""
     csd = serial(
         score=score_cold(hw, llm, pools.cold, precision, source),

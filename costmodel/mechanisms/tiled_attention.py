@@ -32,7 +32,9 @@ def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Por
     return serial(
         load=memory(elements * llm.kv_width, "tiles of K and V, sec. 5"),
         transpose=units(elements, "32 x 32 tiles of K in place, sec. 5"),
-        multiply=units(2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"),
+        multiply=units(
+            2 * elements * llm.group, "one element a multiplier and cycle, sec. 5"
+        ),
         softmax=overlap(
             move=memory(moved, "scores in accelerator memory, sec. 5"),
             reduce=units(reduced, "three passes, 128 scores a cycle, sec. 5"),

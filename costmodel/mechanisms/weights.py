@@ -146,7 +146,9 @@ def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
     return np.clip(share, 0.0, 1.0)
 
 
-def cache_breaks(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]) -> tuple[Real, Real]:
+def cache_breaks(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]
+) -> tuple[Real, Real]:
     """Shares of the weights on storage at which host DRAM begins to hold KV cache, and all of it.
 
     Between them, and on either side, what lives where is affine in the share [1].

@@ -75,7 +75,9 @@ class Writeback:
             output: tokens a request generates, n [1].
         """
         c, page = self.interval, self.device.page
-        row_pages = np.ceil(c / rows_per_page(self.llm, page)) * pages_per_row(self.llm, page)
+        row_pages = np.ceil(c / rows_per_page(self.llm, page)) * pages_per_row(
+            self.llm, page
+        )
         pages = self.delayed * self.rows * row_pages / c
         written = c * np.floor(output / c) / output
         return self._write(pages, written * pages, "whole pages")

@@ -51,7 +51,9 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
     excess = llm.weight_buffer_bytes() + activations - weights.gpu.memory
     faults = page_faults(hw)
-    spilled = faults(2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back")
+    spilled = faults(
+        2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"
+    )
     prefill = weights.over_kinds(lambda kind: prefill_layer(kind, work, b, spilled), b)
     step = weights.over_kinds(lambda kind: decode_layer(kind, b, work.context, faults), b)
     rounds = work.batch / b

@@ -75,7 +75,13 @@ ATTENDS = ("full", "window", "chunk")
     attends=ATTENDS,
 )
 def flexgen_raid(
-    hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, split: Real, gpu_batches: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    ssd_weights: Real,
+    split: Real,
+    gpu_batches: Real,
 ) -> Estimate:
     """FlexGen on RAID-0 behind the shared uplink, its KV cache in host DRAM or on the drives.
 
@@ -226,7 +232,9 @@ def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Real) -
     return choose_residency(choice, paper, hw, llm, work, room)
 
 
-def stream_weights(hw: Machine, llm: LLM, home: Residency, drives: FileStorage) -> WeightStream:
+def stream_weights(
+    hw: Machine, llm: LLM, home: Residency, drives: FileStorage
+) -> WeightStream:
     """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
     return WeightStream(
         llm=llm,
@@ -274,7 +282,9 @@ def kv_on_storage(
     )
 
 
-def put_cache(hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored: Real) -> Span:
+def put_cache(
+    hw: Machine, llm: LLM, work: Workload, drives: FileStorage, stored: Real
+) -> Span:
     """One layer's keys and values of all prompts leave the GPU, some of them for the drives.
 
     The cache is never pinned (`derate.cache_relay`), so it leaves the GPU slowly.

@@ -107,7 +107,9 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
             linear=linear(hw, llm, load.sequences),
             attention=decode_attention(hw, llm, sequences, tokens),
         )
-        on_cpu = host_attention(hw)(cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L")
+        on_cpu = host_attention(hw)(
+            cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L"
+        )
         return llm.layers * overlap(gpu=on_gpu, cpu=on_cpu)
 
     room = np.minimum(
@@ -124,7 +126,9 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
 
 
-def both_memories(hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real) -> Fits:
+def both_memories(
+    hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real
+) -> Fits:
     """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host."""
     replicas, kappa = serving.replicas, kv_token_bytes(llm)
     tokens = resident(work, serving) * work.context

@@ -58,7 +58,9 @@ def layer_knobs() -> dict[str, Knob]:
     knobs = {}
     for name, printed in SUBLAYERS.items():
         what = f"layers whose {printed} is on HBM"
-        knobs[f"layers_{name}"] = Knob(what, high=MOST_UNITS, kind="count", solver="mapping-layers")
+        knobs[f"layers_{name}"] = Knob(
+            what, high=MOST_UNITS, kind="count", solver="mapping-layers"
+        )
     return knobs
 
 
@@ -80,7 +82,11 @@ def asymmetric(
 
 
 @system(
-    "h2m2", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-greedy")
+    "h2m2",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-greedy"),
 )
 def h2m2(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
@@ -101,7 +107,11 @@ def h2m2(
 
 
 @system(
-    "oracle", platform="gh-asymmetric", cite="h2m2", owns=OWNS, knobs=mapping_knobs("mapping-exact")
+    "oracle",
+    platform="gh-asymmetric",
+    cite="h2m2",
+    owns=OWNS,
+    knobs=mapping_knobs("mapping-exact"),
 )
 def oracle(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
@@ -229,7 +239,10 @@ def naive_granularity(
     """
     check_heads(llm)
     check_units(
-        llm.layers, layers_attention=layers_attention, layers_qkv=layers_qkv, layers_fc=layers_fc
+        llm.layers,
+        layers_attention=layers_attention,
+        layers_qkv=layers_qkv,
+        layers_fc=layers_fc,
     )
     two, b = asymmetric_memory(hw), work.batch
 

@@ -44,7 +44,9 @@ STATIC_HOT_SHARE = 0.75
 """60 of the 80 % off the GPU (sec. 3.2): HKM without APP."""
 
 
-def static_split(hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS) -> Real:
+def static_split(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
     """60/20 between host and SmartSSD (sec. 3.2) [1]."""
     return STATIC_HOT_SHARE
 
@@ -65,7 +67,9 @@ HOP = Knob(
     kind="choice",
     choices=("direct", "through-host"),
 )
-CHUNKS = Knob("score blocks a layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count")
+CHUNKS = Knob(
+    "score blocks a layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count"
+)
 SCORE_PRECISION = Knob(
     "width of a key where it is scored (CEC, sec. 4.4)",
     high=2,
@@ -80,7 +84,9 @@ SCORE_SOURCE = Knob(
     kind="choice",
     choices=SOURCES,
 )
-MEMORY = Knob("DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory")
+MEMORY = Knob(
+    "DRAM the KV cache may take, M_0 (eq. 3)", kind="count", sets="host.kv_memory"
+)
 
 
 @system(

@@ -158,7 +158,9 @@ class Caching:
     writeback: Real
 
 
-def decode_layer(hw: Machine, weights: WeightStream, work: Workload, caching: Caching) -> Span:
+def decode_layer(
+    hw: Machine, weights: WeightStream, work: Workload, caching: Caching
+) -> Span:
     """One layer of a step: products, the new token, attention near storage and on the GPU."""
     llm, alpha, b, s = weights.llm, caching.alpha, work.batch, work.context
     near = (1 - alpha) * b
@@ -189,7 +191,9 @@ def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Rea
         "flash": csd(hw, weights.llm.group).write,
     }
     prompts = cache_bytes(weights.llm, work.batch, alpha, work.prompt)
-    return weights.prefill_layer(work, work.batch, cache=stream(prompts, "sec. 4.1", **path))
+    return weights.prefill_layer(
+        work, work.batch, cache=stream(prompts, "sec. 4.1", **path)
+    )
 
 
 def kernel_power(hw: Machine, llm: LLM) -> Real:

@@ -110,7 +110,9 @@ BUFFERING = Knob(
             default=0.0,
             breaks=cache_breaks,
         ),
-        "devices": Knob("number of computational storage devices", kind="count", sets="csd.count"),
+        "devices": Knob(
+            "number of computational storage devices", kind="count", sets="csd.count"
+        ),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
 )
@@ -150,7 +152,9 @@ def inf2(
     weights = stream_weights(hw, llm, work, ssd_weights)
     cache_link = link(hw, "gpu_link", "cache_relay")
     split = split_batch(hw, llm, work, weights.home, alpha)
-    rows = Writeback(llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval)
+    rows = Writeback(
+        llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval
+    )
     x_path = {"dram": weights.host.read, "link": cache_link.inward}
     layer = weights.layer(
         b,
@@ -184,7 +188,9 @@ def weight_residency(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real) -
     return beside_gpu(weights_on_gpu(llm, work.prompt, gpu(hw)), ssd_weights)
 
 
-def stream_weights(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real) -> WeightStream:
+def stream_weights(
+    hw: Machine, llm: LLM, work: Workload, ssd_weights: Real
+) -> WeightStream:
     """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     flash = csd(hw, llm.group).read
@@ -213,7 +219,9 @@ class Split:
     with_x: Real
 
 
-def split_batch(hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: Real) -> Split:
+def split_batch(
+    hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: Real
+) -> Split:
     """Return the batch by caches: K and V stay in host memory where all of them fit beside weights.
 
     Source: INF² sec. 2.2, 7.5, 7.6.
@@ -225,7 +233,12 @@ def split_batch(hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: R
 
 
 def capacity_check(
-    hw: Machine, weights: WeightStream, work: Workload, split: Split, buffered: Real, flash: Real
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    split: Split,
+    buffered: Real,
+    flash: Real,
 ) -> Fits:
     """X, buffers and weights in host memory, K and V in flash unless they fit there (sec. 4.3).
 
@@ -287,7 +300,9 @@ def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> 
 # --- the devices ------------------------------------------------------------------------------
 
 
-def near_storage(hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, devices: Csd) -> Span:
+def near_storage(
+    hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, devices: Csd
+) -> Span:
     """Flash to accelerator memory, then the kernel, for `near` sequences of s tokens (sec. 4.1, 5).
 
     A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one

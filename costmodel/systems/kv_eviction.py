@@ -58,10 +58,14 @@ class Storage:
 
 def storage(hw: Machine) -> Storage:
     """Build the path between SSD, host and GPU."""
-    return Storage(drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie"))
+    return Storage(
+        drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
+    )
 
 
-def with_prefill(hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span) -> Estimate:
+def with_prefill(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span
+) -> Estimate:
     """Add what all four systems do alike to the layers of one decode step."""
     disk = storage(hw)
     stored = disk.store_new(llm.kv_bytes(work.batch, work.prompt), tiers)
@@ -152,7 +156,11 @@ def evict(
 
 
 @system(
-    "full-cache", platform="aipc-4090", cite="hillinfer", owns=OWNS, knobs={"placement": PLACEMENT}
+    "full-cache",
+    platform="aipc-4090",
+    cite="hillinfer",
+    owns=OWNS,
+    knobs={"placement": PLACEMENT},
 )
 def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
     """All K and V every step, fetched a layer ahead: max(GPU, S/B_ssd, (C + S)/B_c).
@@ -182,7 +190,9 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
     owns=OWNS,
     knobs={"placement": PLACEMENT, "migration": MIGRATION},
 )
-def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real, migration: Real) -> Estimate:
+def h2o(
+    hw: Machine, llm: LLM, work: Workload, *, placement: Real, migration: Real
+) -> Estimate:
     """Scores need all K and V on the GPU first: GPU + S/B_ssd + (C + S)/B_c, serially (H2O-like).
 
     Args:
@@ -199,7 +209,9 @@ def h2o(hw: Machine, llm: LLM, work: Workload, *, placement: Real, migration: Re
     kv = llm.kv_bytes(work.batch, work.context)
     cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
     layer = serial(
-        from_ssd=stream(cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward),
+        from_ssd=stream(
+            cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward
+        ),
         to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
         gpu=gpu_layer(llm, work, 1.0, gpu(hw)),
         store_new=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),

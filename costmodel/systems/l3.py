@@ -131,7 +131,9 @@ def l3(
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 
 
-def iteration(hw: Machine, llm: LLM, load: Load, interleave: Real, overlap_comm: Real) -> Span:
+def iteration(
+    hw: Machine, llm: LLM, load: Load, interleave: Real, overlap_comm: Real
+) -> Span:
     """One token more for every sequence: two sub-batches in turn, or one batch.
 
     A choice weighs the two trees; one of them runs no time.

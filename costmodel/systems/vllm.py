@@ -50,7 +50,9 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     b = reduced_batch(work.batch, sequence, usable - llm.weight_bytes)
     cluster = parallel(hw, b)
     step = serial(
-        layers=over_layers(llm, lambda kind: decode_layer(kind, b, work.context, gpus, cluster)),
+        layers=over_layers(
+            llm, lambda kind: decode_layer(kind, b, work.context, gpus, cluster)
+        ),
         **communicate(hw, llm, cluster.micro, cluster),
     )
     prefill = serial(

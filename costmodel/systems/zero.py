@@ -155,7 +155,9 @@ def beside_gpu_attention(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     llm = weights.llm
     read = weights.gpu.read(llm.kv_bytes(b, s), "KV cache")
-    attend = overlap(read=read, compute=weights.gpu.run(llm.attention_flops(b, s), "attention"))
+    attend = overlap(
+        read=read, compute=weights.gpu.run(llm.attention_flops(b, s), "attention")
+    )
     computed = serial(
         projections=weights.projections(b), attend=attend, products=weights.feed_forward(b)
     )

@@ -138,7 +138,8 @@ class BlockProblem:
             InputError: a rate is zero.
         """
         fastest, unit_rate = (
-            BlockSchedule(self.hw, self.llm, self.work, 1.0, 1.0, rate) for rate in (np.inf, 1.0)
+            BlockSchedule(self.hw, self.llm, self.work, 1.0, 1.0, rate)
+            for rate in (np.inf, 1.0)
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             prefill, decode = fastest.prefill(), fastest.decode()
@@ -223,7 +224,9 @@ class BlockProblem:
         return replace(frame, matrix=matrix, limit=limit, low=low, high=high)
 
 
-def shortage(problem: BlockProblem, block: Box, tiers: Collection[str], solve: Simplex) -> float:
+def shortage(
+    problem: BlockProblem, block: Box, tiers: Collection[str], solve: Simplex
+) -> float:
     """Bytes to add to each of some memories so that a block fits, the others as they are [B]."""
     program = problem.program(block)
     # a block may need far more than all memories: rows in units of what each could need at most

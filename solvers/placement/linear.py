@@ -112,7 +112,11 @@ class Simplex:
         """Solve a program; None where no point satisfies it."""
         basis = self._highs.getBasis() if self.solved else None
         self._highs.passModel(self._model(program))
-        if basis is not None and basis.valid and len(basis.row_status) == len(program.limit):
+        if (
+            basis is not None
+            and basis.valid
+            and len(basis.row_status) == len(program.limit)
+        ):
             self._highs.setBasis(basis)
         self._highs.run()
         self.solved += 1

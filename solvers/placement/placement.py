@@ -85,18 +85,18 @@ class Placement:
         if not self.short:
             return ""
         block = f"{self.gpu_batch * self.num_batches} sequence(s)"
-        cures = [(need / 2**30, tier) for tier, need in self.short.items() if np.isfinite(need)]
+        cures = [
+            (need / 2**30, tier) for tier, need in self.short.items() if np.isfinite(need)
+        ]
         if not cures:
-            enlarge = (
-                f"add {self.short_each / 2**30:.3f} GiB to each of {', '.join(ADDRESS.values())}"
-            )
+            enlarge = f"add {self.short_each / 2**30:.3f} GiB to each of {', '.join(ADDRESS.values())}"
             return f"{block} do not fit, and no memory alone cures it; {enlarge}"
         if len(cures) == 1:
             need, tier = cures[0]
-            return (
-                f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
-            )
-        each = ", or ".join(f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures))
+            return f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
+        each = ", or ".join(
+            f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures)
+        )
         return f"{block} do not fit: all memories together are short; add {each}"
 
 
@@ -170,7 +170,9 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
     if fixed.get("hd", 0) > 0:
         raise InputError("share hd: FlexGen keeps no activations on the disk; leave it 0")
     for letter, tensor in _GROUPS.items():
-        shares = {s: value for s, value in ({"hd": 0.0} | dict(fixed)).items() if s[0] == letter}
+        shares = {
+            s: value for s, value in ({"hd": 0.0} | dict(fixed)).items() if s[0] == letter
+        }
         total = sum(shares.values())
         if total > 1 + GAP or (len(shares) == 3 and total < 1 - GAP):
             requested = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
@@ -243,8 +245,13 @@ def _placement(
         shares=dict(zip(SHARES, shares.tolist(), strict=True)),
         prefill=prefill,
         decode=decode,
-        used={tier: max(values) for tier, values in _by_tier(_filled(problem, block, at)).items()},
-        binding=tuple(name for name, price in zip(names, prices, strict=True) if price < -GAP),
+        used={
+            tier: max(values)
+            for tier, values in _by_tier(_filled(problem, block, at)).items()
+        },
+        binding=tuple(
+            name for name, price in zip(names, prices, strict=True) if price < -GAP
+        ),
         worth={tier: sum(values) for tier, values in _by_tier(worth).items()},
         short={},
         programs=programs,

@@ -38,7 +38,9 @@ class _Candidate:
     ok: Mask
 
 
-def minimise_pieces(evaluate: Evaluate, low: Real, high: Real, breaks: Sequence[Real]) -> Choice:
+def minimise_pieces(
+    evaluate: Evaluate, low: Real, high: Real, breaks: Sequence[Real]
+) -> Choice:
     """Find the share with the fewest seconds among those that fit, for every design point at once.
 
     Args:

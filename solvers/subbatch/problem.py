@@ -86,7 +86,9 @@ class SubbatchProblem:
         if len(self.contexts) == 0:
             raise InputError("no requests to split; give at least one length")
         if np.any(self.contexts < 1) or np.any(self.prompts < 1):
-            raise InputError("a request has less than one token; lengths are whole numbers from 1")
+            raise InputError(
+                "a request has less than one token; lengths are whole numbers from 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,9 @@ def costs_of(hw: Machine, llm: LLM) -> Costs:
     hw = in_use(hw, llm)
     replicas = float(np.ravel(data_parallel(hw, llm))[0])
 
-    def load(n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0) -> Load:
+    def load(
+        n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0
+    ) -> Load:
         def on_all(amount: object) -> Array:
             return replicas * np.asarray(amount, float)
 
@@ -190,7 +194,9 @@ def phases(
     return first, second
 
 
-def _phase(problem: SubbatchProblem, computed: Split, chunks: Chunks, attended: Split) -> float:
+def _phase(
+    problem: SubbatchProblem, computed: Split, chunks: Chunks, attended: Split
+) -> float:
     """Seconds of the phase that computes one sub-batch and attends for the other [s]."""
     tokens = tokens_of(chunks)
     gpu = gpu_seconds(problem.costs, float(computed.sum()), chunks)
@@ -239,7 +245,9 @@ def exhaustive(problem: SubbatchProblem) -> tuple[Split, float]:
     n = len(problem.contexts)
     count = 2 ** (n - 1)
     if n > 16:
-        raise InputError(f"{n} requests have {count:,} splits, too many to try; use the MILP")
+        raise InputError(
+            f"{n} requests have {count:,} splits, too many to try; use the MILP"
+        )
     numbers = np.arange(count)[:, np.newaxis]
     splits = (numbers >> np.arange(n)) % 2 == 1
     seconds = [sum(phases(problem, split)) for split in splits]

@@ -58,7 +58,9 @@ def _longest_chunk(
 
 
 def by_rule(
-    problem: SubbatchProblem, in_one: NDArray[np.bool_], chunks: tuple[Chunks, Chunks] = ((), ())
+    problem: SubbatchProblem,
+    in_one: NDArray[np.bool_],
+    chunks: tuple[Chunks, Chunks] = ((), ()),
 ) -> Schedule:
     """A split that claims nothing."""
     decode = sum(phases(problem, in_one))

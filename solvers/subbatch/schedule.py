@@ -157,7 +157,9 @@ class _Filling:
         self.proved = best.prompt_tokens >= most
         return replace(best, most_tokens=max(most, best.prompt_tokens))
 
-    def _plan(self, best: Schedule, split: Split, chunks: tuple[Chunks, Chunks]) -> Schedule:
+    def _plan(
+        self, best: Schedule, split: Split, chunks: tuple[Chunks, Chunks]
+    ) -> Schedule:
         return replace(
             best,
             in_one=split,
@@ -169,7 +171,9 @@ class _Filling:
     def _in_time(self, seconds: tuple[float, float]) -> bool:
         return sum(seconds) <= self.limit * (1 + _ROUNDING)
 
-    def _shorten(self, split: Split, chunks: tuple[Chunks, Chunks]) -> tuple[Chunks, Chunks]:
+    def _shorten(
+        self, split: Split, chunks: tuple[Chunks, Chunks]
+    ) -> tuple[Chunks, Chunks]:
         """Take steps off the parts until the plan keeps its time."""
         first, second = chunks
         while first or second:

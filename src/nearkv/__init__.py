@@ -83,7 +83,9 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     home = f"nearkv.{_HOME_OF[name]}"
-    value: object = getattr(import_module(home), name, None) or import_module(f"{home}.{name}")
+    value: object = getattr(import_module(home), name, None) or import_module(
+        f"{home}.{name}"
+    )
     globals()[name] = value
     return value
 

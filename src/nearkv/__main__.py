@@ -9,7 +9,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> None:
     """Run the command line."""
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [
+        number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    ]
     for number in heeded:
         signal.signal(number, stop)
     from nearkv.cli import app

@@ -81,7 +81,9 @@ def names_of(value: Names, name: str) -> tuple[str, ...]:
     """
     names = comma_list(text_of(value, name))
     if not names:
-        raise InputError(f"{name}={value!r}: does not name anything; give a name or leave it out")
+        raise InputError(
+            f"{name}={value!r}: does not name anything; give a name or leave it out"
+        )
     return names
 
 
@@ -95,7 +97,9 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         if name not in Axes.__annotations__:
             raise unknown("argument", name, Axes.__annotations__)
     sizes = {
-        name: _sizes(axes[name], name) for name in ("batch", "context", "output") if name in axes
+        name: _sizes(axes[name], name)
+        for name in ("batch", "context", "output")
+        if name in axes
     }
     return Study(
         systems=names_of(systems, "systems"),
@@ -118,7 +122,9 @@ def _sizes(value: Values, name: str) -> str:
     """
     text = text_of(value, name)
     if not text.strip(" ,"):
-        raise InputError(f"{name}={value!r}: has no value; give one or leave the argument out")
+        raise InputError(
+            f"{name}={value!r}: has no value; give one or leave the argument out"
+        )
     return text
 
 
@@ -135,11 +141,15 @@ def study_or_axes(
     if study is None:
         return study_of(cast("Names", systems), cast("Models", model), axes)
     if systems is not None or model is not None or axes:
-        raise InputError("the study holds the axes; give them there or as arguments, not both")
+        raise InputError(
+            "the study holds the axes; give them there or as arguments, not both"
+        )
     return study if isinstance(study, Study) else load_study(text_of(study, "study"))
 
 
-def _objects_or_names(value: object, kind: type[Object], name: str) -> tuple[str | Object, ...]:
+def _objects_or_names(
+    value: object, kind: type[Object], name: str
+) -> tuple[str | Object, ...]:
     """Objects of a kind as they are, everything else as names."""
     if isinstance(value, kind):
         return (value,)
@@ -153,5 +163,7 @@ def _objects_or_names(value: object, kind: type[Object], name: str) -> tuple[str
 
 def _texts(values: Mapping[str, Values], name: str) -> dict[str, str]:
     if not isinstance(values, Mapping):
-        raise InputError(f"{name}={values!r}: give a dictionary, as in {name}={{'csd.count': 8}}")
+        raise InputError(
+            f"{name}={values!r}: give a dictionary, as in {name}={{'csd.count': 8}}"
+        )
     return {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}

@@ -71,7 +71,9 @@ def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFr
     answer, own = QUESTIONS[question]
     for name in options:
         if name not in own:
-            raise InputError(f"solve {question!r} does not take {name}; it takes {', '.join(own)}")
+            raise InputError(
+                f"solve {question!r} does not take {name}; it takes {', '.join(own)}"
+            )
     return answer(model, options)
 
 
@@ -179,7 +181,9 @@ def _joined(items: Iterable[object]) -> str:
     names = list(items)
     for name in names:
         if not isinstance(name, str):
-            raise InputError(f"this question reads {name!r} by name; give the name or a file")
+            raise InputError(
+                f"this question reads {name!r} by name; give the name or a file"
+            )
     return ",".join(str(name) for name in names)
 
 

@@ -28,7 +28,8 @@ Explain = Annotated[
 Ratio = Annotated[
     str,
     typer.Option(
-        metavar="COLUMNS", help="Ratios over the first of more columns: energy_j_tok,cost_usd."
+        metavar="COLUMNS",
+        help="Ratios over the first of more columns: energy_j_tok,cost_usd.",
     ),
 ]
 
@@ -51,7 +52,9 @@ def estimate(
     elif point["status"] == "ok":
         show_tree(point, tree, form)
     else:
-        typer.echo(f"{system} has no time to explain: {shortage(point)}", err=form != "table")
+        typer.echo(
+            f"{system} has no time to explain: {shortage(point)}", err=form != "table"
+        )
         if form != "table":
             show([point], form)
 

@@ -37,12 +37,18 @@ columns = Registry(
 )
 
 ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
+]
 PlatformOrPart = Annotated[
     str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
 ]
-KindOfPart = Annotated[str, typer.Argument(metavar="KIND", help="A kind of part, as in gpu, csd.")]
-NewPlatform = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new platform.")]
+KindOfPart = Annotated[
+    str, typer.Argument(metavar="KIND", help="A kind of part, as in gpu, csd.")
+]
+NewPlatform = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the new platform.")
+]
 BasePlatform = Annotated[str, typer.Option("--from", help="The platform to start from.")]
 OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 

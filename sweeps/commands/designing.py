@@ -50,50 +50,68 @@ PLACED = [
 
 Search = Annotated[
     str,
-    typer.Option(metavar="SEARCH", help="full: the proven best block; paper: FlexGen's own walk."),
+    typer.Option(
+        metavar="SEARCH", help="full: the proven best block; paper: FlexGen's own walk."
+    ),
 ]
 GpuBatch = Annotated[
-    int | None, typer.Option(metavar="N", help="Sequences on the GPU at once; default: the best.")
+    int | None,
+    typer.Option(metavar="N", help="Sequences on the GPU at once; default: the best."),
 ]
 NumBatches = Annotated[
     int | None, typer.Option(metavar="N", help="GPU batches of a block; default: the best.")
 ]
 Fix = Annotated[
-    list[str], typer.Option(metavar="SHARE=VALUE", help="A share that is fixed: wg=0.2, cc=100%.")
+    list[str],
+    typer.Option(metavar="SHARE=VALUE", help="A share that is fixed: wg=0.2, cc=100%."),
 ]
 Vary = Annotated[
-    str, typer.Option(metavar="ROLE.KEY[=LOW:HIGH]", help="The number to choose: csd.count.")
+    str,
+    typer.Option(metavar="ROLE.KEY[=LOW:HIGH]", help="The number to choose: csd.count."),
 ]
 Targets = Annotated[
     list[str],
-    typer.Option("--target", metavar="COLUMN>=VALUE", help="What to reach: throughput_tok_s=1.0."),
+    typer.Option(
+        "--target", metavar="COLUMN>=VALUE", help="What to reach: throughput_tok_s=1.0."
+    ),
 ]
 Along = Annotated[
     str,
-    typer.Option(metavar="AXIS=LOW:HIGH", help="context=4k:1M, batch=1:64 or csd.count=1:64."),
+    typer.Option(
+        metavar="AXIS=LOW:HIGH", help="context=4k:1M, batch=1:64 or csd.count=1:64."
+    ),
 ]
 InFlight = Annotated[
     str,
     typer.Option(
-        "--requests", metavar="SIZES", help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv."
+        "--requests",
+        metavar="SIZES",
+        help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.",
     ),
 ]
 Prompts = Annotated[
-    str, typer.Option(metavar="SIZES", help="Prompts that wait: 96,1k. A trace brings its own.")
+    str,
+    typer.Option(metavar="SIZES", help="Prompts that wait: 96,1k. A trace brings its own."),
 ]
 Ranksets = Annotated[
     str,
     typer.Option(
-        "--placement", metavar="RULE", help="balanced, or random: each request on one rankset."
+        "--placement",
+        metavar="RULE",
+        help="balanced, or random: each request on one rankset.",
     ),
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(metavar="SECONDS", help="To search; what is not proven by then is marked so."),
+    typer.Option(
+        metavar="SECONDS", help="To search; what is not proven by then is marked so."
+    ),
 ]
 Slack = Annotated[
     float,
-    typer.Option(metavar="SHARE", min=0.0, help="Time prompts may add to the fastest decoding."),
+    typer.Option(
+        metavar="SHARE", min=0.0, help="Time prompts may add to the fastest decoding."
+    ),
 ]
 
 
@@ -164,7 +182,11 @@ def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None
 
 @with_axes
 def hardware(
-    study: Study, vary: Vary, target: Targets, system: Named = "hilos", form: Format = "table"
+    study: Study,
+    vary: Vary,
+    target: Targets,
+    system: Named = "hilos",
+    form: Format = "table",
 ) -> None:
     """Find the least hardware that reaches a target, or what stands in the way.
 

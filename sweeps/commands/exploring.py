@@ -7,17 +7,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Format, Named, Of, Only, StudyFile, System, with_axes
+from nearkv.sweeps.commands.options import (
+    Format,
+    Named,
+    Of,
+    Only,
+    StudyFile,
+    System,
+    with_axes,
+)
 from nearkv.sweeps.commands.printing import show, show_columns
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
 
-DESIGN = ["system", "model", "platform", "batch", "context_tok", "output_tok", "devices", "step_ms"]
+DESIGN = [
+    "system",
+    "model",
+    "platform",
+    "batch",
+    "context_tok",
+    "output_tok",
+    "devices",
+    "step_ms",
+]
 
-FrontOf = Annotated[str, typer.Option("--by", metavar="COLUMNS", help="Two or three columns.")]
+FrontOf = Annotated[
+    str, typer.Option("--by", metavar="COLUMNS", help="Two or three columns.")
+]
 Where = Annotated[
-    list[str], typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200.")
+    list[str],
+    typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200."),
 ]
 
 

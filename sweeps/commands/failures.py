@@ -51,7 +51,9 @@ class Commands(TyperGroup):
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command line; a standard output that takes no more is a failure like others."""
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter shows another
+            sys.stdout.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a letter shows another
         try:
             try:
                 return super().main(*arguments, **settings)
@@ -77,7 +79,9 @@ class Commands(TyperGroup):
                 warnings.showwarning = _print_warning
                 return super().invoke(ctx)
         except USAGE as problem:
-            if type(problem).__name__ == "NoArgsIsHelpError":  # a group alone shows its help
+            if (
+                type(problem).__name__ == "NoArgsIsHelpError"
+            ):  # a group alone shows its help
                 raise
             place = problem.ctx.command_path if problem.ctx else "nearkv"
             complain(f"{_sentence(problem)}; see `{place} --help`")
@@ -86,7 +90,9 @@ class Commands(TyperGroup):
             complain(str(problem))
             raise typer.Exit(BAD_INPUT) from None
         except MemoryError:
-            complain("not enough memory; ask for fewer design points, or write them with sweep -o")
+            complain(
+                "not enough memory; ask for fewer design points, or write them with sweep -o"
+            )
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt as stopped:
             complain(stopped.args[0] if stopped.args else "stopped")
@@ -171,7 +177,9 @@ def print_version(requested: bool) -> None:
 
 Version = Annotated[
     bool,
-    typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    typer.Option(
+        "--version", callback=print_version, is_eager=True, help="Print the version."
+    ),
 ]
 
 
@@ -192,7 +200,9 @@ def _check_repeats(command: Any, words: list[str]) -> None:
         given = [word for word in options if word in parameter.opts]
         if len(given) > 1 and not getattr(parameter, "multiple", False):
             name = parameter.opts[0]
-            raise InputError(f"{name}: is given twice; give it once, with commas between values")
+            raise InputError(
+                f"{name}: is given twice; give it once, with commas between values"
+            )
 
 
 def _sentence(problem: Any) -> str:

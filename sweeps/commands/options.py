@@ -26,19 +26,25 @@ Systems = Annotated[
 Named = Annotated[
     str,
     typer.Option(
-        "--system", metavar="SYSTEMS", help="Comma-separated systems; `nearkv systems` lists them."
+        "--system",
+        metavar="SYSTEMS",
+        help="Comma-separated systems; `nearkv systems` lists them.",
     ),
 ]
 Set = Annotated[
     list[str],
     typer.Option(
-        "--set", metavar="ROLE.KEY=VALUES", help="Replace a hardware number: csd.count=4,8,16."
+        "--set",
+        metavar="ROLE.KEY=VALUES",
+        help="Replace a hardware number: csd.count=4,8,16.",
     ),
 ]
 Knobs = Annotated[
     list[str],
     typer.Option(
-        "--knob", metavar="KNOB=VALUES", help="Values, a rule of the paper, or auto: alpha=0.5."
+        "--knob",
+        metavar="KNOB=VALUES",
+        help="Values, a rule of the paper, or auto: alpha=0.5.",
     ),
 ]
 Llm = Annotated[
@@ -58,12 +64,16 @@ Batch = Annotated[
 Context = Annotated[
     str,
     typer.Option(
-        "--context", metavar="SIZES", help="Prompt tokens of each sequence: 64k or 8k:128k:x2."
+        "--context",
+        metavar="SIZES",
+        help="Prompt tokens of each sequence: 64k or 8k:128k:x2.",
     ),
 ]
 OutputTokens = Annotated[
     str,
-    typer.Option("--output-tokens", metavar="SIZES", help="Tokens that each sequence generates."),
+    typer.Option(
+        "--output-tokens", metavar="SIZES", help="Tokens that each sequence generates."
+    ),
 ]
 Bed = Annotated[
     str,
@@ -92,11 +102,15 @@ Method = Annotated[
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", metavar="NUMBER", min=0, help="Of the requests drawn from a trace."),
+    typer.Option(
+        "--seed", metavar="NUMBER", min=0, help="Of the requests drawn from a trace."
+    ),
 ]
 StudyFile = Annotated[
     str,
-    typer.Argument(metavar="[STUDY.toml]", help="A study, in place of the options of its axes."),
+    typer.Argument(
+        metavar="[STUDY.toml]", help="A study, in place of the options of its axes."
+    ),
 ]
 Format = Annotated[
     str,
@@ -122,19 +136,29 @@ Out = Annotated[
 Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
 By = Annotated[
     str,
-    typer.Option(metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s."),
+    typer.Option(
+        metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s."
+    ),
 ]
 BestPer = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Keep only the best row for each of their values.")
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Keep only the best row for each of their values."
+    ),
 ]
 Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
 Scheduler = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786.")
+    str,
+    typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with a file that was not finished.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a file that was not finished.")
+]
 Yes = Annotated[
     bool,
-    typer.Option("--yes", help="Write even more than 10^9 rows, or than the disk seems to hold."),
+    typer.Option(
+        "--yes", help="Write even more than 10^9 rows, or than the disk seems to hold."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
@@ -205,7 +229,9 @@ def bound(command: Callable[..., None]) -> Callable[..., None]:
     hints = {**_hints_of(axes), **_hints_of(command)}
     keywords = []
     for parameter in (*shared.values(), *own):
-        keyword = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        keyword = parameter.replace(
+            kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]
+        )
         keywords.append(keyword)
     called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     called.__annotations__ = {keyword.name: keyword.annotation for keyword in keywords}

@@ -16,24 +16,33 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", help="A .csv, .jsonl or .parquet file of nearkv; - reads CSV from a pipe."
+        metavar="TABLE",
+        help="A .csv, .jsonl or .parquet file of nearkv; - reads CSV from a pipe.",
     ),
 ]
 Figure = Annotated[
     str,
     typer.Option(
-        "--output-file", "-o", metavar="FILE", help="The figure to write: .pdf, .svg or .png."
+        "--output-file",
+        "-o",
+        metavar="FILE",
+        help="The figure to write: .pdf, .svg or .png.",
     ),
 ]
 Value = Annotated[str, typer.Option(metavar="COLUMN", help="The column that is drawn.")]
 Over = Annotated[
-    str, typer.Option(metavar="COLUMN", help="The column along the axis; default: what varies.")
+    str,
+    typer.Option(metavar="COLUMN", help="The column along the axis; default: what varies."),
 ]
 By = Annotated[
-    str, typer.Option(metavar="COLUMN", help="The column whose values are told apart by colour.")
+    str,
+    typer.Option(
+        metavar="COLUMN", help="The column whose values are told apart by colour."
+    ),
 ]
 Width = Annotated[
-    str, typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper.")
+    str,
+    typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper."),
 ]
 
 plot = Registry("Draw a table that another command wrote: bars, lines, maps and more.")
@@ -95,7 +104,8 @@ def breakdown(
     file: Figure,
     by: By = "system",
     relative: Annotated[
-        bool, typer.Option("--relative", help="Draw shares of the whole instead of seconds.")
+        bool,
+        typer.Option("--relative", help="Draw shares of the whole instead of seconds."),
     ] = False,
     width: Width = "page",
 ) -> None:
@@ -112,12 +122,16 @@ def policy_map(
     table: Table,
     file: Figure,
     value: Value = "throughput_tok_s",
-    x: Annotated[str, typer.Option(metavar="COLUMN", help="The column across.")] = "context_tok",
+    x: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column across.")
+    ] = "context_tok",
     y: Annotated[str, typer.Option(metavar="COLUMN", help="The column upwards.")] = "batch",
     by: By = "system",
     boundaries: Annotated[
         str,
-        typer.Option(metavar="FILE", help="A table of `solve crossover`: where exactly it flips."),
+        typer.Option(
+            metavar="FILE", help="A table of `solve crossover`: where exactly it flips."
+        ),
     ] = "",
     width: Width = "page",
 ) -> None:
@@ -130,7 +144,13 @@ def policy_map(
     from nearkv.sweeps.figures.reading import read_table
 
     edges = read_table(boundaries) if boundaries else None
-    options: dict[str, Any] = {"x": x, "y": y, "by": by, "boundaries": edges, "width": width}
+    options: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "by": by,
+        "boundaries": edges,
+        "width": width,
+    }
     options["higher_is_better"] = higher_is_better(value)
     draw(table, file, lambda rows: policy_map(rows, value, **options))
 
@@ -138,7 +158,9 @@ def policy_map(
 def pareto(
     table: Table,
     file: Figure,
-    x: Annotated[str, typer.Option(metavar="COLUMN", help="The column across.")] = "cost_usd",
+    x: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column across.")
+    ] = "cost_usd",
     y: Annotated[
         str, typer.Option(metavar="COLUMN", help="The column upwards.")
     ] = "throughput_tok_s",

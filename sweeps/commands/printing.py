@@ -126,7 +126,12 @@ def show_columns(
         usual = [name for name in usual if _is_telling(columns, name)]
     rows = len(next(iter(columns.values())))
     if rows <= MOST_SHOWN or form == "json":
-        show(records(chosen), form, () if only else usual, pinned=names or [*axes, *requested])
+        show(
+            records(chosen),
+            form,
+            () if only else usual,
+            pinned=names or [*axes, *requested],
+        )
     elif form == "csv":
         from nearkv.sweeps.jobs.arrow import table_of
         from nearkv.sweeps.jobs.encode import ENCODERS

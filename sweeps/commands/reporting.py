@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def report(
     study: Study,
     file: Annotated[
-        str, typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write.")
+        str,
+        typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write."),
     ],
     study_file: Annotated[
         str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")

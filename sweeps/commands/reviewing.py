@@ -40,7 +40,10 @@ to which nothing is fitted. `make validation` writes this page.
 
 
 PaperName = Annotated[
-    str, typer.Argument(metavar="[PAPER]", help="hilos, inf2, hillinfer, l3, h2m2 or independent.")
+    str,
+    typer.Argument(
+        metavar="[PAPER]", help="hilos, inf2, hillinfer, l3, h2m2 or independent."
+    ),
 ]
 Ids = Annotated[
     list[str], typer.Option("--id", metavar="ID", help="Only this claim: hilos-tput-max.")
@@ -80,7 +83,9 @@ def validate(
 
     check_format(form)
     if claims and (paper or record):
-        raise InputError("--claims FILE.csv has no paper and records nothing; leave these out")
+        raise InputError(
+            "--claims FILE.csv has no paper and records nothing; leave these out"
+        )
     if claims:
         rows = reviewed.validate_file(claims, ids)
     else:
@@ -103,7 +108,9 @@ def validate(
         raise typer.Exit(1)
 
 
-Paper = Annotated[str, typer.Option(metavar="PAPER", help="Fit to its measured claims: hilos.")]
+Paper = Annotated[
+    str, typer.Option(metavar="PAPER", help="Fit to its measured claims: hilos.")
+]
 Runs = Annotated[
     str,
     typer.Option(
@@ -114,13 +121,17 @@ Bed = Annotated[
     str, typer.Option(help="The machine; default: that of the claims, or of the system.")
 ]
 Factors = Annotated[
-    list[str], typer.Option(metavar="ROLE.KEY", help="A number to fit: derate.pcie. At most six.")
+    list[str],
+    typer.Option(metavar="ROLE.KEY", help="A number to fit: derate.pcie. At most six."),
 ]
 LeftOut = Annotated[
     list[str], typer.Option(metavar="ROW", help="Leave out: 'line 5', or a claim's id.")
 ]
 TomlFile = Annotated[
-    str, typer.Option("--output-file", "-o", metavar="FILE.toml", help="Write the fitted platform.")
+    str,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE.toml", help="Write the fitted platform."
+    ),
 ]
 Residuals = Annotated[
     bool, typer.Option("--residuals", help="Print the rows instead of the factors.")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.space.study import Study
 
-solve = Registry("Find the best value of a knob, with a proof, beside what the paper's rule picks.")
+solve = Registry(
+    "Find the best value of a knob, with a proof, beside what the paper's rule picks."
+)
 
 POINT = [
     "system",
@@ -69,18 +71,25 @@ BETA = [
 
 SolveMethod = Annotated[
     str,
-    typer.Option("--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."),
+    typer.Option(
+        "--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."
+    ),
 ]
 Iterations = Annotated[str, typer.Option(metavar="N", help="Decode steps.")]
 Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
 Finish = Annotated[
     float,
     typer.Option(
-        metavar="CHANCE", help="That a request finishes in a step, and another takes its place."
+        metavar="CHANCE",
+        help="That a request finishes in a step, and another takes its place.",
     ),
 ]
-Shortest = Annotated[str, typer.Option(metavar="SIZE", help="Tokens of the shortest new request.")]
-Longest = Annotated[str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")]
+Shortest = Annotated[
+    str, typer.Option(metavar="SIZE", help="Tokens of the shortest new request.")
+]
+Longest = Annotated[
+    str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")
+]
 LengthSeed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random lengths.")]
 
 

@@ -70,7 +70,9 @@ def sweep(
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     reducer = reducer_of(top, by, comma_list(best_per))
-    run = SweepRun(Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text))
+    run = SweepRun(
+        Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
+    )
     check_use(run, file, bool(reducer), form)
     only = comma_list(columns)
     if breakdown and not only:
@@ -84,7 +86,12 @@ def sweep(
 
 
 def _keep_best(
-    study: Study, reducer: Reducer, run: SweepRun, only: tuple[str, ...], file: str, form: str
+    study: Study,
+    reducer: Reducer,
+    run: SweepRun,
+    only: tuple[str, ...],
+    file: str,
+    form: str,
 ) -> None:
     from nearkv.sweeps.jobs.best import best
 

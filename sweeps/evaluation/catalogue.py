@@ -85,14 +85,19 @@ def platform_rows() -> Rows:
     rows: Rows = []
     for name in names("platform"):
         platform = load_platform(name)
-        rows.append({"name": name, "what": platform.title, "roles": ", ".join(platform.roles)})
+        rows.append(
+            {"name": name, "what": platform.title, "roles": ", ".join(platform.roles)}
+        )
     return rows
 
 
 def part_rows() -> Rows:
     """One row a part: its name, its kind and what it is."""
     parts = {name: load_part(name) for name in names("part")}
-    return [{"name": name, "kind": part.kind, "what": part.title} for name, part in parts.items()]
+    return [
+        {"name": name, "kind": part.kind, "what": part.title}
+        for name, part in parts.items()
+    ]
 
 
 ALWAYS = {

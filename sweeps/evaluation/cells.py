@@ -95,7 +95,9 @@ def spread(cell: Cell, shape: Shape) -> Values:
     return np.broadcast_to(cell, shape).ravel()
 
 
-def _offered(block: Block, box: Box, resolved: Resolved, hw: Machine, work: Workload) -> Offered:
+def _offered(
+    block: Block, box: Box, resolved: Resolved, hw: Machine, work: Workload
+) -> Offered:
     estimate, mesh = resolved.estimate, block.grid.mesh(box)
     shown = dict(zip(mesh, block.display_grid.mesh(box).items(), strict=True))
     models = mesh["model"].astype(int)

@@ -24,7 +24,9 @@ Choice = dict[str, str]
 PRECISIONS = ("weight", "kv", "activation")
 
 
-def compare(study: Study, ratios: Sequence[str] = (), extra: Collection[str] = ()) -> Columns:
+def compare(
+    study: Study, ratios: Sequence[str] = (), extra: Collection[str] = ()
+) -> Columns:
     """Evaluate a study and add ratios over the first row of each design point.
 
     The first row is that of the first system, its first platform and its first knob values.

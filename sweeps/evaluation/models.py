@@ -62,7 +62,9 @@ def model_numbers(name: str) -> Rows:
     stated = numbers(part.name, part)
     order = stated[0]
     computed = {"part": part.name, "kind": "computed"}
-    return [{key: {**computed, **row}.get(key, "") for key in order} for row in rows] + stated
+    return [
+        {key: {**computed, **row}.get(key, "") for key in order} for row in rows
+    ] + stated
 
 
 def kv_per_token(llm: LLM) -> Real:
@@ -84,17 +86,29 @@ def kv_per_token_unlimited(llm: LLM) -> Real:
 def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
     yield _row("parameters", llm.parameters, 1e9, "1e9", "all matrices and embeddings")
     yield _row("active parameters", llm.active_parameters, 1e9, "1e9", "those a token uses")
-    yield _row("weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own")
-    yield _row("kv per token", kv_per_token(llm), 1, "B", "that one token more adds when long")
+    yield _row(
+        "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
+    )
+    yield _row(
+        "kv per token", kv_per_token(llm), 1, "B", "that one token more adds when long"
+    )
     unlimited = kv_per_token_unlimited(llm)
-    yield _row("kv per token, no windows", unlimited, 1, "B", "an engine that keeps all tokens")
+    yield _row(
+        "kv per token, no windows", unlimited, 1, "B", "an engine that keeps all tokens"
+    )
     for label, tokens in _CONTEXTS.items():
         cache = llm.kv_cache_bytes(1, tokens)
         yield _row(f"kv at {label}", cache, 1e9, "GB", "of one sequence")
 
 
 def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any]:
-    return {"key": key, "value": float(si) / size, "unit": unit, "si": float(si), "note": note}
+    return {
+        "key": key,
+        "value": float(si) / size,
+        "unit": unit,
+        "si": float(si),
+        "note": note,
+    }
 
 
 def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
@@ -106,7 +120,13 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
             note += f", {kind.window:,.0f} tokens at most"
         if float(kind.experts) > 1:
             note += f", {kind.active_experts:g} of {kind.experts:g} experts"
-        yield {"key": f"layers: {name}", "value": count, "unit": "1", "si": count, "note": note}
+        yield {
+            "key": f"layers: {name}",
+            "value": count,
+            "unit": "1",
+            "si": count,
+            "note": note,
+        }
 
 
 def _counts(llm: LLM) -> list[str]:

@@ -35,7 +35,9 @@ def place_of(name: str | Path) -> Path:
             if isinstance(problem, OSError)
             else "its symbolic links go in a circle"
         )
-        raise InputError(f"{name}: cannot be written ({requested}); choose another place") from None
+        raise InputError(
+            f"{name}: cannot be written ({requested}); choose another place"
+        ) from None
     if special:
         raise InputError(
             f"{name}: is a device or a pipe, which no output may replace; choose a file"
@@ -152,8 +154,12 @@ def provenance(laid: Iterable[Block]) -> dict[str, Any]:
     }
     return {
         "nearkv": version("nearkv"),
-        "command": " ".join(["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]),
-        "platforms": {name: platform_numbers(platform) for name, platform in platforms.items()},
+        "command": " ".join(
+            ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
+        ),
+        "platforms": {
+            name: platform_numbers(platform) for name, platform in platforms.items()
+        },
         "models": {name: numbers(name, part) for name, part in models.items()},
         "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},

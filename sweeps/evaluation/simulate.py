@@ -72,10 +72,13 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
             "leave it out, or use a larger memory"
         )
     requests = deque(
-        Request(s, n) for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
+        Request(s, n)
+        for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
     )
     queue = Queue(
-        rows=planes(lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5).tolist(),
+        rows=planes(
+            lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5
+        ).tolist(),
         single=[
             [const, 0.0, per_token, per_hottest]
             for const, per_token, per_hottest in planes(
@@ -83,7 +86,10 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
             )
         ],
         alone=_prefill(serving, dp),
-        skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1))],
+        skew=[
+            1.0,
+            *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1)),
+        ],
         room=room,
         mean=mean_held,
         chunked=bool(np.any(serving.chunked)),
@@ -98,7 +104,9 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
     waits = float(np.sum(trace.output - 1)) or 1.0
     between = sum(one.decoding for one in replicas) / waits
     tokens = float(np.sum(trace.output))
-    return SimulatedQueue(last.now, tokens, last.k, sum(one.preempted for one in replicas), between)
+    return SimulatedQueue(
+        last.now, tokens, last.k, sum(one.preempted for one in replicas), between
+    )
 
 
 def _one(value: object) -> float:
@@ -110,7 +118,9 @@ def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
     rows = planes(
         lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3
     ).tolist()
-    return lambda tokens, squares: max(c + b + p * tokens + q * squares for c, b, p, q in rows)
+    return lambda tokens, squares: max(
+        c + b + p * tokens + q * squares for c, b, p, q in rows
+    )
 
 
 def _play(queue: Queue) -> list[Replica]:
@@ -210,7 +220,9 @@ def _chunk(it: Replica) -> float:
     base = [sum(map(mul, row, at)) for row in it.queue.rows]
     most = max(base)
     slopes = [row[4] + row[5] * length for row in it.queue.rows]
-    hidden = min((most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0)
+    hidden = min(
+        (most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0
+    )
     return float(max(CHUNK_TOKENS * (hidden // CHUNK_TOKENS), it.queue.minimum_chunk))
 
 

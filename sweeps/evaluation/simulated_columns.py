@@ -39,11 +39,17 @@ def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
     }
     for index in np.ndindex(*shape):
         point = tuple(
-            slice(piece.start + i, piece.start + i + 1) for piece, i in zip(box, index, strict=True)
+            slice(piece.start + i, piece.start + i + 1)
+            for piece, i in zip(box, index, strict=True)
         )
         played = _play(block, point)
         if played:
-            answers = (played.seconds, played.throughput, 1e3 * played.tbt, played.preempted)
+            answers = (
+                played.seconds,
+                played.throughput,
+                1e3 * played.tbt,
+                played.preempted,
+            )
             for name, value in zip(found, answers, strict=True):
                 found[name][index] = value
     return {**found, **{name: np.full(shape, np.nan) for name in NOT_PLAYED}}

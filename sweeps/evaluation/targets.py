@@ -76,7 +76,9 @@ def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Targe
     """
     found = tuple(_target(text, option) for text in texts)
     if not found:
-        raise InputError(f"no {option}; write what to reach, as in {option} throughput_tok_s=1.0")
+        raise InputError(
+            f"no {option}; write what to reach, as in {option} throughput_tok_s=1.0"
+        )
     for low in found:
         for high in found:
             same = (low.quantity, low.against) == (high.quantity, high.against)
@@ -88,7 +90,9 @@ def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Targe
 
 
 def _target(text: str, option: str) -> Target:
-    match = re.fullmatch(r"\s*([a-z0-9_]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text)
+    match = re.fullmatch(
+        r"\s*([a-z0-9_]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text
+    )
     if match is None:
         raise InputError(
             f"{option} {text!r}: write it as COLUMN>=VALUE, COLUMN<=VALUE or COLUMN=VALUE"
@@ -98,7 +102,9 @@ def _target(text: str, option: str) -> Target:
         raise unknown("column", quantity, [*COLUMNS, *RATIOS], option)
     if (quantity in RATIOS) != bool(against):
         example = (
-            f"{quantity}:flexgen-ssd>=5" if quantity in RATIOS else f"{quantity}{side}{match[4]}"
+            f"{quantity}:flexgen-ssd>=5"
+            if quantity in RATIOS
+            else f"{quantity}{side}{match[4]}"
         )
         raise InputError(
             f"{option} {text!r}: only {' and '.join(RATIOS)} compare with a system; write {example}"
@@ -144,7 +150,9 @@ def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
     others = {}
     for name in {target.against for target in targets} - {""}:
         laid = blocks(
-            replace(study, systems=(name,), platforms=(probe.block.platform.name,), knobs={})
+            replace(
+                study, systems=(name,), platforms=(probe.block.platform.name,), knobs={}
+            )
         )
         if len(laid) != 1 or laid[0].grid.size != probe.size:
             raise InputError(

@@ -91,7 +91,10 @@ class Column:
 
 
 def lay_out(
-    rows: Sequence[Row], names: Iterable[str] = (), pinned: Iterable[str] = (), title: str = ""
+    rows: Sequence[Row],
+    names: Iterable[str] = (),
+    pinned: Iterable[str] = (),
+    title: str = "",
 ) -> str:
     """Lay rows out for a terminal.
 

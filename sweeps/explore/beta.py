@@ -54,10 +54,14 @@ def _beta_columns(block: Block) -> Columns:
             )
         knobs[name] = np.asarray(value, float)
     answer = solve_beta(hw, llm, work, knobs)
-    chosen = replace(block, requested={**block.requested, "hot_share": answer.best.hot_share})
+    chosen = replace(
+        block, requested={**block.requested, "hot_share": answer.best.hot_share}
+    )
     evaluated = columns(chosen, block.grid.whole)
     table = {
-        name: evaluated[name] for name in evaluated if name == "step_ms" or name not in COLUMNS
+        name: evaluated[name]
+        for name in evaluated
+        if name == "step_ms" or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
     for name, column in _answer_columns(answer).items():
@@ -86,7 +90,9 @@ def _rule_columns(name: str, rule: Rule, answer: BestBeta) -> dict[str, Real]:
     is_split = answer.bound_by != NOTHING
     return {
         name: np.where(is_split, rule.beta, np.nan),
-        f"{name}_loss": excess(rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)),
+        f"{name}_loss": excess(
+            rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)
+        ),
     }
 
 
@@ -114,6 +120,4 @@ def _why_beta(row: dict[str, Any]) -> str:
         sign, straggler = "<", "the SmartSSD is the straggler"
     if np.isclose(cpu, csd):
         sign, straggler = "=", "neither waits"
-    return (
-        f"{optimum} {bound_by}; T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}."
-    )
+    return f"{optimum} {bound_by}; T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}."

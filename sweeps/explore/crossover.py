@@ -68,7 +68,9 @@ def _axis(along: str) -> tuple[str, str]:
     """Name and limits of the axis to walk along."""
     axis, equals, limits = along.partition("=")
     if not equals or limits.count(":") != 1:
-        raise InputError(f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M")
+        raise InputError(
+            f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M"
+        )
     if "." not in axis and axis not in WORKLOAD:
         raise unknown("axis", axis, [*WORKLOAD, "csd.count"], "--along")
     return axis, limits
@@ -208,7 +210,8 @@ def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
         before, after = after, before
     values = race.columns(np.array([crossing.point]), np.array([crossing.above]))
     quantities = {
-        f"{name}_{race.of}": plain(value[0]) for name, value in zip(race.names, values, strict=True)
+        f"{name}_{race.of}": plain(value[0])
+        for name, value in zip(race.names, values, strict=True)
     }
     return {
         "from": before,

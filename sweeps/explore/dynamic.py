@@ -143,7 +143,9 @@ def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float]:
 def _run(hw: Machine, llm: LLM, work: Workload, name: str) -> _Run:
     """Solve a system's knobs in each iteration."""
     system = find_system(name)
-    requested: dict[str, Requested] = {n: k.default for n, k in system.knobs.items() if not k.sets}
+    requested: dict[str, Requested] = {
+        n: k.default for n, k in system.knobs.items() if not k.sets
+    }
     solved = resolve_knobs(system, hw, llm, work, requested)
     if not np.all(solved.estimate.fits.ok):
         raise InputError(

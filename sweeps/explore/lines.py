@@ -55,7 +55,9 @@ class Line:
         return f"two changes within {self.resolution:.1%} of {self.axis} may go unseen"
 
 
-def line(axis: str, limits: tuple[float, float], looks: int, whole: bool, unit: str) -> Line:
+def line(
+    axis: str, limits: tuple[float, float], looks: int, whole: bool, unit: str
+) -> Line:
     """A line of values evenly apart on a logarithmic scale."""
     places = np.geomspace(*limits, looks)
     if whole:
@@ -71,7 +73,9 @@ def limits_of(text: str, block: Block, axis: str, option: str) -> tuple[float, f
     """
     form = f"{axis}=LOW:HIGH"
     if text.count(":") > 1:
-        raise InputError(f"{option}: write the range as {form}; it is searched, not stepped")
+        raise InputError(
+            f"{option}: write the range as {form}; it is searched, not stepped"
+        )
     read = size if axis in WORKLOAD else number(block.platform.key(axis))
     edges = values(text.replace(":", ","), read, f"{option} {axis}")
     low, high = edges[0], edges[-1]

@@ -83,7 +83,9 @@ def best_mapping(study: Study, method: str) -> Columns:
         raise unknown("method", method, METHODS, "--method")
     most = 1 if method in ONE_AT_A_TIME else AT_ONCE
     laid = searched(replace(study, systems=("asymmetric",)))
-    pieces = [_mapped(block, box, method) for block in laid for box in block.grid.boxes(most)]
+    pieces = [
+        _mapped(block, box, method) for block in laid for box in block.grid.boxes(most)
+    ]
     answer = stack(pieces)
     if not (answer["status"] == "ok").any():
         raise InputError(_too_large(laid[0], answer))
@@ -117,7 +119,9 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         columns[f"{name}_step_ms"] = _where(mapping, 1e3 * mapping.seconds)
         columns[f"{name}_loss"] = _where(mapping, loss)
     shape = tuple(piece.stop - piece.start for piece in box)
-    return {name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()}
+    return {
+        name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()
+    }
 
 
 def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:

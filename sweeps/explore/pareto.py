@@ -129,7 +129,9 @@ def _comparison(by: str, where: Sequence[str], per: str) -> Comparison:
         limits = parse_targets(where, "--where")
     if any(limit.quantity in RATIOS for limit in limits):
         ratios = " and ".join(RATIOS)
-        raise InputError(f"--where: {ratios} need `nearkv compare`; limit columns of a sweep")
+        raise InputError(
+            f"--where: {ratios} need `nearkv compare`; limit columns of a sweep"
+        )
     if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
         raise InputError(
             f"--by {by!r}: name two or three different columns, as in throughput_tok_s,cost_usd"
@@ -170,7 +172,9 @@ def _note(table: Columns, members: Sequence[int], axes: Sequence[str]) -> str:
         if len(values) > 1:
             low = plain(min(values))
             high = plain(max(values))
-            sentences.append(f"the same for {len(values)} values of {name}, {low} to {high}")
+            sentences.append(
+                f"the same for {len(values)} values of {name}, {low} to {high}"
+            )
     return "; ".join(filter(None, sentences))
 
 

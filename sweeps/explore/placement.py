@@ -62,7 +62,9 @@ def placements(
     return rows
 
 
-def _combinations(platform: Platform, sets: Mapping[str, str]) -> Iterator[dict[str, float]]:
+def _combinations(
+    platform: Platform, sets: Mapping[str, str]
+) -> Iterator[dict[str, float]]:
     """Each combination of the numbers set, in SI by `role.key`."""
     lists = []
     for address, text in sets.items():

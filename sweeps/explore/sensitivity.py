@@ -55,7 +55,9 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     point = _Point(Probe(laid[0]), of)
     value = float(point.values({}, 1)[0])
     if not np.isfinite(value) or not value:
-        raise InputError(f"{of} has no value at this design point; `nearkv estimate` says why")
+        raise InputError(
+            f"{of} has no value at this design point; `nearkv estimate` says why"
+        )
     factors = _factors(laid[0])
     rows = _elasticities(point, value, factors) if factors else []
     return rows, _band(point, value, factors)
@@ -122,7 +124,10 @@ def _elasticities(point: _Point, value: float, factors: Sequence[_Factor]) -> Ro
         changed[i] = looks[i]
         numbers[factor.address] = changed.ravel()
     answers = point.values(numbers, count).reshape(looks.shape)
-    rows = [_row(factor, point.of, looks[i], answers[i], value) for i, factor in enumerate(factors)]
+    rows = [
+        _row(factor, point.of, looks[i], answers[i], value)
+        for i, factor in enumerate(factors)
+    ]
     rows = [row for row in rows if row.pop("matters")]
     return sorted(rows, key=lambda row: -abs(row["elasticity"] or 0.0))
 

@@ -140,9 +140,13 @@ def _lengths(
         contexts = resident_contexts(trace, room, random)
         return contexts, prompts if question.prompts else trace.prompt[:QUEUED]
     if not question.requests.strip():
-        raise InputError("--requests is empty; write lengths such as 2k,3k, a trace or a CSV")
+        raise InputError(
+            "--requests is empty; write lengths such as 2k,3k, a trace or a CSV"
+        )
     if question.requests[:1].isalpha():
-        raise unknown("trace", question.requests, [*names("trace"), "FILE.csv"], "--requests")
+        raise unknown(
+            "trace", question.requests, [*names("trace"), "FILE.csv"], "--requests"
+        )
     return np.array(values(question.requests, size, "--requests")), prompts
 
 

@@ -66,7 +66,9 @@ def lines(
         low = np.array([cell.low if cell else np.nan for cell in row])
         high = np.array([cell.high if cell else np.nan for cell in row])
         if np.any(np.isfinite(low)):
-            target.fill_between(places, low, high, color=colour(index), alpha=0.2, linewidth=0)
+            target.fill_between(
+                places, low, high, color=colour(index), alpha=0.2, linewidth=0
+            )
         missing = [p for p, cell in zip(places, row, strict=True) if cell and cell.mark]
         target.plot(
             missing,

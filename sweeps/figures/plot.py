@@ -9,4 +9,13 @@ from nearkv.sweeps.figures.scatter import pareto, parity
 from nearkv.sweeps.figures.stacked import breakdown, tornado
 from nearkv.sweeps.figures.style import save
 
-__all__ = ["bars", "breakdown", "lines", "pareto", "parity", "policy_map", "save", "tornado"]
+__all__ = [
+    "bars",
+    "breakdown",
+    "lines",
+    "pareto",
+    "parity",
+    "policy_map",
+    "save",
+    "tornado",
+]

@@ -45,9 +45,13 @@ def read_table(source: str) -> pd.DataFrame:
 
 def _check_file(path: Path) -> None:
     if path.suffix not in ENDINGS:
-        raise InputError(f"{path}: is no table; name a file that ends in {', '.join(ENDINGS)}")
+        raise InputError(
+            f"{path}: is no table; name a file that ends in {', '.join(ENDINGS)}"
+        )
     if not path.exists():
-        raise InputError(f"{path}: does not exist; write it with `nearkv compare ... -o {path}`")
+        raise InputError(
+            f"{path}: does not exist; write it with `nearkv compare ... -o {path}`"
+        )
     if not path.is_file():
         raise InputError(f"{path}: is not an ordinary file; name the table itself")
     size = path.stat().st_size

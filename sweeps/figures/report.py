@@ -70,7 +70,9 @@ def report(study: Study, command: str) -> str:
     load_pyplot().switch_backend("agg")
     results = evaluated(study)
     parts = {
-        "title": escape(f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"),
+        "title": escape(
+            f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"
+        ),
         "answer": escape(answer(results.table)),
         "figures": "\n".join(figures(results)),
         "kept": escape(_kept(results)),
@@ -130,13 +132,17 @@ def answer(table: pd.DataFrame) -> str:
     if len(names) == 1:
         low, high = fits[SPEED].min(), fits[SPEED].max()
         return f"{leader} generates from {low:.4g} to {high:.4g} tokens per second."
-    sentence = f"{leader} has the highest throughput at {wins.iloc[0]} of {len(best)} places"
+    sentence = (
+        f"{leader} has the highest throughput at {wins.iloc[0]} of {len(best)} places"
+    )
     first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
     reference = first.groupby(level=where).max()
     ratio = (best.set_index(where)[SPEED] / reference).dropna()
     if names[0] == leader or ratio.empty:
         return f"{sentence}."
-    return f"{sentence}; the best is {ratio.min():.3g} to {ratio.max():.3g} times {names[0]}."
+    return (
+        f"{sentence}; the best is {ratio.min():.3g} to {ratio.max():.3g} times {names[0]}."
+    )
 
 
 def figures(results: Results) -> list[str]:
@@ -151,8 +157,8 @@ def figures(results: Results) -> list[str]:
     if len(numeric) == 1 and len(axes) == 1:
         drawings["Time of a decode step"] = lambda: plot.lines(table, "step_ms")
     if {"context_tok", "batch"} <= set(numeric) and len(axes) == 2:
-        drawings["The fastest system, darker where its margin is larger"] = lambda: plot.policy_map(
-            table
+        drawings["The fastest system, darker where its margin is larger"] = lambda: (
+            plot.policy_map(table)
         )
     if len(table) <= MOST_STACKS and not results.dropped:
         drawings["Where the time goes"] = lambda: plot.breakdown(_by_resource(results))
@@ -187,7 +193,9 @@ def _by_resource(results: Results) -> pd.DataFrame:
 def _sources(in_order: Sequence[Block]) -> list[str]:
     """Return a table of the numbers of every platform, folded."""
     tables = []
-    for name, platform in {block.platform.name: block.platform for block in in_order}.items():
+    for name, platform in {
+        block.platform.name: block.platform for block in in_order
+    }.items():
         rows = platform_numbers(platform)
         names = list(rows[0])
         head = "".join(f'<th scope="col">{escape(key)}</th>' for key in names)
@@ -208,11 +216,15 @@ def _cells(row: dict[str, Any], names: Sequence[str]) -> str:
 def _data(results: Results) -> str:
     """Return the rows, trees and column choices as JSON that is safe inside a page."""
     names = [str(name) for name in results.table.columns]
-    rows = [[_value(value) for value in row] for row in results.table.to_numpy(dtype=object)]
+    rows = [
+        [_value(value) for value in row] for row in results.table.to_numpy(dtype=object)
+    ]
     trees = [as_json(time_tree(block)) for block in results.blocks]
     many = [name for name in names if results.table[name].nunique(dropna=False) > 1]
     usual = ("system", "status", SPEED, "step_ms", "prefill_s", "total_s")
-    shown = [place for place, name in enumerate(names) if name in many[:12] or name in usual]
+    shown = [
+        place for place, name in enumerate(names) if name in many[:12] or name in usual
+    ]
     data = {
         "columns": names,
         "shown": shown,

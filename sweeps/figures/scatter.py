@@ -52,7 +52,9 @@ def pareto(
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
         rows = table[table[by] == name].sort_values([x, y])
-        target.plot(rows[x], rows[y], drawstyle="steps-post", label=str(name), **line_style(index))
+        target.plot(
+            rows[x], rows[y], drawstyle="steps-post", label=str(name), **line_style(index)
+        )
     target.set_xlabel(label_of(x))
     target.set_ylabel(label_of(y))
     target.legend(frameon=False)

@@ -53,7 +53,9 @@ def check_columns(table: pd.DataFrame, *names: str) -> None:
     """
     for name in names:
         if name not in table.columns:
-            raise unknown("column", name, [str(column) for column in table.columns], "the table")
+            raise unknown(
+                "column", name, [str(column) for column in table.columns], "the table"
+            )
     if table.empty:
         raise InputError("the table has no rows; there is nothing to draw")
 
@@ -104,11 +106,15 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
         )
     constant = [name for name in AXES if name in table.columns and name != by]
     if not constant:
-        raise InputError("the table has no column to draw over; name one with over (--over)")
+        raise InputError(
+            "the table has no column to draw over; name one with over (--over)"
+        )
     return [*candidates, *constant][0]
 
 
-def cells(table: pd.DataFrame, value: str, over: str, by: str) -> dict[tuple[Any, Any], Cell]:
+def cells(
+    table: pd.DataFrame, value: str, over: str, by: str
+) -> dict[tuple[Any, Any], Cell]:
     """Return the mark at every (value of over, value of by) of a table.
 
     Raises:
@@ -117,9 +123,15 @@ def cells(table: pd.DataFrame, value: str, over: str, by: str) -> dict[tuple[Any
     check_columns(table, value, over, by)
     repeated = table[table.duplicated([over, by])]
     if not repeated.empty:
-        others = [name for name in varying(table, list(map(str, table.columns))) if name in AXES]
+        others = [
+            name for name in varying(table, list(map(str, table.columns))) if name in AXES
+        ]
         rest = [name for name in others if name not in (over, by)]
-        hint = f"keep one value of {', '.join(rest)}" if rest else "leave out the repeated rows"
+        hint = (
+            f"keep one value of {', '.join(rest)}"
+            if rest
+            else "leave out the repeated rows"
+        )
         raise InputError(f"several rows have the same {over} and {by}; {hint}")
     return {(row[over], row[by]): _cell(row, value) for row in table.to_dict("records")}
 

@@ -117,7 +117,9 @@ def tornado(
     check_columns(table, "number")
     ends = [str(name) for name in table.columns if str(name).endswith("_at_low")]
     if not ends:
-        raise InputError("the table has no column that ends in _at_low; make it with sensitivity")
+        raise InputError(
+            "the table has no column that ends in _at_low; make it with sensitivity"
+        )
     column = ends[0].removesuffix("_at_low")
     low, high = f"{column}_at_low", f"{column}_at_high"
     rows = table.dropna(subset=[low, high])

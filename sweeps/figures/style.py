@@ -26,7 +26,16 @@ FORMATS = ("pdf", "svg", "png")
 UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """No date in a file, so that the same numbers give the same bytes."""
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+    "#000000",
+)
 """Eight colours that readers with any colour vision tell apart (Okabe and Ito, 2008)."""
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "++", "o", "--")
@@ -111,7 +120,12 @@ def bar_style(index: int) -> dict[str, Any]:
     """Return how the index-th series of bars looks: a colour and a pattern of its own."""
     turn = index // len(COLOURS)  # after eight colours the patterns move on by one
     pattern = HATCHES[(index + turn) % len(HATCHES)]
-    return {"color": colour(index), "hatch": pattern, "edgecolor": "white", "linewidth": 0.4}
+    return {
+        "color": colour(index),
+        "hatch": pattern,
+        "edgecolor": "white",
+        "linewidth": 0.4,
+    }
 
 
 def line_style(index: int) -> dict[str, Any]:

@@ -25,7 +25,9 @@ REDUCED = 1 << 20
 Rows = NDArray[np.int64]
 
 
-def best(study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()) -> Columns:
+def best(
+    study: Study, reducer: Reducer, run: SweepRun, only: Sequence[str] = ()
+) -> Columns:
     """Evaluate a study and return its best rows, in the order of the reducer.
 
     Args:

@@ -100,7 +100,10 @@ def _evaluate(rows: Plan, form: str, staging: Staging, run: SweepRun) -> None:
     if run.workers.jobs > 1:
         task = partial(_write, packed, form, staging.parts)
     answers = run.workers.run(task, staging.remaining())
-    with progress(rows.size, staging.rows, run.quiet) as advance, closing(answers) as contents:
+    with (
+        progress(rows.size, staging.rows, run.quiet) as advance,
+        closing(answers) as contents,
+    ):
         for piece, content in contents:
             staging.add(piece, content)
             advance(piece.rows)
@@ -239,7 +242,9 @@ def write_table(table: Columns, path: Path, study: Study) -> str:
 
 def written(rows: int, path: Path) -> str:
     """Say what was written."""
-    return f"{rows_of(rows)} in {path}; where its numbers come from in {provenance_path(path)}"
+    return (
+        f"{rows_of(rows)} in {path}; where its numbers come from in {provenance_path(path)}"
+    )
 
 
 def rows_of(number: int) -> str:

@@ -81,7 +81,9 @@ def _by_option(block: Block) -> dict[str, Any]:
         knobs = sorted((name, str(value)) for name, value in block.requested.items())
         values.setdefault("--knob", []).extend(knobs)
     if block.traces:
-        requests = [(trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces]
+        requests = [
+            (trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces
+        ]
         values["--trace"] += [requests]
         values["--method"] = block.method
     return values

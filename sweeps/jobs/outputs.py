@@ -62,7 +62,9 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
     if not path.exists():
         return
     if not os.access(path, os.R_OK | os.W_OK):
-        raise InputError(f"{path}: exists and may not be written; {instead}, or change its mode")
+        raise InputError(
+            f"{path}: exists and may not be written; {instead}, or change its mode"
+        )
     if path.is_dir() != dataset:
         kind = "folder" if path.is_dir() else "file"
         raise InputError(f"{path}: is a {kind} already; {instead}")

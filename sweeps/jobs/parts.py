@@ -120,4 +120,6 @@ def _check_own(folder: Path, status: os.stat_result) -> None:
     """
     shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if status.st_uid != os.geteuid() or shared:
-        raise InputError(f"{folder}: others may write into it; remove it, or choose another name")
+        raise InputError(
+            f"{folder}: others may write into it; remove it, or choose another name"
+        )

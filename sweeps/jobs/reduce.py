@@ -205,7 +205,9 @@ def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None
     if top is not None and not 1 <= top <= MOST_KEPT:
         raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
     if by and not (top or per):
-        raise InputError(f"--by {by}: says what --top and --best-per compare by; give one of these")
+        raise InputError(
+            f"--by {by}: says what --top and --best-per compare by; give one of these"
+        )
     if top:
         return Top(by or BY, most=top)
     return BestPer(by or BY, once(per, "--best-per")) if per else None

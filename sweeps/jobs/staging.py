@@ -52,7 +52,9 @@ class Staging:
         opened: it may be written.
     """
 
-    def __init__(self, path: Path, form: str, pieces: Callable[[], Iterator[Piece]]) -> None:
+    def __init__(
+        self, path: Path, form: str, pieces: Callable[[], Iterator[Piece]]
+    ) -> None:
         self.complete = self.opened = False
         self.rows = self._rows_added = 0
         self.folder = staging_path(path)
@@ -109,7 +111,11 @@ class Staging:
         whole = self._growth.whole()
         dataset = whole.is_dir()
         check_free(self._path, dataset, "move it away")
-        output = {"identity": dict(self._identity), "rows": self.rows, "bytes": size_of(whole)}
+        output = {
+            "identity": dict(self._identity),
+            "rows": self.rows,
+            "bytes": size_of(whole),
+        }
         record = self.folder / "provenance.json"
         write_safely(record, text_of({**origin, "output": output}))
         os.replace(record, provenance_path(self._path))
@@ -147,7 +153,9 @@ class Staging:
             message = "is there, but study.json, which says of what study, cannot be read"
             raise InputError(f"{unfinished} {message}; {delete}") from None
         if differs:
-            raise InputError(f"{unfinished} was begun {differs}; give the same again, or {delete}")
+            raise InputError(
+                f"{unfinished} was begun {differs}; give the same again, or {delete}"
+            )
 
     def _is_finished(self) -> bool:
         """Whether an output is there that is of this very study.
@@ -167,7 +175,9 @@ class Staging:
             unknown = "nothing beside it says that a sweep wrote it, so none can go on"
             raise InputError(f"{self._path}: {unknown}; {anew}") from None
         if differs:
-            raise InputError(f"{self._path}: is finished, and was written {differs}; {anew}")
+            raise InputError(
+                f"{self._path}: is finished, and was written {differs}; {anew}"
+            )
         if size != size_of(self._path):
             raise InputError(f"{self._path}: was finished and has changed since; {anew}")
         self.rows = rows

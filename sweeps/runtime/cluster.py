@@ -123,7 +123,9 @@ def _on_worker(required: dict[str, str], task: Callable[[Item], Any], item: Item
     for name, version in required.items():
         if here.get(name) != version:
             host = socket.gethostname()
-            raise RuntimeError(f"a worker on {host} is not of {name} {version}; install it there")
+            raise RuntimeError(
+                f"a worker on {host} is not of {name} {version}; install it there"
+            )
     keep_freed_memory()
     return task(item)
 
@@ -136,7 +138,9 @@ def _connected(address: str) -> Client:
             client.wait_for_workers(1, timeout=PATIENCE)
     except InputError:
         raise
-    except Exception as problem:  # Dask fails in many ways on what answers in another language
+    except (
+        Exception
+    ) as problem:  # Dask fails in many ways on what answers in another language
         known = isinstance(problem, OSError | ValueError)
         reason = _first_line(problem) if known else ""
         reason = reason or ("timed out" if known else "what answers is no scheduler")
@@ -175,7 +179,10 @@ async def _check_scheduler(address: str) -> None:
     from distributed import Security, rpc
 
     arguments = Security().get_connection_args("client")
-    async with asyncio.timeout(PATIENCE), rpc(address, connection_args=arguments) as service:
+    async with (
+        asyncio.timeout(PATIENCE),
+        rpc(address, connection_args=arguments) as service,
+    ):
         identity = await service.identity()
     if identity.get("type") != "Scheduler":
         raise ValueError("what answers is no scheduler")

@@ -35,7 +35,9 @@ class Workers:
 
     def __post_init__(self) -> None:
         if not 1 <= self.jobs <= MOST_JOBS:
-            raise InputError(f"--jobs {self.jobs}: must be 1 or more, and at most {MOST_JOBS}")
+            raise InputError(
+                f"--jobs {self.jobs}: must be 1 or more, and at most {MOST_JOBS}"
+            )
         if self.jobs > 1 and self.scheduler:
             raise InputError("--jobs and --scheduler each say who evaluates; choose one")
         if self.scheduler:
@@ -43,7 +45,9 @@ class Workers:
 
             check_address(self.scheduler)
 
-    def run(self, task: Callable[[Item], Answer], items: Iterator[Item]) -> Results[Item, Answer]:
+    def run(
+        self, task: Callable[[Item], Answer], items: Iterator[Item]
+    ) -> Results[Item, Answer]:
         """Do a task on every item and yield the results in the order of the items.
 
         Only a few items are under way at a time, so neither side holds more than that in memory.

@@ -79,7 +79,9 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
             raise InputError(f"{option} {item!r}: write it as NAME=VALUE")
         if name in values_by_name:
             together = f"{name}={values_by_name[name]},{value}"
-            raise InputError(f"{option} {name}: given twice; give all values at once: {together}")
+            raise InputError(
+                f"{option} {name}: given twice; give all values at once: {together}"
+            )
         values_by_name[name] = value
     return values_by_name
 
@@ -95,7 +97,9 @@ def values(text: str, read: Reader, where: str) -> list[float]:
     numbers: list[float] = []
     for item in text.split(","):
         if not item.strip():
-            raise InputError(f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2")
+            raise InputError(
+                f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2"
+            )
         numbers += _range(item, read, where) if ":" in item else [read(item, where)]
     if len(set(numbers)) < len(numbers):
         raise InputError(f"{where}: {text!r} gives a value twice; give every value once")

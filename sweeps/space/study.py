@@ -20,12 +20,27 @@ from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested
-from nearkv.sweeps.space.axes import RuledKnob, hardware_axis, knob_choices, name_axis, size_axis
+from nearkv.sweeps.space.axes import (
+    RuledKnob,
+    hardware_axis,
+    knob_choices,
+    name_axis,
+    size_axis,
+)
 from nearkv.sweeps.space.grid import Axis, Box, Grid
 from nearkv.sweeps.space.sizes import comma_list, pairs
 from nearkv.sweeps.space.traces import Trace, traces_of, workload_of
 
-__all__ = ["NONE", "Block", "Numbers", "Study", "blocks", "comma_list", "one_point", "pairs"]
+__all__ = [
+    "NONE",
+    "Block",
+    "Numbers",
+    "Study",
+    "blocks",
+    "comma_list",
+    "one_point",
+    "pairs",
+]
 
 Numbers = NDArray[np.float64]
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
@@ -114,7 +129,9 @@ class Block:
         """What the system is called with for a box of design points."""
         return self.at(self.grid.mesh(box))
 
-    def at(self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE) -> Inputs:
+    def at(
+        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
+    ) -> Inputs:
         """What the system is called with at any values of the axes.
 
         Args:
@@ -209,7 +226,10 @@ class _Case:
 def _cases(system: System, platform: Platform, study: Study) -> list[_Case]:
     """One case for each combination of rules of the knobs; their numbers are axes."""
     sets = {address: address for address in study.sets}
-    axes = [hardware_axis(address, address, text, platform) for address, text in study.sets.items()]
+    axes = [
+        hardware_axis(address, address, text, platform)
+        for address, text in study.sets.items()
+    ]
     choices: list[list[Axis | RuledKnob]] = []
     for name, knob in system.knobs.items():
         text = study.knobs.get(name, "")

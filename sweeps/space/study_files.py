@@ -12,7 +12,12 @@ from nearkv.hardware.reading import read_toml
 from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
 
-_LISTS = {"systems": "systems", "model": "models", "platform": "platforms", "trace": "traces"}
+_LISTS = {
+    "systems": "systems",
+    "model": "models",
+    "platform": "platforms",
+    "trace": "traces",
+}
 """Key of a file that lists names -> field of `Study`."""
 _TEXTS = ("batch", "context", "output", "method")
 _TABLES = {"set": "sets", "knob": "knobs"}

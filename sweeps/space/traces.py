@@ -71,7 +71,9 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
     )
 
 
-def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> tuple[Trace, ...]:
+def traces_of(
+    names: tuple[str, ...], method: str, seed: int, lengths: bool
+) -> tuple[Trace, ...]:
     """Draw or read the traces a study names.
 
     Args:
@@ -86,7 +88,9 @@ def traces_of(names: tuple[str, ...], method: str, seed: int, lengths: bool) -> 
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
     if not names and method != "fluid":
-        raise InputError(f"--method {method} serves the requests of a trace; name one with --trace")
+        raise InputError(
+            f"--method {method} serves the requests of a trace; name one with --trace"
+        )
     if names and lengths:
         raise InputError(
             "--trace brings its own requests; leave out --batch, --context and --output-tokens"
@@ -173,18 +177,26 @@ def _rows(path: Path) -> list[list[str]]:
         needed = f"it needs columns {', '.join(_COLUMNS)}"
         raise InputError(f"{path}: not a CSV file ({problem}); {needed}") from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check the path"
+        ) from None
 
 
 def _check_header(header: list[str], path: Path) -> None:
     for column in _COLUMNS:
         if column not in header:
-            raise InputError(f"{path}: has no column {column!r}; it has {', '.join(header)}")
+            raise InputError(
+                f"{path}: has no column {column!r}; it has {', '.join(header)}"
+            )
         if header.count(column) > 1:
-            raise InputError(f"{path}: has column {column!r} twice; it has {', '.join(header)}")
+            raise InputError(
+                f"{path}: has column {column!r} twice; it has {', '.join(header)}"
+            )
 
 
-def _column(rows: list[list[str]], header: list[str], name: str, path: Path) -> NDArray[np.float64]:
+def _column(
+    rows: list[list[str]], header: list[str], name: str, path: Path
+) -> NDArray[np.float64]:
     """The lengths in one column, below the header [tokens]."""
     place = header.index(name)
     lengths: list[float] = []

@@ -172,5 +172,7 @@ def _all_predictions(
     probes: Probes, metric: str, numbers: Mapping[str, Numbers], infeasible: bool = True
 ) -> Numbers:
     """A column at all design points of all blocks (k, points)."""
-    columns = [predictions(probe, metric, numbers, infeasible=infeasible) for probe in probes]
+    columns = [
+        predictions(probe, metric, numbers, infeasible=infeasible) for probe in probes
+    ]
     return np.concatenate(columns, axis=1)

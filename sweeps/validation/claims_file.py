@@ -35,7 +35,9 @@ def read_claims(path: Path) -> list[Claim]:
     ids = [claim.id for claim in claims]
     for name in ids:
         if ids.count(name) > 1:
-            raise InputError(f"{path}: the id {name!r} is there twice; give each claim its own")
+            raise InputError(
+                f"{path}: the id {name!r} is there twice; give each claim its own"
+            )
     if not claims:
         raise InputError(f"{path}: holds no claims; write one row a claim")
     return claims
@@ -55,7 +57,9 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InputError(f"{path}: not a CSV file ({problem})") from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check the path"
+        ) from None
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:
@@ -70,7 +74,9 @@ def _check_header(header: Sequence[str], path: Path) -> None:
 
 def _claim(cells: dict[str, str], where: str) -> Claim:
     if None in cells or None in cells.values():
-        raise InputError(f"{where}: has more or fewer cells than the header; correct it there")
+        raise InputError(
+            f"{where}: has more or fewer cells than the header; correct it there"
+        )
     texts = {field.name: "" for field in fields(Claim)}
     texts |= {name: text.strip() for name, text in cells.items()}
     for name, default in DEFAULTS.items():
@@ -91,6 +97,8 @@ def _check_number(text: str, where: str) -> None:
     try:
         value = float(text)
     except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number; write it without a unit") from None
+        raise InputError(
+            f"{where}: {text!r} is not a number; write it without a unit"
+        ) from None
     if not math.isfinite(value):
         raise InputError(f"{where}: {text!r} must be finite")

@@ -140,7 +140,9 @@ def platform_file(calibration: Calibration) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _role_lines(calibration: Calibration, role: str, fitted: Mapping[str, Row]) -> list[str]:
+def _role_lines(
+    calibration: Calibration, role: str, fitted: Mapping[str, Row]
+) -> list[str]:
     test_bed = calibration.evidence.platform
     part = test_bed.roles[role]
     lines = ["", f"[{role}]"]

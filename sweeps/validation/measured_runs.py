@@ -93,12 +93,16 @@ def _probe(run: Measurement, platform: str) -> Probe:
     try:
         sets = pairs(filter(None, run.set.split(";")), "set")
         knobs = pairs(filter(None, run.knob.split(";")), "knob")
-        study = Study((run.system,), (run.model,), platforms=(platform,), sets=sets, knobs=knobs)
+        study = Study(
+            (run.system,), (run.model,), platforms=(platform,), sets=sets, knobs=knobs
+        )
         all_blocks = list(blocks(study))
     except InputError as problem:
         raise InputError(f"{run.where}: {problem}") from None
     if len(all_blocks) != 1 or all_blocks[0].grid.size != 1:
-        raise InputError(f"{run.where}: a run has one value of each knob and set, not a list")
+        raise InputError(
+            f"{run.where}: a run has one value of each knob and set, not a list"
+        )
     return Probe(all_blocks[0])
 
 

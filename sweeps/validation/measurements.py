@@ -70,7 +70,9 @@ def _measured_column(header: list[str], path: Path) -> str:
         if name not in (*REQUIRED, *OPTIONAL, *measured):
             raise unknown("column", name, [*REQUIRED, *OPTIONAL, *COLUMNS], str(path))
     if len(measured) != 1:
-        have = f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
+        have = (
+            f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
+        )
         raise InputError(f"{path}: needs exactly one measured column; {have}")
     return measured[0]
 
@@ -89,13 +91,21 @@ def _rows(path: Path) -> tuple[list[str], Rows]:
     try:
         header, lines = _cells(path)
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(f"{path}: not a CSV file ({problem}); it needs columns {needed}") from None
+        raise InputError(
+            f"{path}: not a CSV file ({problem}); it needs columns {needed}"
+        ) from None
     except OSError as problem:
-        raise InputError(f"{path}: cannot be read ({problem.strerror}); check the path") from None
+        raise InputError(
+            f"{path}: cannot be read ({problem.strerror}); check the path"
+        ) from None
     if len(set(header)) < len(header):
-        raise InputError(f"{path}: a column is there twice; its columns are {', '.join(header)}")
+        raise InputError(
+            f"{path}: a column is there twice; its columns are {', '.join(header)}"
+        )
     if len(lines) > MOST_ROWS:
-        raise InputError(f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_ROWS:,}")
+        raise InputError(
+            f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_ROWS:,}"
+        )
     rows: Rows = []
     for line, cells in lines:
         if len(cells) != len(header):

@@ -26,7 +26,9 @@ def by_source(rows: Sequence[Row]) -> list[Row]:
         if line["rows"]:
             medians.append(line["median_error"])
     middle = float(np.median(medians)) if medians else None
-    last = dict.fromkeys(("source", "rows", "not_modelled", "median_error", "largest_error"))
+    last = dict.fromkeys(
+        ("source", "rows", "not_modelled", "median_error", "largest_error")
+    )
     lines.append({**last, "source": "median of the medians", "median_error": middle})
     return lines
 

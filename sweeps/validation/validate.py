@@ -34,7 +34,9 @@ def validate(paper: str = "", ids: Sequence[str] = ()) -> list[Row]:
     Raises:
         InputError: no such paper, or no such claim.
     """
-    claims = [(name, claim) for name in ([paper] if paper else papers()) for claim in load(name)]
+    claims = [
+        (name, claim) for name in ([paper] if paper else papers()) for claim in load(name)
+    ]
     known = [claim.id for _, claim in claims]
     for name in ids:
         if name not in known:
@@ -144,7 +146,9 @@ def worse(rows: Sequence[Row]) -> list[str]:
     for line in rows:
         before = recorded[line["paper"], line["id"]]
         if not before or RANK[line["verdict"]] > RANK[before]:
-            messages.append(f"{line['id']}: {line['verdict']}, recorded as {before or 'nothing'}")
+            messages.append(
+                f"{line['id']}: {line['verdict']}, recorded as {before or 'nothing'}"
+            )
     return messages
 
 
@@ -183,5 +187,7 @@ def check_paper(paper: str) -> str:
         InputError: no such paper.
     """
     if paper and paper not in papers():
-        raise InputError(f"no claims of {paper!r}; there are those of {', '.join(papers())}")
+        raise InputError(
+            f"no claims of {paper!r}; there are those of {', '.join(papers())}"
+        )
     return paper

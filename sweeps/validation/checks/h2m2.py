@@ -48,7 +48,9 @@ def solved(
     return resolved, hw, llm
 
 
-def _resolved(system: str, hw: Machine, llm: LLM, batch: float, lengths: Values) -> Resolved:
+def _resolved(
+    system: str, hw: Machine, llm: LLM, batch: float, lengths: Values
+) -> Resolved:
     spec = find_system(system)
     work = Workload(batch, lengths, 1.0).at(lengths)
     knobs = default_knobs(spec)

@@ -152,7 +152,9 @@ def write_saving(alpha: str) -> Real:
 
 
 @check
-def million_requests(model: str, prompt: str, output: str, devices: str, alpha: str) -> Real:
+def million_requests(
+    model: str, prompt: str, output: str, devices: str, alpha: str
+) -> Real:
     """Requests until the flash wears out, at c = 16 (sec. 6.6) [million]."""
     machine = load_platform(PLATFORM).machine()
     hw = machine.with_values({"csd.count": float(devices)})

@@ -48,7 +48,13 @@ def time_per_token(
 
 @check
 def decode_seconds(
-    platform: str, system: str, model: str, batch: str, context: str, output: str, knobs: str
+    platform: str,
+    system: str,
+    model: str,
+    batch: str,
+    context: str,
+    output: str,
+    knobs: str,
 ) -> float:
     """Time of all tokens but the first [s]."""
     row = _row(platform, system, model, batch, context, output, knobs=knobs)

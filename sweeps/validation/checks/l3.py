@@ -102,7 +102,9 @@ def _openr1(model: str, capacity: float, ranksets: float) -> float:
     """Throughput of L3 with the smallest memory so many times larger and faster [1/s]."""
     sets = {"dimm.capacity": f"{SMALLEST_DIMM * capacity}B"}
     knobs = {"ranksets": f"{SMALLEST_RANKSETS * ranksets:g}"}
-    study = Study(("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs)
+    study = Study(
+        ("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs
+    )
     return float(table(study)["throughput_tok_s"][0])
 
 
@@ -158,7 +160,9 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
     """One step of a whole batch, whatever its memory [s]."""
     hw, llm = model_on(PLATFORM, model)
-    hw = hw.with_values({"gpu.count": REPLICA, "gpu.memory": ENDLESS, "dimm.capacity": ENDLESS})
+    hw = hw.with_values(
+        {"gpu.count": REPLICA, "gpu.memory": ENDLESS, "dimm.capacity": ENDLESS}
+    )
     if ranksets:
         hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)

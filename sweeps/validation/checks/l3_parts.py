@@ -8,7 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.mechanisms.cpu_share import host_attention
-from nearkv.costmodel.mechanisms.dimm import bank_bandwidth, bus_bandwidth, dimms, row_efficiency
+from nearkv.costmodel.mechanisms.dimm import (
+    bank_bandwidth,
+    bus_bandwidth,
+    dimms,
+    row_efficiency,
+)
 from nearkv.costmodel.mechanisms.serving import gpu_attention, kv_token_bytes, linear
 from nearkv.costmodel.queue import Load
 from nearkv.costmodel.registry import find_system
