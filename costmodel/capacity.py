@@ -14,7 +14,7 @@ from nearkv.costmodel.span import Real
 _ROUNDING = 1e-12
 
 STATUSES = ("ok", "infeasible", "not-modelled")
-"""What can be said of a design point."""
+"""What is known of a design point."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Fits:
     @cached_property
     def fit(self) -> NDArray[np.bool_]:
         """True where every memory holds what it must."""
-        held = (_holds(needed, available) for needed, available in self.tiers.values())
-        return reduce(np.logical_and, held)
+        fitting = (_holds(needed, available) for needed, available in self.tiers.values())
+        return reduce(np.logical_and, fitting)
 
     @property
     def unmodelled(self) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
 """The time algebra: spans of time are composed from leaves: `serial`, `overlap`, `pipeline`.
 
 A leaf is an amount (bytes, FLOPs, operations) on a resource that works at a rate. A tree of
-leaves knows its seconds; who is to blame for them (`breakdown`), how long each resource works
-(`busy`) and what each carries (`traffic`) are computed only when asked for.
+leaves knows its seconds; which leaves the time is attributed to (`breakdown`), how long each
+resource works (`busy`) and what it carries (`traffic`) are computed only when asked for.
 
 A resource serves one thing at a time. Where two branches of an `overlap` use the same one, the
 overlap lasts at least as long as that resource needs for both, so nothing is booked twice.
@@ -63,7 +63,7 @@ class Span(ABC):
 
     @abstractmethod
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        """Yield (path, leaf, seconds of wall-clock time the leaf is to blame for)."""
+        """Yield (path, leaf, seconds of wall-clock time attributed to the leaf)."""
 
     @abstractmethod
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
@@ -79,20 +79,20 @@ class Span(ABC):
         yield from self._count("", 1.0)
 
     def attributed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
-        """Yield (path, leaf, wall-clock seconds it is to blame for [s]); they sum to `seconds`."""
+        """Yield (path, leaf, wall-clock seconds attributed to it [s]); they sum to `seconds`."""
         yield from self._attribute("", 1.0)
 
     def breakdown(self) -> dict[str, Real]:
-        """Wall-clock seconds each leaf is to blame for [s], by path; they sum to `seconds`.
+        """Wall-clock seconds attributed to each leaf [s], by path; they sum to `seconds`.
 
-        In an overlap the longest branch is to blame (the first one on a tie); where branches
-        queue for one resource, the leaves on that resource are, each for its own time.
+        In an overlap the time is the longest branch's (the first one's on a tie); where branches
+        queue for one resource, it is that of the leaves on the resource, each its own.
         """
         leaves = self.attributed_leaves()
         return _sum_by_key((path, seconds) for path, _, seconds in leaves)
 
     def attribution(self) -> dict[str, Real]:
-        """Wall-clock seconds each resource is to blame for [s]; they sum to `seconds`."""
+        """Wall-clock seconds attributed to each resource [s]; they sum to `seconds`."""
         return _sum_by_key(
             (leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves()
         )

@@ -28,7 +28,7 @@ _ROUNDING = 1e-12
 _HIDDEN = 1e-9
 """An iteration longer by less than that hides its prompts."""
 _HALVINGS = 28
-"""Decoding requests are found to 4e-9 of the residents."""
+"""Decoding requests are solved to 4e-9 of the residents."""
 POLICY = Knob(
     "let a request's memory grow page by page, or admit it with its final length reserved",
     high=1,

@@ -37,7 +37,7 @@ Over = Annotated[
 By = Annotated[
     str,
     typer.Option(
-        metavar="COLUMN", help="The column whose values are told apart by colour."
+        metavar="COLUMN", help="The column whose values have colours of their own."
     ),
 ]
 Width = Annotated[

@@ -22,7 +22,7 @@ from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
 
 BOTTLENECK = "bottleneck"
-"""What names of columns of the resource most to blame begin with."""
+"""What names of columns of the resource with most of the time begin with."""
 TIMES = "time_s:"
 """What names of columns of seconds by resource begin with."""
 ON_REQUEST = (BOTTLENECK, TIMES)
@@ -136,7 +136,7 @@ class _Times:
     where: Where
 
     def offered(self) -> Offered:
-        """The resource most to blame, its share, and the seconds of each resource."""
+        """The resource with most of the time, its share, and the seconds of each resource."""
         columns: Offered = {
             BOTTLENECK: self._bottleneck,
             f"{BOTTLENECK}_share": self._share,

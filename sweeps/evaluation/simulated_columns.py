@@ -14,7 +14,7 @@ from nearkv.sweeps.space.study import Block
 
 MOST_POINTS = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
-NOT_PLAYED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
 """Columns of the fluid model that a simulation does not answer; blank."""
 
 
@@ -33,7 +33,7 @@ def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
             f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
             "use --method fluid"
         )
-    found = {
+    columns = {
         name: np.full(shape, np.nan)
         for name in ("total_s", "throughput_tok_s", "tbt_ms", "preempted")
     }
@@ -42,20 +42,20 @@ def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
             slice(piece.start + i, piece.start + i + 1)
             for piece, i in zip(box, index, strict=True)
         )
-        played = _play(block, point)
-        if played:
+        simulation = _simulate_point(block, point)
+        if simulation:
             answers = (
-                played.seconds,
-                played.throughput,
-                1e3 * played.tbt,
-                played.preempted,
+                simulation.seconds,
+                simulation.throughput,
+                1e3 * simulation.tbt,
+                simulation.preempted,
             )
-            for name, value in zip(found, answers, strict=True):
-                found[name][index] = value
-    return {**found, **{name: np.full(shape, np.nan) for name in NOT_PLAYED}}
+            for name, value in zip(columns, answers, strict=True):
+                columns[name][index] = value
+    return {**columns, **{name: np.full(shape, np.nan) for name in NOT_SIMULATED}}
 
 
-def _play(block: Block, point: Box) -> SimulatedQueue | None:
+def _simulate_point(block: Block, point: Box) -> SimulatedQueue | None:
     hw, llm, work, requested = block.inputs(point)
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
     if estimate.serving is None:

@@ -82,10 +82,10 @@ def _blocks(study: Study, system: str, axis: str) -> list[Block]:
         if getattr(study, axis) != getattr(Study, axis):
             raise InputError(f"--{axis}: is what --along walks; leave it out")
         study = _with_one(study, axis)
-    laid = searched(replace(study, systems=(system,)))
-    for block in laid:
+    study_blocks = searched(replace(study, systems=(system,)))
+    for block in study_blocks:
         refuse_set(study, block, axis, "--along")
-    return laid
+    return study_blocks
 
 
 def _with_one(study: Study, axis: str) -> Study:

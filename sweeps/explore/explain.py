@@ -27,10 +27,10 @@ def explain(study: Study) -> tuple[Columns, Rows]:
     Raises:
         InputError: the study is not one design point.
     """
-    laid = blocks(study)
-    if len(laid) != 1 or laid[0].grid.size != 1:
+    study_blocks = blocks(study)
+    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("estimate takes one design point; use compare or sweep for lists")
-    block = laid[0]
+    block = study_blocks[0]
     hw, llm, work, requested = block.inputs(block.grid.whole)
     total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
     seconds = _scalar(total.seconds)

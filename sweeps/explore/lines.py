@@ -102,14 +102,14 @@ def searched(study: Study) -> list[Block]:
     Raises:
         InputError: the study cannot be evaluated, or has too many design points.
     """
-    laid = blocks(study)
-    points = sum(block.grid.size for block in laid)
+    study_blocks = blocks(study)
+    points = sum(block.grid.size for block in study_blocks)
     if points > MOST_POINTS:
         raise InputError(
             f"{points:,} design points are too many for one search (at most {MOST_POINTS:,}); "
             "give fewer values"
         )
-    return laid
+    return study_blocks
 
 
 def refuse_set(study: Study, block: Block, address: str, option: str) -> None:

@@ -82,13 +82,15 @@ def best_mapping(study: Study, method: str) -> Columns:
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
     most = 1 if method in ONE_AT_A_TIME else AT_ONCE
-    laid = searched(replace(study, systems=("asymmetric",)))
+    study_blocks = searched(replace(study, systems=("asymmetric",)))
     pieces = [
-        _mapped(block, box, method) for block in laid for box in block.grid.boxes(most)
+        _mapped(block, box, method)
+        for block in study_blocks
+        for box in block.grid.boxes(most)
     ]
     answer = stack(pieces)
     if not (answer["status"] == "ok").any():
-        raise InputError(_too_large(laid[0], answer))
+        raise InputError(_too_large(study_blocks[0], answer))
     return answer
 
 
@@ -125,7 +127,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
 
 
 def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
-    """Columns of the axes that a design point is told by."""
+    """Columns of the axes that identify a design point."""
     mesh = block.grid.mesh(box)
     labels = np.array(block.grid.axes[0].labels)
     columns: dict[str, NDArray[np.generic]] = {

@@ -49,16 +49,16 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     """
     if of not in COLUMNS:
         raise unknown("column", of, COLUMNS, "--of")
-    laid = blocks(study)
-    if len(laid) != 1 or laid[0].grid.size != 1:
+    study_blocks = blocks(study)
+    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("sensitivity takes one design point; drop the lists")
-    point = _Point(Probe(laid[0]), of)
+    point = _Point(Probe(study_blocks[0]), of)
     value = float(point.values({}, 1)[0])
     if not np.isfinite(value) or not value:
         raise InputError(
             f"{of} has no value at this design point; `nearkv estimate` says why"
         )
-    factors = _factors(laid[0])
+    factors = _factors(study_blocks[0])
     rows = _elasticities(point, value, factors) if factors else []
     return rows, _band(point, value, factors)
 

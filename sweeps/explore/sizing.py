@@ -99,10 +99,10 @@ class _Search:
         points = np.arange(count)
         first = np.full(count, self.line.values[0])
         reached = self._margin(points, first) >= 0
-        found = crossings(self._margin, count, self.line.values, self.line.whole)
+        edges = crossings(self._margin, count, self.line.values, self.line.whole)
         rows: Rows = []
         for point in points:
-            own = [crossing for crossing in found if crossing.point == point]
+            own = [crossing for crossing in edges if crossing.point == point]
             rows.append(self._row(int(point), bool(reached[point]), own))
         return rows
 
