@@ -10,12 +10,11 @@ from conftest import SYSTEMS, model
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.offload import exchange
-from nearkv.costmodel.mechanisms.tiled_attention import attend_in_tiles
+from nearkv.costmodel.mechanisms.tiled_attention import attend_in_tiles, near_storage
 from nearkv.costmodel.mechanisms.writeback import Writeback
 from nearkv.costmodel.metrics import Answer, cost
 from nearkv.costmodel.resources import csd, host, link
 from nearkv.costmodel.span import Port, Real
-from nearkv.costmodel.systems.inf2 import near_storage
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine

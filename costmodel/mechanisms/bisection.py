@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,3 +64,22 @@ def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
             np.where(falling, at_fresh, at_left),
         )
     return (low + high) / 2
+
+
+def least_of(function: Callable[[Real], Real], points: Sequence[Real]) -> Real:
+    """At which of some points a function is least, of equals the first.
+
+    Args:
+        function: number -> value.
+        points: where to look; the first is taken where all values are infinite [any unit].
+
+    Returns:
+        The point [unit of the points].
+    """
+    best: Real = points[0]
+    fewest: Real = np.inf
+    for point in points:
+        value = function(point)
+        best = np.where(value < fewest, point, best)
+        fewest = np.minimum(fewest, value)
+    return np.asarray(best)[()]

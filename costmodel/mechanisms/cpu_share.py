@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.bisection import bisect, least
+from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
 from nearkv.costmodel.mechanisms.fluid import resident_in
 from nearkv.costmodel.mechanisms.serving import (
     attention_launch,
@@ -142,6 +142,11 @@ def balanced_share(
         """Of an iteration, over the requests it serves [s]."""
         return t.cpu_attention * share
 
+    def seconds(share: Real) -> Real:
+        """Of an iteration, over the requests it serves; infinite where they do not fit [s]."""
+        slowest = np.maximum(on_gpus(share), on_cpu(share))
+        return np.where(room.fits(share), slowest, np.inf)
+
     def gpu_slower(share: Real) -> NDArray[np.bool_]:
         return np.greater(on_gpus(share), on_cpu(share))
 
@@ -158,14 +163,7 @@ def balanced_share(
         gpu_best,
         last,
     )
-    best: Real = first
-    fewest_seconds: Real = np.inf
-    for share in shares:
-        slowest = np.maximum(on_gpus(share), on_cpu(share))
-        seconds = np.where(room.fits(share), slowest, np.inf)
-        best = np.where(seconds < fewest_seconds, share, best)
-        fewest_seconds = np.minimum(fewest_seconds, seconds)
-    return np.asarray(best)[()]
+    return least_of(seconds, shares)
 
 
 def rooms(hw: Machine, llm: LLM, work: Workload) -> Room:

@@ -17,7 +17,7 @@ from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import prefill_compute
 from nearkv.costmodel.registry import Knob
-from nearkv.costmodel.resources import Drives, Gpu, Link, gpu
+from nearkv.costmodel.resources import Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -128,6 +128,30 @@ def demote(kv: Real, tiers: Tiers, share: Real, ssd_link: Link, store: Port) -> 
     """
     exchanged = np.minimum(np.minimum(share, tiers.host), tiers.drive)
     return stream(exchanged * kv, "demoted KV, fig. 4", link=ssd_link.outward, flash=store)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The SSD, its link, and the link of the GPU."""
+
+    drives: Drives
+    ssd_link: Link
+    gpu_link: Link
+
+    def store_new(self, kv: Real, tiers: Tiers) -> Span:
+        """Send new K and V of one layer from the GPU to where they live [B]."""
+        return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
+
+    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
+        """Write back K and V of one layer that promoted tokens displace from DRAM [B]."""
+        return demote(kv, tiers, share, self.ssd_link, self.drives.write)
+
+
+def storage(hw: Machine) -> Storage:
+    """Build the path between SSD, host and GPU."""
+    return Storage(
+        drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
+    )
 
 
 def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:

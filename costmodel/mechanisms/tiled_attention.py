@@ -1,12 +1,13 @@
-"""INF²'s attention kernel inside a drive: 32-wide tiles, three-pass softmax (paper: inf2 sec. 5).
+"""INF²'s attention inside a drive: flash reads, 32-wide tiles, three-pass softmax (inf2 sec. 5).
 
 Symbols: s context.
 """
 
 from __future__ import annotations
 
-from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.resources import Csd
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.hardware.machine import Machine
 
@@ -39,4 +40,29 @@ def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Por
             move=memory(moved, "scores in accelerator memory, sec. 5"),
             reduce=units(reduced, "three passes, 128 scores a cycle, sec. 5"),
         ),
+    )
+
+
+def near_storage(
+    hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, devices: Csd
+) -> Span:
+    """Flash to accelerator memory, then the kernel, for `near` sequences of s tokens (sec. 4.1, 5).
+
+    A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one
+    behind the other. The paper does not say which, so it is a choice.
+    """
+    bandwidth = hw.csd.count * hw.csd.memory_bandwidth
+    # a DMA fills the buffer in long bursts; tiles are read row by row
+    dma = Port("csd.dram", "write", bandwidth)
+    tiles = Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram)
+
+    def read(sequences: Real) -> Span:
+        kv = llm.kv_bytes(sequences, s)
+        return stream(kv, "P2P, sec. 4.1", flash=devices.read, dram=dma)
+
+    single, double = (1 - buffering) * near, buffering * near
+    return serial(
+        read=read(single),
+        kernel=attend_in_tiles(hw, llm, single, s, tiles),
+        both=overlap(read=read(double), kernel=attend_in_tiles(hw, llm, double, s, tiles)),
     )

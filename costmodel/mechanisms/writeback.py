@@ -14,7 +14,7 @@ import numpy as np
 from nearkv.costmodel.compose import serial
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.resources import Csd
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.span import Port, Real, Span
 
 
 def head_rows(llm: LLM, b: Real, kv_share: Real, x_share: Real) -> Real:
@@ -100,3 +100,33 @@ def mean_buffered_pages(c: Real, m: Real) -> Real:
     whole = m * full * (full + 1) / 2
     last = (c - m * full) * (full + 1)
     return (whole + last) / c
+
+
+def stage_pages(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:
+    """Buffered V rows and partial scores go to the kernels, page by page (HILOS sec. 4.3, 7.3).
+
+    The CPU has used the K rows. The host issues one transfer after another, which is what makes a
+    large c lose (sec. 7.3).
+    """
+    heads = near * llm.kv_heads
+    row_pages = pages_per_row(llm, devices.page)
+    pages = mean_buffered_pages(c, rows_per_page(llm, devices.page)) * row_pages
+    row = row_bytes(llm) + llm.group * llm.activation_width
+    buffered = mean_buffered_rows(c) * heads * row
+    return serial(
+        issue=devices.stage(heads * pages, "one transfer a page of a head's buffer"),
+        send=to_device(buffered, "V rows and Q K^T scalars"),
+    )
+
+
+def stage_sequences(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:
+    """Rows not yet spilled go to the kernels, one buffer a sequence (INF² sec. 4.2, 7.1).
+
+    A sequence's heads share a device. The newest row is not among them: the exchange has just
+    brought it (eq. 3). The host issues one transfer after another.
+    """
+    older = (mean_buffered_rows(c) - 1) * llm.kv_bytes(near, 1)
+    return serial(
+        issue=devices.stage(near, "one transfer a sequence"),
+        send=to_device(older, "K and V rows again"),
+    )

@@ -27,15 +27,12 @@ from nearkv.costmodel.mechanisms.weights import (
 from nearkv.costmodel.mechanisms.writeback import (
     Writeback,
     head_rows,
-    mean_buffered_pages,
-    mean_buffered_rows,
-    pages_per_row,
-    row_bytes,
     rows_per_page,
+    stage_pages,
 )
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
 from nearkv.costmodel.resources import Csd, csd, gpu, host, link
-from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -169,7 +166,7 @@ def decode_layer(
     new_rows = head_rows(llm, b, 1 - alpha, alpha)
     rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
     x_path = {"flash": devices.read, "uplink": uplink.inward, "link": weights.link.inward}
-    staged = stage_rows(llm, near, caching.interval, devices, uplink.outward)
+    staged = stage_pages(llm, near, caching.interval, devices, uplink.outward)
     return weights.layer(
         b,
         exchange=exchange(llm, b, alpha, uplink, weights.link),
@@ -248,23 +245,6 @@ def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -
         kernel=devices.attend(kv, "Table 3"),
     )
     return serial(writeback=rows.in_step(), read_and_attend=read_and_attend)
-
-
-def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:
-    """Buffered V rows and partial scores go to the kernels, page by page (sec. 4.3, 7.3).
-
-    The CPU has used the K rows. The host issues one transfer after another, which is what makes a
-    large c lose (sec. 7.3).
-    """
-    heads = near * llm.kv_heads
-    row_pages = pages_per_row(llm, devices.page)
-    pages = mean_buffered_pages(c, rows_per_page(llm, devices.page)) * row_pages
-    row = row_bytes(llm) + llm.group * llm.activation_width
-    buffered = mean_buffered_rows(c) * heads * row
-    return serial(
-        issue=devices.stage(heads * pages, "one transfer a page of a head's buffer"),
-        send=to_device(buffered, "V rows and Q K^T scalars"),
-    )
 
 
 def capacity_check(

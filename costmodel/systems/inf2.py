@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.offload import (
     gpu_working_set,
     rebuild_from_x,
 )
-from nearkv.costmodel.mechanisms.tiled_attention import attend_in_tiles
+from nearkv.costmodel.mechanisms.tiled_attention import near_storage
 from nearkv.costmodel.mechanisms.weights import (
     Residency,
     WeightStream,
@@ -33,10 +33,10 @@ from nearkv.costmodel.mechanisms.weights import (
     layer_copies,
     weights_on_gpu,
 )
-from nearkv.costmodel.mechanisms.writeback import Writeback, head_rows, mean_buffered_rows
+from nearkv.costmodel.mechanisms.writeback import Writeback, head_rows, stage_sequences
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
 from nearkv.costmodel.resources import Csd, Link, csd, gpu, host, link
-from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -147,7 +147,7 @@ def inf2(
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
-    b, s = work.batch, work.context
+    b = work.batch
     devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
     weights = stream_weights(hw, llm, work, ssd_weights)
     cache_link = link(hw, "gpu_link", "cache_relay")
@@ -155,18 +155,13 @@ def inf2(
     rows = Writeback(
         llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval
     )
-    x_path = {"dram": weights.host.read, "link": cache_link.inward}
     layer = weights.layer(
         b,
         new_token=exchange_new_token(llm, split, weights.link, uplink),
         writeback=rows.in_step(),
-        stage=writeback * stage_rows(llm, split.near, interval, devices, uplink.outward),
-        attention=overlap(
-            near_storage=near_storage(hw, llm, split.near, s, buffering, devices),
-            cpu=attend_on_cpu(hw, llm, split.beside, s, weights.host),
-            x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
-            spill=rows.in_background(work.output),
-        ),
+        stage=writeback
+        * stage_sequences(llm, split.near, interval, devices, uplink.outward),
+        attention=attend(hw, weights, work, split, rows, buffering),
     )
     caches = put_caches(llm, work.prompt, split, cache_link, uplink, devices)
     check = capacity_check(hw, weights, work, split, writeback * interval, devices.capacity)
@@ -259,6 +254,29 @@ def capacity_check(
     )
 
 
+# --- a decode step ----------------------------------------------------------------------------
+
+
+def attend(
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    split: Split,
+    rows: Writeback,
+    buffering: Real,
+) -> Span:
+    """Each sequence where its cache lives, all side by side, while rows are spilled (sec. 4.3)."""
+    llm, s = weights.llm, work.context
+    relay = link(hw, "gpu_link", "cache_relay")
+    x_path = {"dram": weights.host.read, "link": relay.inward}
+    return overlap(
+        near_storage=near_storage(hw, llm, split.near, s, buffering, rows.device),
+        cpu=attend_on_cpu(hw, llm, split.beside, s, weights.host),
+        x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
+        spill=rows.in_background(work.output),
+    )
+
+
 # --- caches on their way ----------------------------------------------------------------------
 
 
@@ -281,45 +299,4 @@ def put_caches(
     return overlap(
         flash=stream(llm.kv_bytes(split.near, s), "4sbhd, sec. 2.2", **path),
         host=cache_link.outward(stays, "X, or K and V, to host memory"),
-    )
-
-
-def stage_rows(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:
-    """Rows not yet spilled go to the kernels, one buffer a sequence (sec. 4.2, 7.1).
-
-    A sequence's heads share a device. The newest row is not among them: the exchange has just
-    brought it (eq. 3). The host issues one transfer after another.
-    """
-    older = (mean_buffered_rows(c) - 1) * llm.kv_bytes(near, 1)
-    return serial(
-        issue=devices.stage(near, "one transfer a sequence"),
-        send=to_device(older, "K and V rows again"),
-    )
-
-
-# --- the devices ------------------------------------------------------------------------------
-
-
-def near_storage(
-    hw: Machine, llm: LLM, near: Real, s: Real, buffering: Real, devices: Csd
-) -> Span:
-    """Flash to accelerator memory, then the kernel, for `near` sequences of s tokens (sec. 4.1, 5).
-
-    A synchronous pread fills the buffer before the kernel starts; a second buffer would hide one
-    behind the other. The paper does not say which, so it is a choice.
-    """
-    bandwidth = hw.csd.count * hw.csd.memory_bandwidth
-    # a DMA fills the buffer in long bursts; tiles are read row by row
-    dma = Port("csd.dram", "write", bandwidth)
-    tiles = Port("csd.dram", "read", bandwidth * hw.derate.fpga_dram)
-
-    def read(sequences: Real) -> Span:
-        kv = llm.kv_bytes(sequences, s)
-        return stream(kv, "P2P, sec. 4.1", flash=devices.read, dram=dma)
-
-    single, double = (1 - buffering) * near, buffering * near
-    return serial(
-        read=read(single),
-        kernel=attend_in_tiles(hw, llm, single, s, tiles),
-        both=overlap(read=read(double), kernel=attend_in_tiles(hw, llm, double, s, tiles)),
     )

@@ -8,8 +8,6 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, pipeline, serial, stream
 from nearkv.costmodel.estimate import Estimate
@@ -20,47 +18,22 @@ from nearkv.costmodel.mechanisms.eviction import (
     RETENTION,
     Tiers,
     cpu_scoring,
-    demote,
     fits_in,
     gpu_layer,
     place,
     prefill_layer,
     scattered,
-    store_new_kv,
+    storage,
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.offload import output_head
 from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import Drives, Link, drives, gpu, link
+from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 OWNS = ("gpu", "host", "ssd")
-
-
-@dataclass(frozen=True)
-class Storage:
-    """The SSD, its link, and the link of the GPU."""
-
-    drives: Drives
-    ssd_link: Link
-    gpu_link: Link
-
-    def store_new(self, kv: Real, tiers: Tiers) -> Span:
-        """Send new K and V of one layer from the GPU to where they live [B]."""
-        return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
-
-    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
-        """Write back K and V of one layer that promoted tokens displace from DRAM [B]."""
-        return demote(kv, tiers, share, self.ssd_link, self.drives.write)
-
-
-def storage(hw: Machine) -> Storage:
-    """Build the path between SSD, host and GPU."""
-    return Storage(
-        drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
-    )
 
 
 def with_prefill(

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -52,6 +52,16 @@ class Program:
         prices = np.where(self.equal, prices, np.minimum(prices, 0.0))
         left = self.cost - prices @ self.matrix
         return float(prices @ self.limit + left @ np.where(left > 0, self.low, self.high))
+
+    def with_row(self, name: str, entries: Vector, limit: float) -> Program:
+        """The program with one constraint more: entries . x <= limit."""
+        return replace(
+            self,
+            matrix=np.vstack([self.matrix, entries]),
+            limit=np.append(self.limit, limit),
+            equal=np.append(self.equal, False),
+            rows=(*self.rows, name),
+        )
 
 
 @dataclass(frozen=True)

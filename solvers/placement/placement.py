@@ -89,11 +89,13 @@ class Placement:
             (need / 2**30, tier) for tier, need in self.short.items() if np.isfinite(need)
         ]
         if not cures:
-            enlarge = f"add {self.short_each / 2**30:.3f} GiB to each of {', '.join(ADDRESS.values())}"
+            each = ", ".join(ADDRESS.values())
+            enlarge = f"add {self.short_each / 2**30:.3f} GiB to each of {each}"
             return f"{block} do not fit, and no memory alone cures it; {enlarge}"
         if len(cures) == 1:
             need, tier = cures[0]
-            return f"{block} do not fit: the {tier} is short of {need:.3f} GiB; raise {ADDRESS[tier]}"
+            enlarge = f"raise {ADDRESS[tier]}"
+            return f"{block} do not fit: the {tier} is short of {need:.3f} GiB; {enlarge}"
         each = ", or ".join(
             f"{need:.3f} GiB to {ADDRESS[tier]}" for need, tier in sorted(cures)
         )
@@ -200,7 +202,7 @@ def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
     x, tied = optimum.x, program
     cost, value = program.cost / optimum.value, 1.0
     for share in ("cd", "wc"):
-        tied = _with_row(tied, cost, value)
+        tied = tied.with_row("as good", cost, value)
         column = program.columns.index(share)
         cost = np.eye(len(program.cost))[column]
         better = solve(replace(tied, cost=cost))
@@ -208,16 +210,6 @@ def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
             break
         x, value = better.x, better.x[column]
     return x
-
-
-def _with_row(program: Program, entries: Vector, limit: float) -> Program:
-    return replace(
-        program,
-        matrix=np.vstack([program.matrix, entries]),
-        limit=np.append(program.limit, limit),
-        equal=np.append(program.equal, False),
-        rows=(*program.rows, "as good"),
-    )
 
 
 def _placement(

@@ -62,7 +62,6 @@ def sweep(
     from pathlib import Path
 
     from nearkv.sweeps.jobs.execute import SweepRun, to_file
-    from nearkv.sweeps.jobs.plan import all_columns
     from nearkv.sweeps.jobs.reduce import reducer_of
     from nearkv.sweeps.runtime.workers import Workers
     from nearkv.sweeps.space.study import comma_list
@@ -74,15 +73,22 @@ def sweep(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
     check_use(run, file, bool(reducer), form)
-    only = comma_list(columns)
-    if breakdown and not only:
-        only = all_columns(chosen)
+    only = _columns(chosen, columns, breakdown)
     if reducer:
         _keep_best(chosen, reducer, run, only, file, form)
     elif file:
         to_file(chosen, Path(file), only, run)
     else:
         _print(chosen, only, form)
+
+
+def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
+    """Columns by name; none is the usual ones, or with a breakdown all there are."""
+    from nearkv.sweeps.jobs.plan import all_columns
+    from nearkv.sweeps.space.study import comma_list
+
+    only = comma_list(named)
+    return all_columns(study) if breakdown and not only else only
 
 
 def _keep_best(

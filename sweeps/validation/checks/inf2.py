@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.mechanisms.tiled_attention import near_storage
 from nearkv.costmodel.metrics import Answer, throughput
 from nearkv.costmodel.resources import csd, gpu
 from nearkv.costmodel.span import Real
-from nearkv.costmodel.systems.inf2 import near_storage
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluation.evaluate import table
