@@ -178,7 +178,8 @@ def test_a_part_that_is_not_text_is_refused(tmp_path: Path) -> None:
         (f'[gpu]\npart = "a100"\ncount = {GOOD.replace("W", "1")}\n', "unknown part 'a100'"),
         ('colour = "red"\n', "unknown key 'colour'"),
         (
-            f'[gpu]\npart = "a100-40gb"\ncount = {GOOD.replace("W", "1").replace("= 1,", "= 1.5,")}\n',
+            '[gpu]\npart = "a100-40gb"\n'
+            f"count = {GOOD.replace('W', '1').replace('= 1,', '= 1.5,')}\n",
             "whole number",
         ),
         (

@@ -36,14 +36,6 @@ ROOMS = (
 """Every room, in the order in which they may import: only those before, and themselves."""
 
 STILL_OVER = """
-sweeps/evaluation/probe.py
-sweeps/evaluation/provenance.py
-sweeps/evaluation/replica.py
-sweeps/evaluation/simulate.py
-sweeps/evaluation/targets.py
-sweeps/explore/beta.py
-tests/test_catalog.py
-tests/test_cli.py
 """
 """Modules that do not meet the limits yet. This list only shrinks: remove a module that does."""
 

@@ -1,4 +1,7 @@
-"""Ask a block at any values of its axes or of hardware numbers: design points as a flat list, not a grid."""
+"""Evaluate a block at any values of its axes or of hardware numbers.
+
+Its design points are a flat list, not a grid.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,19 @@ Points = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Probe:
-    """The design points of a block, in row-major order of its grid, open to questions about others near them."""
+    """The design points of a block, and the system's answers at and near them.
+
+    Attributes:
+        block: whose points these are, in row-major order of its grid.
+    """
 
     block: Block
 
     def __post_init__(self) -> None:
         if self.block.method != "fluid":
             raise InputError(
-                f"--method {self.block.method} is for estimate, compare and sweep; a search asks the fluid model"
+                f"--method {self.block.method} is for estimate, compare and sweep; "
+                "a search asks the fluid model"
             )
 
     @cached_property
@@ -51,12 +59,12 @@ class Probe:
         axes: Mapping[str, Numbers] = NONE,
         numbers: Mapping[str, Numbers] = NONE,
     ) -> Answer:
-        """What the system says at some points with some axes or hardware numbers changed.
+        """The system's estimate at some points, with some axes or hardware numbers changed.
 
         Args:
             point: indices of design points.
-            axes: new values of axes by name, one each point asked.
-            numbers: new values of hardware numbers by `role.key`, in SI, one each point asked.
+            axes: new values of axes by name, one per point.
+            numbers: new values of hardware numbers by `role.key`, in SI, one per point.
         """
         mesh = {name: values[point] for name, values in self.axes.items()} | dict(axes)
         hw, llm, work, requested = self.block.at(mesh, numbers)
@@ -67,7 +75,12 @@ class Probe:
         )
 
     def names(self, point: int, without: Collection[str] = ()) -> dict[str, Any]:
-        """What tells a design point from the others: system, model, platform, and every axis but some, as columns."""
+        """The columns that identify a design point: system, model, platform and its axes.
+
+        Args:
+            point: index of the design point.
+            without: names of axes to leave out.
+        """
         block, shape = self.block, self.block.grid.shape
         places = np.unravel_index(point, shape)
         found = {
@@ -75,28 +88,30 @@ class Probe:
             "model": block.parts[places[0]].name,
             "platform": block.platform.name,
         }
-        for axis, told, place in zip(
+        for axis, shown, place in zip(
             block.grid.axes[1:], block.display_grid.axes[1:], places[1:], strict=True
         ):
             if axis.name not in without:
-                value = told.values[place]
-                found[told.name] = told.labels[int(value)] if told.labels else plain(value)
+                value = shown.values[place]
+                found[shown.name] = (
+                    shown.labels[int(value)] if shown.labels else plain(value)
+                )
         return found
 
 
 def column(answer: Answer, name: str, size: int) -> Numbers:
-    """A column at every point asked, NaN where it does not fit."""
+    """A column at every point of an answer, NaN where the design does not fit."""
     found = np.where(answer.estimate.fits.ok, COLUMNS[name].compute(answer), np.nan)
     return np.broadcast_to(found, (size,)).astype(float)
 
 
 def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:
-    """The resource to blame for most of the time, or the memory that is short.
+    """The resource that takes most of the time, or the memory that is short.
 
     Args:
-        answer: of some points.
-        size: how many.
-        of: `prefill`, `step` or `total`.
+        answer: the system's answer at some points.
+        size: number of points.
+        of: the span, `prefill`, `step` or `total`.
     """
     attribution = getattr(answer.estimate, of).attribution()
     seconds = np.stack([np.broadcast_to(value, (size,)) for value in attribution.values()])

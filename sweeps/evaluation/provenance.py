@@ -1,4 +1,7 @@
-"""Write results so that nothing is lost: to a temporary name first, with the origin of every number beside them."""
+"""Write results, and where each of their numbers comes from.
+
+A file is written under a temporary name first, so that an interrupted run loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,22 @@ from nearkv.sweeps.space.study import Block
 
 
 def place_of(name: str | Path) -> Path:
-    """Where an output goes: behind symbolic links, so that these stay, and never in place of a device or a pipe.
+    """The path that an output is written to.
+
+    Symbolic links are followed, so that they stay. A device or a pipe is never replaced.
 
     Raises:
-        InputError: something that is neither file nor folder stands there, or the links go in a circle.
+        InputError: the path is neither a file nor a folder, or its links go in a circle.
     """
     try:
         path = Path(name).resolve()
         special = path.exists() and not path.is_file() and not path.is_dir()
     except (OSError, RuntimeError) as problem:
-        requested = (
-            problem.strerror
-            if isinstance(problem, OSError)
-            else "its symbolic links go in a circle"
-        )
+        reason = "its symbolic links go in a circle"
+        if isinstance(problem, OSError):
+            reason = str(problem.strerror)
         raise InputError(
-            f"{name}: cannot be written ({requested}); choose another place"
+            f"{name}: cannot be written ({reason}); choose another place"
         ) from None
     if special:
         raise InputError(
@@ -46,7 +49,7 @@ def place_of(name: str | Path) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """See whether a file can be written there, before work is done for it.
+    """Check that a file can be written there, before any work is done for it.
 
     Raises:
         InputError: the folder is missing, or may not be written.
@@ -61,7 +64,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """Open a file to write; it takes the name only when all is written. Ctrl-C waits for it.
+    """Open a file to write; it takes its name only once complete, and Ctrl-C waits for it.
 
     Raises:
         InputError: the folder is missing or full, or may not be written.
@@ -101,7 +104,7 @@ def _umask() -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text; it appears only when complete.
+    """Write a text to a file, which appears only once complete.
 
     Raises:
         InputError: the file cannot be written.
@@ -111,7 +114,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def numbers(name: str, part: Part) -> list[dict[str, Any]]:
-    """Every number of a part with its unit, SI value, kind and source, one row each."""
+    """One row per number of a part, with its unit, SI value, kind and source."""
     return [
         {
             "part": name,
@@ -130,28 +133,25 @@ def numbers(name: str, part: Part) -> list[dict[str, Any]]:
 
 
 def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
-    """Every number of a platform, role by role."""
+    """One row per number of a platform, role by role."""
     return [row for role, part in platform.roles.items() for row in numbers(role, part)]
 
 
-def provenance(laid: Iterable[Block]) -> dict[str, Any]:
-    """Where every number of a study comes from: version, command, platforms, models, traces, sources."""
-    laid = list(laid)
-    platforms = {block.platform.name: block.platform for block in laid}
-    models = {part.name: part for block in laid for part in block.parts}
-    drawn = {trace.name for block in laid for trace in block.traces} & set(names("trace"))
+def provenance(parts: Iterable[Block]) -> dict[str, Any]:
+    """Where every number of a study comes from.
+
+    Returns:
+        Version, command, platforms, models, traces, sources and axes, as tables for JSON.
+    """
+    parts = list(parts)
+    platforms = {block.platform.name: block.platform for block in parts}
+    models = {part.name: part for block in parts for part in block.parts}
+    named = {trace.name for block in parts for trace in block.traces}
+    drawn = named & set(names("trace"))
     traces = {name: load_part(name, "trace") for name in sorted(drawn)}
-    cited = {
-        number.source
-        for p in platforms.values()
-        for r in p.roles.values()
-        for number in r.numbers.values()
-    }
-    cited |= {
-        number.source
-        for part in [*models.values(), *traces.values()]
-        for number in part.numbers.values()
-    }
+    used = [part for platform in platforms.values() for part in platform.roles.values()]
+    used += [*models.values(), *traces.values()]
+    cited = {number.source for part in used for number in part.numbers.values()}
     return {
         "nearkv": version("nearkv"),
         "command": " ".join(
@@ -163,12 +163,12 @@ def provenance(laid: Iterable[Block]) -> dict[str, Any]:
         "models": {name: numbers(name, part) for name, part in models.items()},
         "traces": {name: numbers(name, part) for name, part in traces.items()},
         "sources": {key: source for key, source in sources().items() if key in cited},
-        "axes": _axes(laid),
+        "axes": _axes(parts),
     }
 
 
 def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
-    """Every axis of a study as columns show it, with its values."""
+    """The values of every axis of a study, by name, as columns show them."""
     axes: dict[str, dict[Any, None]] = {}
     for block in parts:
         for axis in block.display_grid.axes:
@@ -178,5 +178,5 @@ def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
 
 
 def text_of(table: Mapping[str, Any]) -> str:
-    """A table as JSON that people can read, too."""
+    """A table as indented JSON."""
     return json.dumps(table, indent=1) + "\n"

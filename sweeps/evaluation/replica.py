@@ -1,4 +1,4 @@
-"""What a simulated replica knows: its requests, the queue it shares, and how far it is."""
+"""The state of a simulated replica: its requests, the queue it shares, and its clock."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Request:
-    """One request on its way.
+    """One request that is not finished.
 
     Attributes:
-        prompt: its tokens.
+        prompt: tokens of its prompt.
         left: tokens still to generate.
-        done: prompt tokens computed.
-        since: iteration it began to decode.
-        ends: iteration after which it has all tokens.
+        done: prompt tokens computed so far.
+        since: the iteration in which it began to decode.
+        ends: the iteration after which it has all its tokens.
     """
 
     prompt: float
@@ -32,14 +32,14 @@ class Queue:
 
     Attributes:
         rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
-        single: the same where one sequence decodes and no prompt rides, so that no second sub-batch runs.
+        single: the same while one sequence decodes and no prompt does, without a second sub-batch.
         alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
-        skew: sequences -> load of the fullest rankset over the mean.
-        room: tokens a replica holds.
-        mean: tokens a resident takes on average.
+        skew: load of the fullest rankset over the mean, by number of sequences.
+        room: tokens that a replica holds.
+        mean: tokens that a resident request takes on average.
         chunked, reserve, minimum_chunk: as in `Serving`.
-        waiting: requests no replica has taken.
-        replicas: how many share the queue.
+        waiting: requests that no replica has taken.
+        replicas: number of replicas that share the queue.
         unfinished: requests that still need tokens.
     """
 
@@ -59,7 +59,21 @@ class Queue:
 
 @dataclass
 class Replica:
-    """State of one replica: its clock `now`, iteration `k`, tokens `held` and `promised`."""
+    """State of one replica.
+
+    Attributes:
+        queue: what it shares with the other replicas.
+        loading: requests whose prompts are being computed.
+        running: a heap of (iteration after which a request ends, its key in `order`).
+        order: decoding requests by key, the newest last.
+        now: its clock [s].
+        k: iterations so far.
+        capacity_check: tokens that its requests hold now.
+        promised: tokens that they hold at their ends.
+        count: requests it has started, from which keys are drawn.
+        preempted: requests it has put back.
+        decoding: seconds that its requests spent decoding, over all of them [s].
+    """
 
     queue: Queue
     loading: deque[Request] = field(default_factory=deque)

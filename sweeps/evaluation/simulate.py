@@ -1,4 +1,4 @@
-"""Play a queue of requests on a system event by event: the check of the fluid model.
+"""Simulate a queue of requests on a system event by event, to check the fluid model.
 
 Between two events (a request ends, a prompt is done, memory is full) the batch is constant and its
 context grows evenly, so a run of iterations costs its number times the iteration in its middle.
@@ -29,8 +29,8 @@ class SimulatedQueue:
     """Result of a simulation.
 
     Attributes:
-        seconds: until the last request ends [s].
-        tokens: generated, over all requests [1].
+        seconds: time until the last request ends [s].
+        tokens: generated tokens, over all requests [1].
         iterations: decode iterations of the busiest replica [1].
         preempted: requests put back because memory was full [1].
         tbt: mean time between tokens [s].
@@ -44,52 +44,52 @@ class SimulatedQueue:
 
     @property
     def throughput(self) -> float:
-        """Generated tokens a second [1/s]."""
+        """Generated tokens per second [1/s]."""
         return self.tokens / self.seconds
 
 
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
-    """Serve all requests of a trace; they wait in one queue and replicas take them as they have room.
+    """Serve all requests of a trace.
+
+    They wait in one queue, and replicas take them as they have room.
 
     Args:
-        trace: what arrives; all at time 0.
-        serving: of one design point, all numbers scalar.
-        mean_held: tokens a resident request takes on average, for admission [1].
+        trace: the requests, all of which arrive at time 0.
+        serving: how one design point serves them, all numbers scalar.
+        mean_held: tokens that a resident request takes on average, for admission [1].
 
     Returns:
-        Time, tokens, iterations, preemptions.
+        The time, tokens, iterations, preemptions and time between tokens.
 
     Raises:
         InputError: a request is longer than the memory of a replica.
     """
+    queue = _queue(trace, serving, mean_held)
+    replicas = _play(queue)
+    last = max(replicas, key=lambda one: one.now)
+    waits = float(np.sum(trace.output - 1)) or 1.0
+    return SimulatedQueue(
+        seconds=last.now,
+        tokens=float(np.sum(trace.output)),
+        iterations=last.k,
+        preempted=sum(one.preempted for one in replicas),
+        tbt=sum(one.decoding for one in replicas) / waits,
+    )
+
+
+def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
+    """The queue before any replica has taken a request."""
     dp = int(_one(serving.replicas))
     room = _one(serving.room) / dp
-    most = max(room, _one(serving.longest_room) / dp)
-    longest = float(np.max(trace.prompt + trace.output))
-    if longest > most:
-        raise InputError(
-            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds the {most:,.0f} a replica holds; "
-            "leave it out, or use a larger memory"
-        )
-    requests = deque(
-        Request(s, n)
-        for s, n in zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
-    )
-    queue = Queue(
-        rows=planes(
-            lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5
-        ).tolist(),
-        single=[
-            [const, 0.0, per_token, per_hottest]
-            for const, per_token, per_hottest in planes(
-                lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2
-            )
-        ],
+    _check_longest(trace, max(room, _one(serving.longest_room) / dp))
+    lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
+    requests = deque(Request(prompt, output) for prompt, output in lengths)
+    counts = range(1, len(requests) + 1)
+    return Queue(
+        rows=_iteration(serving, dp),
+        single=_iteration_of_one(serving, dp),
         alone=_prefill(serving, dp),
-        skew=[
-            1.0,
-            *(_one(serving.skew(float(dp * n))) for n in range(1, len(requests) + 1)),
-        ],
+        skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in counts)],
         room=room,
         mean=mean_held,
         chunked=bool(np.any(serving.chunked)),
@@ -99,14 +99,30 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
         replicas=dp,
         unfinished=len(requests),
     )
-    replicas = _play(queue)
-    last = max(replicas, key=lambda one: one.now)
-    waits = float(np.sum(trace.output - 1)) or 1.0
-    between = sum(one.decoding for one in replicas) / waits
-    tokens = float(np.sum(trace.output))
-    return SimulatedQueue(
-        last.now, tokens, last.k, sum(one.preempted for one in replicas), between
-    )
+
+
+def _check_longest(trace: Trace, most: float) -> None:
+    """Check that each request of a trace fits the tokens that one replica holds at most."""
+    longest = float(np.max(trace.prompt + trace.output))
+    if longest > most:
+        raise InputError(
+            f"trace {trace.name}: a request of {longest:,.0f} tokens exceeds "
+            f"the {most:,.0f} a replica holds; leave it out, or use a larger memory"
+        )
+
+
+def _iteration(serving: Serving, dp: int) -> list[list[float]]:
+    """Planes of an iteration over the load of one replica, as in `Queue.rows`."""
+    rows: list[list[float]] = planes(
+        lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5
+    ).tolist()
+    return rows
+
+
+def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:
+    """Planes of an iteration in which one sequence decodes, as in `Queue.single`."""
+    rows = planes(lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2)
+    return [[const, 0.0, per_token, per_hottest] for const, per_token, per_hottest in rows]
 
 
 def _one(value: object) -> float:
@@ -114,7 +130,7 @@ def _one(value: object) -> float:
 
 
 def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
-    """Seconds to prefill tokens of one prompt, alone on a replica."""
+    """A function that returns the seconds to prefill one prompt, alone on a replica."""
     rows = planes(
         lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3
     ).tolist()
@@ -148,9 +164,9 @@ def _play(queue: Queue) -> list[Replica]:
 
 
 def _admit(it: Replica) -> None:
-    """Take requests while one of mean size fits and no replica goes short.
+    """Take requests while one of mean size fits and every replica gets its share.
 
-    Chunked prompts wait in `loading`, others are computed now, while decoding pauses.
+    Chunked prompts wait in `loading`; others are computed now, while decoding pauses.
     """
     queue = it.queue
     while queue.waiting:
@@ -172,7 +188,7 @@ def _admit(it: Replica) -> None:
 
 
 def _start(it: Replica, request: Request) -> None:
-    """The prompt is computed and gave the first token; decode the others."""
+    """Decode the other tokens of a request; its prompt gave the first."""
     request.since, request.ends = it.k, it.k + request.left - 1
     it.capacity_check += 1
     it.count += 1
@@ -208,7 +224,10 @@ def _preempt(it: Replica) -> None:
 
 
 def _chunk(it: Replica) -> float:
-    """Prompt tokens an iteration carries: as many as decoding hides, at least the minimum (sec. 5.3, step 3 and 4)."""
+    """Prompt tokens of an iteration: as many as decoding hides, at least the minimum.
+
+    Source: L3 sec. 5.3, steps 3 and 4.
+    """
     if not it.loading:
         return 0.0
     if not it.order:
@@ -251,13 +270,11 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
             break
         done.append(it.loading.popleft())
     if prompt and not it.order:
-        it.now += it.queue.alone(
-            prompt, squares
-        )  # nothing to interleave with: the weights are read once
+        # nothing to interleave with: the weights are read once
+        it.now += it.queue.alone(prompt, squares)
     elif it.order:
-        loading = sum(request.prompt for request in it.loading) + sum(
-            request.prompt for request in done
-        )
+        loading = sum(request.prompt for request in it.loading)
+        loading += sum(request.prompt for request in done)
         context = it.capacity_check - loading + n * steps / 2
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
         at = (1.0, n, context, skewed, prompt, squares)

@@ -1,4 +1,7 @@
-"""What a design is to reach, as people write it: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`."""
+"""Targets that a design is to reach, as a user writes them.
+
+Examples: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from nearkv.sweeps.space.study import NONE, Numbers, Study, blocks
 RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Quantities that compare with another system, and the rate that each compares."""
 FAR = 1e3
-"""The largest distance from a target that is told apart, on a logarithmic scale."""
+"""The largest distance from a target, on a logarithmic scale; any larger one counts as this."""
 _SPANS = {
     "prefill": ("prefill_s",),
     "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
@@ -26,12 +29,12 @@ _SPANS = {
 
 
 def span_of(quantity: str) -> str:
-    """The span whose seconds a quantity tells: `prefill`, `step` or `total`; empty where it tells none."""
+    """The span that a quantity measures: `prefill`, `step` or `total`; empty for any other."""
     return next((span for span, quantities in _SPANS.items() if quantity in quantities), "")
 
 
 def higher_is_better(name: str) -> bool:
-    """Whether more of a column is better; less of all others is."""
+    """Whether a higher value of a column is better; of all others a lower one is."""
     return name.endswith("tok_s") or name.startswith(
         ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
     )
@@ -39,13 +42,13 @@ def higher_is_better(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """A quantity and the side of a value it must be on.
+    """A quantity and the least or largest value it may have.
 
     Attributes:
         quantity: a column, or one of `RATIOS`.
-        against: the system a ratio compares with.
+        against: the system that a ratio compares with.
         at_least: True for `>=`, False for `<=`.
-        value: in the column's unit.
+        value: the limit, in the column's unit.
     """
 
     quantity: str
@@ -59,7 +62,7 @@ class Target:
         return f"{self.quantity}_over_{self.against}" if self.against else self.quantity
 
     def margin(self, values: Numbers) -> Numbers:
-        """How far on the right side, on a logarithmic scale; far on the wrong side where there is no value."""
+        """How far values exceed the target, on a logarithmic scale; `-FAR` where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = np.log(values / self.value) * (1 if self.at_least else -1)
         limited: Numbers = np.clip(
@@ -69,10 +72,10 @@ class Target:
 
 
 def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Target, ...]:
-    """Read targets; `=` is the side that is better.
+    """Read targets; `=` stands for `>=` where a higher value is better, else for `<=`.
 
     Raises:
-        InputError: not a target, an unknown column, or two that contradict each other.
+        InputError: a text is not a target, its column is unknown, or two targets contradict.
     """
     found = tuple(_target(text, option) for text in texts)
     if not found:
@@ -84,7 +87,8 @@ def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Targe
             same = (low.quantity, low.against) == (high.quantity, high.against)
             if same and low.at_least and not high.at_least and low.value > high.value:
                 raise InputError(
-                    f"{option}: {low.quantity} cannot be at least {low.value:g} and at most {high.value:g}; drop one"
+                    f"{option}: {low.quantity} cannot be at least {low.value:g} "
+                    f"and at most {high.value:g}; drop one"
                 )
     return found
 
@@ -101,13 +105,12 @@ def _target(text: str, option: str) -> Target:
     if quantity not in COLUMNS and quantity not in RATIOS:
         raise unknown("column", quantity, [*COLUMNS, *RATIOS], option)
     if (quantity in RATIOS) != bool(against):
-        example = (
-            f"{quantity}:flexgen-ssd>=5"
-            if quantity in RATIOS
-            else f"{quantity}{side}{match[4]}"
-        )
+        example = f"{quantity}{side}{match[4]}"
+        if quantity in RATIOS:
+            example = f"{quantity}:flexgen-ssd>=5"
         raise InputError(
-            f"{option} {text!r}: only {' and '.join(RATIOS)} compare with a system; write {example}"
+            f"{option} {text!r}: only {' and '.join(RATIOS)} compare with a system; "
+            f"write {example}"
         )
     at_least = higher_is_better(quantity) if side == "=" else side == ">="
     value = parse(match[4], "1", f"{option} {quantity}")
@@ -121,8 +124,8 @@ class Gauge:
     """Measures targets at the design points of a probe.
 
     Attributes:
-        probe: of the system itself.
-        others: probes of the systems compared with, by name, point for point.
+        probe: the design points of the system itself.
+        others: the same design points of the systems that ratios compare with, by name.
     """
 
     probe: Probe
@@ -131,32 +134,30 @@ class Gauge:
     def measure(
         self, target: Target, point: Points, numbers: Mapping[str, Numbers] = NONE
     ) -> Numbers:
-        """The target's quantity at some points, NaN where it does not fit."""
+        """The target's quantity at some points, NaN where the design does not fit."""
         rate = RATIOS.get(target.quantity, target.quantity)
         own = column(self.probe.answer(point, numbers=numbers), rate, len(point))
         if not target.against:
             return own
-        return own / column(
-            self.others[target.against].answer(point, numbers=numbers), rate, len(point)
-        )
+        other = self.others[target.against].answer(point, numbers=numbers)
+        return own / column(other, rate, len(point))
 
 
 def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
-    """Lay out the systems that targets compare with beside a probe.
+    """The gauge of a probe and of the systems that targets compare it with.
 
     Raises:
-        InputError: such a system is unknown or does not have one row a point.
+        InputError: such a system is unknown, or does not have one row per design point.
     """
     others = {}
     for name in {target.against for target in targets} - {""}:
-        laid = blocks(
-            replace(
-                study, systems=(name,), platforms=(probe.block.platform.name,), knobs={}
-            )
-        )
-        if len(laid) != 1 or laid[0].grid.size != probe.size:
+        platform = probe.block.platform.name
+        other = replace(study, systems=(name,), platforms=(platform,), knobs={})
+        parts = blocks(other)
+        if len(parts) != 1 or parts[0].grid.size != probe.size:
             raise InputError(
-                f"{name} does not have one row for each row of {probe.block.system.name}; drop knob lists"
+                f"{name} does not have one row for each row of {probe.block.system.name}; "
+                "drop knob lists"
             )
-        others[name] = Probe(laid[0])
+        others[name] = Probe(parts[0])
     return Gauge(probe, others)

@@ -120,4 +120,5 @@ def _why_beta(row: dict[str, Any]) -> str:
         sign, straggler = "<", "the SmartSSD is the straggler"
     if np.isclose(cpu, csd):
         sign, straggler = "=", "neither waits"
-    return f"{optimum} {bound_by}; T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}."
+    times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms"
+    return f"{optimum} {bound_by}; {times}: {straggler}."
