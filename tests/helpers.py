@@ -23,8 +23,9 @@ SMALL = ["--batch", "1", "--context", "4k"]
 
 
 def sweep_command(file: Path, *more: str) -> list[str]:
-    """The command line of a sweep into a file."""
-    return [str(COMMAND), "sweep", *AXES, "-o", str(file), *more]
+    """The command line of a sweep into a file; an option in `more` takes the place of its axis."""
+    axes = [axis for axis in AXES if axis.split("=")[0] not in more or axis.startswith("--set=")]
+    return [str(COMMAND), "sweep", *axes, "-o", str(file), *more]
 
 
 def piped(command: list[str]) -> subprocess.Popen[str]:
