@@ -98,12 +98,23 @@ def test_gqa_keeps_no_x_because_x_is_larger_than_kv(name: str) -> None:
     assert answer["rule_loss"][0] > 0
 
 
-def test_mha_balances_flash_and_uplink() -> None:
-    answer = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+# B_SSD / B_PCI = 3 (sec. 6.4) makes the closed form one half, at either device count it may mean.
+# The rule does not see the GPU, which at 16 GB/s of uplink takes longer over X than its way there.
+@pytest.mark.parametrize(
+    ("sets", "balance", "least", "most"),
+    [
+        ({"csd.count": "8", "derate.uplink": "0.254"}, "uplink", 0.0, 0.01),
+        ({"csd.count": "16"}, "gpu.tensor", 0.2, 0.25),
+    ],
+)
+def test_mha_balances_flash_and_what_x_passes(
+    sets: dict[str, str], balance: str, least: float, most: float
+) -> None:
+    answer = best_knob(Study(("hilos",), ("opt-66b",), sets=sets), "alpha")
     assert answer["bound_by"][0].startswith("csd.flash = ")
-    # B_SSD / B_PCI = 3 (sec. 6.4) makes the closed form one half
+    assert balance in answer["bound_by"][0]
     assert answer["rule"][0] == pytest.approx(0.5, abs=1e-3)
-    assert 0 <= answer["rule_loss"][0] < 0.01
+    assert least <= answer["rule_loss"][0] < most
 
 
 def test_memory_cuts_the_interval() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import SYSTEMS, model
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearkv.costmodel.capacity import fits
@@ -32,6 +32,8 @@ def seconds_of(amount: Real, resource: str) -> Leaf:
     levels=st.lists(st.floats(0.0, 9.0), min_size=8, max_size=8),
     room=st.floats(0.5, 12.0),
 )
+# room over a rise that is hardly one overflows
+@example(jumps=[0, 0, 1], levels=[0.0] * 6 + [1.1125369292536007e-308, 0.0], room=1.0)
 def test_no_share_of_a_fine_grid_that_fits_is_better(
     jumps: list[int], levels: list[float], room: float
 ) -> None:

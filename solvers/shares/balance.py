@@ -158,7 +158,8 @@ def feasible_share(start: Fits, end: Fits) -> tuple[Shares, Shares]:
         need_at_end = end.tiers[name][0]
         rise = np.subtract(need_at_end, need)
         room = np.subtract(capacity, need)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        # a need that hardly rises reaches the capacity at no share: its edge is infinite
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             edge = room / rise
         lowered = np.minimum(high, edge)
         raised = np.maximum(low, edge)
