@@ -117,7 +117,10 @@ def _known(name: str) -> str:
     Raises:
         InputError: always.
     """
-    alike = [known for known in names("model") if _sizes(known) == _sizes(name)]
+    sizes = _sizes(name)
+    alike = [known for known in names("model") if _sizes(known) == sizes]
+    if not alike and sizes:
+        alike = [known for known in names("model") if set(sizes) <= set(_sizes(known))]
     if alike:
         raise unknown("model", name, alike)
     listed = ", ".join(names("model"))

@@ -196,7 +196,7 @@ def test_bad_input_is_one_sentence(call: object, message: str) -> None:
 
 
 def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
-    fit = nearkv.calibrate(claims="hilos")
+    fit = nearkv.calibrate(claims="hilos", factors=["derate.pcie"])
     fit.save(tmp_path / "fitted.toml")
     point = nearkv.estimate("hilos", "opt-66b", platform=tmp_path / "fitted.toml")
     assert point.status == "ok"

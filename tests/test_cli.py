@@ -66,7 +66,7 @@ def test_help_lists_commands_in_the_order_of_use() -> None:
     names = re.findall(r"^  (\S+)", text, re.MULTILINE)
     first = ["estimate", "compare", "sweep", "solve"]
     assert names[:4] == first
-    assert names[-3:] == ["systems", "models", "hardware"]
+    assert names[-4:] == ["systems", "models", "hardware", "columns"]
 
 
 def test_version_is_that_of_the_package() -> None:

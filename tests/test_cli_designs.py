@@ -39,9 +39,7 @@ def test_placement_answers() -> None:
         "--num-batches",
         "3",
     ]
-    (row,) = answer(
-        "solve", "placement", "--model", "opt-30b", "--set", "offload.memory_share=1.2", *given
-    )
+    (row,) = answer("solve", "placement", "--model", "opt-30b", "--set", "gpu.memory=28GB", *given)
     assert row["throughput_tok_s"] == pytest.approx(7.135733, rel=1e-6)
     rows = answer(
         "solve",

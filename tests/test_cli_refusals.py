@@ -43,7 +43,7 @@ LARGE = [
         (["models", "show", "opt"], "unknown model"),
         (["hardware", "show", "a100"], "unknown platform or part"),
         (["hardware", "show", "hilos-a100", "--set", "csd.count=x"], "not a number"),
-        (["solve", "alpha", "--model", "opt-66b", "--system", "flexgen-ssd"], "has no knobs"),
+        (["solve", "alpha", "--model", "opt-66b", "--system", "vllm-multinode"], "has no knobs"),
         (["sweep", "nowhere.toml"], "cannot be read"),
         (["sweep"], "nothing to evaluate"),
         (["sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1:1e15:+1"], "1e+15"),

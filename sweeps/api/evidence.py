@@ -29,7 +29,7 @@ def validate(paper: str = "") -> pd.DataFrame:
     Raises:
         InputError: an unknown paper.
 
-    >>> claims = validate("hillinfer")
+    >>> claims = validate("h2m2")
     >>> set(claims["verdict"]) <= {"match", "near", "miss", "inconsistent", "excluded"}
     True
     """
@@ -86,7 +86,7 @@ def calibrate(
     Raises:
         InputError: neither or both of measurements and claims, or a bad file or name.
 
-    >>> fit = calibrate(claims="hilos")
+    >>> fit = calibrate(claims="hilos", factors=["derate.pcie"])
     >>> {"stated", "fitted"} <= set(fit.factors.columns)
     True
     """

@@ -86,17 +86,17 @@ def validate(
         raise InputError(
             "--claims FILE.csv has no paper and records nothing; leave these out"
         )
+    verdicts = reviewed.check_verdicts(comma_list(verdict))
     if claims:
         rows = reviewed.validate_file(claims, ids)
     else:
         rows = reviewed.validate(reviewed.check_paper(paper), ids)
-    chosen = reviewed.with_verdicts(rows, comma_list(verdict))
     whole = not (ids or claims)
     if form == "markdown" and whole:
         typer.echo(HEADING)
         show(summary(rows), form)
         typer.echo()
-    show(chosen, form, SHOWN)
+    show(reviewed.with_verdicts(rows, verdicts), form, SHOWN)
     if form == "table" and whole:
         show(by_source(rows) if paper == "independent" else summary(rows), form)
     if record:

@@ -15,6 +15,7 @@ from nearkv.costmodel.span import Real
 from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.machine import Role
 from nearkv.sweeps.evaluation.provenance import numbers
+from nearkv.sweeps.evaluation.table import plain
 
 Rows = list[dict[str, Any]]
 
@@ -44,7 +45,7 @@ def model_rows() -> Rows:
         row["parameters_e9"] = float(llm.parameters) / 1e9
         row["active_e9"] = float(llm.active_parameters) / 1e9
         row["weights_gb"] = float(llm.weight_bytes) / 1e9
-        row["kv_token_b"] = float(kv_per_token(llm))
+        row["kv_token_b"] = plain(float(kv_per_token(llm)))
         row["layer_kinds"] = ", ".join(_counts(llm))
         rows.append(row)
     return rows

@@ -168,15 +168,20 @@ def record(rows: Sequence[Row]) -> None:
             writer.writerows(asdict(claim) for claim in claims)
 
 
-def with_verdicts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
-    """Rows that have one of these verdicts; all where none is named.
+def check_verdicts(names: Sequence[str]) -> Sequence[str]:
+    """Refuse a verdict that no claim can have.
 
     Raises:
         InputError: no such verdict.
     """
-    for name in verdicts:
+    for name in names:
         if name not in RANK:
             raise unknown("verdict", name, list(RANK), "--verdict")
+    return names
+
+
+def with_verdicts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
+    """Rows that have one of these verdicts; all where none is named."""
     return [line for line in rows if not verdicts or line["verdict"] in verdicts]
 
 
