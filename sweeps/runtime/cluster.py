@@ -85,7 +85,12 @@ def _in_order(
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """Keep the cluster's log off the screen; one sentence says what matters."""
+    """Keep the cluster's log off the screen; one sentence says what matters.
+
+    Timed waits that a lost cluster ends are reported by asyncio when they are collected, which may
+    be after this: its log stays off.
+    """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     logging.disable()
     try:
         yield
