@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from nearkv.costmodel import registry
 from nearkv.costmodel.llm import LLM
@@ -13,6 +14,10 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.machine import Machine, Role
+
+# the same examples in every run, so that a run says what a change did; `make fuzz` draws new ones
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 SYSTEMS = registry.systems()
 NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.registry import System
 from nearkv.costmodel.span import Real
+from nearkv.hardware.errors import InputError
 
 warnings.simplefilter("error")
 CLOSE = 1e-9
@@ -103,6 +104,10 @@ def values_of(system: System, name: str) -> list[float]:
     return sorted(set(map(float, np.linspace(knob.low, knob.high, 40).round())))
 
 
+BENT = ("h2o", "infinigen", "leoam")
+"""Systems that refuse to solve a share, because what they demote is a minimum of memories."""
+
+
 @pytest.mark.parametrize("name", [name for name in sorted(SYSTEMS) if solvable(name)])
 @seeded
 @given(st.data())
@@ -113,7 +118,12 @@ def test_no_value_beats_a_solved_knob_or_its_bound(name: str, data: st.DataObjec
     knob = data.draw(st.sampled_from(solvable(name) + 3 * shares))
     assume(not refused(design))
     stated = design.having(**design.resolve().knobs)
-    solved = stated.having(**{knob: "auto"}).resolve()
+    try:
+        solved = stated.having(**{knob: "auto"}).resolve()
+    except InputError as refusal:
+        # of these alone: what is demoted bends in the share, and no break says where yet
+        assert name in BENT and "not affine" in str(refusal)
+        return
     grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate()
     fits = np.broadcast_to(grid.fits.ok, np.shape(grid.step.seconds))
     if not np.any(fits):
