@@ -122,7 +122,8 @@ def test_no_value_beats_a_solved_knob_or_its_bound(name: str, data: st.DataObjec
         solved = stated.having(**{knob: "auto"}).resolve()
     except InputError as refusal:
         # of these alone: what is demoted bends in the share, and no break says where yet
-        assert name in BENT and "not affine" in str(refusal)
+        if name not in BENT or "not affine" not in str(refusal):
+            raise
         return
     grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate()
     fits = np.broadcast_to(grid.fits.ok, np.shape(grid.step.seconds))
