@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -78,11 +78,26 @@ class Design:
     def changed(self, values: dict[str, Real]) -> Design:
         return replace(self, hw=self.hw.with_values(values))
 
-    def resolve(self) -> Resolved:
+    @cached_property
+    def resolved(self) -> Resolved:
         return resolve_knobs(self.system, self.hw, self.llm, self.work, self.knobs)
 
+    @property
     def estimate(self) -> Estimate:
-        return self.resolve().estimate
+        return self.resolved.estimate
+
+    @property
+    def stated(self) -> Design:
+        """The same with the number that every knob has."""
+        return self.having(**self.resolved.knobs)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the system says that it cannot answer."""
+        try:
+            return not self.resolved
+        except InputError:
+            return True
 
     def numbers(self) -> dict[str, float]:
         """All hardware numbers by address."""
@@ -126,16 +141,44 @@ def machines(draw: st.DrawFn, named: str) -> Machine:
     """The platform of a system's paper with up to six numbers from a tenth to ten times theirs."""
     machine = platform_of(named).machine()
     chosen = draw(st.lists(st.sampled_from(goods(named)), max_size=6, unique=True))
-    values: dict[str, Real] = {}
+    values = {}
     for address in chosen:
-        role, _, name = address.partition(".")
-        value = machine.roles[role].values[name] * 10 ** draw(st.floats(-1.0, 1.0))
+        value = value_of(machine, address) * 10 ** draw(st.floats(-1.0, 1.0))
+        values[address] = value
+    return changed_machine(machine, named, values)
+
+
+@st.composite
+def tight_machines(
+    draw: st.DrawFn, named: str, machine: Machine, llm: LLM, work: Workload
+) -> Machine:
+    """A machine of which a memory holds about the weights, the KV cache or parts of both.
+
+    What moves, or is refused, once it does not fit shows on such machines alone.
+    """
+    memories = [name for name in goods(named) if name.endswith((".memory", ".capacity"))]
+    address = draw(st.sampled_from(memories))
+    role = address.partition(".")[0]
+    weights = draw(SHARES) * float(llm.weight_bytes)
+    cache = 1.5 * draw(SHARES) * float(llm.kv_cache_bytes(work.batch, work.final))
+    count = float(machine.roles[role].values.get("count", 1.0))
+    return changed_machine(machine, named, {address: (weights + cache) / count})
+
+
+def value_of(machine: Machine, address: str) -> float:
+    role, _, name = address.partition(".")
+    return float(np.ravel(machine.roles[role].values[name])[0])
+
+
+def changed_machine(machine: Machine, named: str, values: dict[str, float]) -> Machine:
+    """A machine with other numbers, but for those that no part can have."""
+    possible: dict[str, Real] = {}
+    for address, value in values.items():
         key = key_of(named, address)
-        if key.whole:
-            value = np.maximum(np.round(value), 1.0)
-        if not key.fault(float(value)):
-            values[address] = float(value)
-    return machine.with_values(values)
+        rounded = max(round(value), 1.0) if key.whole else value
+        if not key.fault(rounded):
+            possible[address] = float(rounded)
+    return machine.with_values(possible)
 
 
 @st.composite
@@ -149,6 +192,8 @@ def designs(draw: st.DrawFn, named: str) -> Design:
     prompt = draw(st.integers(1, 200_000))
     output = draw(st.integers(1, 2048))
     work = Workload(float(batch), float(prompt), float(output))
+    if draw(st.booleans()):
+        hw = draw(tight_machines(named, hw, llm, work))
     knobs: dict[str, Requested] = {}
     for knob_name, knob in system.knobs.items():
         if knob.sets:
@@ -160,12 +205,3 @@ def designs(draw: st.DrawFn, named: str) -> Design:
         else:
             knobs[knob_name] = float(draw(st.integers(int(knob.low), int(knob.high))))
     return Design(system, hw, name, llm, work, knobs)
-
-
-def refused(design: Design) -> bool:
-    """Whether the system says that it cannot answer such a design."""
-    try:
-        design.estimate()
-    except InputError:
-        return True
-    return False

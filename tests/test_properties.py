@@ -7,14 +7,13 @@ import warnings
 import numpy as np
 import pytest
 from conftest import SYSTEMS
-from drawing import RATES, SHARES, Design, designs, goods, key_of, refused, seeded
+from drawing import RATES, SHARES, Design, designs, goods, key_of, seeded
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.registry import System
 from nearkv.costmodel.span import Real
-from nearkv.hardware.errors import InputError
 
 warnings.simplefilter("error")
 CLOSE = 1e-9
@@ -30,8 +29,8 @@ def all_times(estimate: Estimate) -> list[Real]:
 @given(st.data())
 def test_times_are_finite_and_add_up(name: str, data: st.DataObject) -> None:
     design = data.draw(designs(name))
-    assume(not refused(design))
-    estimate = design.estimate()
+    assume(not design.is_refused)
+    estimate = design.estimate
     for span in (estimate.prefill, estimate.step, estimate.total):
         assert np.isfinite(span.seconds)
         assert span.seconds >= 0
@@ -46,12 +45,10 @@ def test_times_are_finite_and_add_up(name: str, data: st.DataObject) -> None:
 @seeded
 @given(st.data())
 def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObject) -> None:
-    SYSTEMS[name]
     """All rates doubled, all delays halved: nothing else in a machine has a time in it."""
     design = data.draw(designs(name))
-    assume(not refused(design))
-    estimate = design.resolve()
-    stated = design.having(**estimate.knobs)
+    assume(not design.is_refused)
+    stated = design.stated
     faster: dict[str, Real] = {}
     for address, value in stated.numbers().items():
         unit = key_of(name, address).unit
@@ -59,9 +56,9 @@ def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObjec
             faster[address] = 2 * value
         elif unit == "s":
             faster[address] = value / 2
-    for slow, fast in zip(
-        all_times(stated.estimate()), all_times(stated.changed(faster).estimate()), strict=True
-    ):
+    slow_times = all_times(design.estimate)
+    fast_times = all_times(stated.changed(faster).estimate)
+    for slow, fast in zip(slow_times, fast_times, strict=True):
         assert np.isclose(fast, slow / 2, rtol=CLOSE)
 
 
@@ -69,13 +66,12 @@ def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObjec
 @seeded
 @given(st.data())
 def test_more_of_anything_good_never_hurts(name: str, data: st.DataObject) -> None:
-    SYSTEMS[name]
     design = data.draw(designs(name))
-    assume(not refused(design))
-    stated = design.having(**design.resolve().knobs)
+    assume(not design.is_refused)
+    stated = design.stated
     address = data.draw(st.sampled_from(goods(name)))
     more = stated.changed({address: stated.numbers()[address] * data.draw(st.integers(2, 9))})
-    before, after = stated.estimate(), more.estimate()
+    before, after = design.estimate, more.estimate
     if not before.fits.ok:
         return
     assert after.fits.ok, address
@@ -104,10 +100,6 @@ def values_of(system: System, name: str) -> list[float]:
     return sorted(set(map(float, np.linspace(knob.low, knob.high, 40).round())))
 
 
-BENT = ("h2o", "infinigen", "leoam")
-"""Systems that refuse to solve a share, because what they demote is a minimum of memories."""
-
-
 @pytest.mark.parametrize("name", [name for name in sorted(SYSTEMS) if solvable(name)])
 @seeded
 @given(st.data())
@@ -116,16 +108,10 @@ def test_no_value_beats_a_solved_knob_or_its_bound(name: str, data: st.DataObjec
     design = data.draw(designs(name))
     shares = [knob for knob in solvable(name) if SYSTEMS[name].knobs[knob].kind == "share"]
     knob = data.draw(st.sampled_from(solvable(name) + 3 * shares))
-    assume(not refused(design))
-    stated = design.having(**design.resolve().knobs)
-    try:
-        solved = stated.having(**{knob: "auto"}).resolve()
-    except InputError as refusal:
-        # of these alone: what is demoted bends in the share, and no break says where yet
-        if name not in BENT or "not affine" not in str(refusal):
-            raise
-        return
-    grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate()
+    assume(not design.is_refused)
+    stated = design.stated
+    solved = stated.having(**{knob: "auto"}).resolved
+    grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate
     fits = np.broadcast_to(grid.fits.ok, np.shape(grid.step.seconds))
     if not np.any(fits):
         return
@@ -152,12 +138,12 @@ EXACT = ("mapping-exact", "mapping-layers")
 def test_no_mapping_beats_the_exact_one(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([name for name in SYSTEMS if joint_knobs(name, *EXACT)]))
     design: Design = data.draw(designs(name))
-    assume(not refused(design))
+    assume(not design.is_refused)
     names = joint_knobs(name)
-    solved = design.having(**dict.fromkeys(names, "auto")).resolve()
+    solved = design.having(**dict.fromkeys(names, "auto")).resolved
     most = float(design.llm.layers if "layers" in names[0] else design.llm.heads)
     units = {name: np.round(data.draw(SHARES) * most) for name in names}
-    other = design.having(**units).resolve().estimate
+    other = design.having(**units).estimate
     if other.fits.ok:
         assert solved.estimate.fits.ok
         assert solved.estimate.step.seconds <= other.step.seconds * (1 + CLOSE)

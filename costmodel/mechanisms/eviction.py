@@ -33,10 +33,6 @@ PLACEMENT = Knob(
     kind="choice",
     choices=("static", "capacity"),
 )
-MIGRATION = Knob(
-    "share of the KV cache that leaves DRAM for the drive in a step, as much coming up (fig. 4)",
-    default=0.2,
-)
 RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
 
 
@@ -47,6 +43,11 @@ class Tiers:
     gpu: Real
     host: Real
     drive: Real
+
+    @property
+    def exchangeable(self) -> Real:
+        """Most of the KV cache that host and drive can swap in a step [1]."""
+        return np.minimum(self.host, self.drive)
 
 
 def kv_budget(hw: Machine) -> Real:
@@ -126,8 +127,34 @@ def demote(kv: Real, tiers: Tiers, share: Real, ssd_link: Link, store: Port) -> 
         share: of the KV cache that leaves in a step [1].
         ssd_link, store: link and flash of the drive.
     """
-    exchanged = np.minimum(np.minimum(share, tiers.host), tiers.drive)
+    exchanged = np.minimum(share, tiers.exchangeable)
     return stream(exchanged * kv, "demoted KV, fig. 4", link=ssd_link.outward, flash=store)
+
+
+def migration_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The share that leaves DRAM above which `demote` moves no more [1]."""
+    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    return (most / (1 - knobs.get("sigma", 0.0)),)
+
+
+def sigma_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The skew above which less leaves DRAM than host and drive could swap [1]."""
+    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    # a share that never leaves has no break; 1 is beyond the range of the skew
+    migration = knobs["migration"]
+    leaves = np.greater(migration, 0)
+    return (1 - np.where(leaves, most / np.where(leaves, migration, 1.0), 0.0),)
+
+
+MIGRATION = Knob(
+    "share of the KV cache that leaves DRAM for the drive in a step, as much coming up (fig. 4)",
+    default=0.2,
+    breaks=migration_breaks,
+)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.eviction import (
     place,
     prefill_layer,
     scattered,
+    sigma_breaks,
     storage,
     where_kv_lives,
 )
@@ -205,6 +206,7 @@ def h2o(
             "skew: HillInfer's HKM added to this system (sec. 5.4, fig. 16a)",
             high=0.99,
             default=0.0,
+            breaks=sigma_breaks,
         ),
         "placement": PLACEMENT,
         "migration": MIGRATION,
