@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import place
 from nearkv.costmodel.mechanisms.scoring import (
@@ -25,7 +26,8 @@ from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.shares.balance import feasible_share, minimise
+from nearkv.solvers.shares.balance import minimise
+from nearkv.solvers.shares.room import feasible_share
 
 BALANCE = "balance"
 HOST = "host memory M0"
@@ -137,12 +139,11 @@ def _feasible(
 ) -> tuple[Real, Real]:
     """Lowest and highest hot share that eq. 3 and the SmartSSD's capacity allow [1]."""
     hillinfer = find_system("hillinfer")
-    ends = []
-    for share in (0.0, 1.0):
-        at_end = {**knobs, "hot_share": share, "chunks": 1.0}
-        estimate = hillinfer(hw, llm, work, at_end)
-        ends.append(estimate.fits)
-    return feasible_share(*ends)
+
+    def fits_at(share: float) -> Fits:
+        return hillinfer(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits
+
+    return feasible_share(fits_at(0.0), fits_at(1.0))
 
 
 def split(paths: Callable[[Real], Span], share: Real) -> Split:

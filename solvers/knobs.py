@@ -19,8 +19,9 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.policies import POLICIES, solve_mapping
 from nearkv.solvers.shares.affine import is_affine
-from nearkv.solvers.shares.balance import Choice, feasible_share, minimise
+from nearkv.solvers.shares.balance import Choice, minimise
 from nearkv.solvers.shares.pieces import minimise_pieces
+from nearkv.solvers.shares.room import feasible_share
 
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -33,6 +34,8 @@ JOINT: dict[str, Joint] = {name: partial(solve_mapping, name) for name in POLICI
 
 _POINTS_AT_ONCE = 1 << 16
 """Design points times combinations of searched knobs that are evaluated together."""
+_BEYOND = 1e30
+"""Seconds that stand for a missing byte in a search: no step takes as many [s]."""
 _PROBE = 0.382
 """The share at which amounts are checked to be affine [1]."""
 _MOST_PROBED = 4096
@@ -93,6 +96,8 @@ def resolve_knobs(
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
+    Of values that fit no memory, those that miss the fewest bytes are taken.
+
     Knobs that name a joint solver are solved together by it. Other whole-numbered knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.
 
@@ -142,12 +147,16 @@ def _candidates(system: System, searched: list[str]) -> NDArray[np.float64]:
 
 
 def _seconds(question: _Question, values: NDArray[np.float64], searched: list[str]) -> Real:
-    """Seconds of a step at some values of the searched knobs; infinite where it does not fit."""
+    """Seconds of a step at some values of the searched knobs.
+
+    Where it does not fit, more than any step takes, and the more the more bytes are missing.
+    """
     candidate = dict(zip(searched, values, strict=True))
     # rules may look at what is searched, so they are evaluated anew for each value
     trial = _solve_share(_with_rules(question.having(candidate)))
-    ok = trial.estimate.fits.ok
-    return np.where(ok, trial.estimate.step.seconds, np.inf)
+    fits = trial.estimate.fits
+    penalty = _BEYOND * (1 + fits.short_bytes)
+    return np.where(fits.ok, trial.estimate.step.seconds, penalty)
 
 
 def _solve_jointly(question: _Question) -> dict[str, Requested]:
@@ -209,7 +218,5 @@ def _choose(question: _Question, name: str) -> Choice:
                 f"{question.system.name}: amounts are not affine in {name}, so it cannot be "
                 f"solved; give {name} a value, or its knob the breaks between which they are"
             )
-    low, high = feasible_share(start.fits, end.fits)
-    lowest = np.clip(low, knob.low, knob.high)
-    highest = np.clip(high, knob.low, knob.high)
-    return minimise(start.step, end.step, lowest, highest)
+    low, high = feasible_share(start.fits, end.fits, knob.low, knob.high)
+    return minimise(start.step, end.step, low, high)

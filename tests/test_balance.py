@@ -18,8 +18,9 @@ from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.balance import feasible_share, minimise
+from nearkv.solvers.shares.balance import minimise
 from nearkv.solvers.shares.binding import binding
+from nearkv.solvers.shares.room import feasible_share
 from nearkv.sweeps.explore.knobs import best_knob, why_alpha
 from nearkv.sweeps.space.study import Study
 

@@ -18,6 +18,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.pieces import minimise_pieces
+from nearkv.solvers.shares.room import feasible_share
 
 WORK = Workload(16.0, 4096.0, 64.0)
 
@@ -103,3 +104,43 @@ def test_amounts_that_bend_without_a_break_are_refused() -> None:
     hw = load_platform("inf2-a100").machine()
     with pytest.raises(InputError, match="bent: amounts are not affine in share"):
         resolve_knobs(bent, hw, model("opt-30b"), WORK, {"share": "auto"})
+
+
+SHORT = st.floats(0.0, 100.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(SHORT, SHORT, st.floats(0.0, 30.0)), min_size=1, max_size=3))
+def test_where_no_share_fits_the_shortest_memory_misses_least(
+    tiers: list[tuple[float, float, float]],
+) -> None:
+    """Needs go from one end to another in a straight line; a fine grid misses no less."""
+    capacities = dict(zip("abc", tiers, strict=False))
+    start = fits(**{name: (first, room) for name, (first, _, room) in capacities.items()})
+    end = fits(**{name: (last, room) for name, (_, last, room) in capacities.items()})
+    grid = np.linspace(0.0, 1.0, 501)
+    missing = [
+        np.maximum(first + grid * (last - first) - room, 0.0)
+        for first, last, room in capacities.values()
+    ]
+    for share in feasible_share(start, end):
+        short = max(
+            max(first + float(share) * (last - first) - room, 0.0)
+            for first, last, room in capacities.values()
+        )
+        assert 0 <= share <= 1
+        assert short <= np.min(np.max(missing, axis=0)) + 1e-9
+
+
+def test_an_infeasible_point_names_the_least_shortage_over_its_solved_share() -> None:
+    """X in host memory is alpha's: with alpha = 0 host memory misses least (INF2 sec. 4.3)."""
+    machine = load_platform("inf2-h100").machine().with_values({"host.memory": 256 * 2.0**30})
+    work = Workload(32.0, 32768.0, 64.0)
+    shortages = []
+    for alpha in ("auto", 0.0, 0.1, 1.0):
+        requested = {**SYSTEMS["inf2"].defaults, "alpha": alpha}
+        solved = resolve_knobs(SYSTEMS["inf2"], machine, model("opt-175b"), work, requested)
+        shortages.append(float(solved.estimate.fits.short_bytes))
+    assert not solved.estimate.fits.ok
+    assert shortages[0] == pytest.approx(74.6e9, rel=1e-3)
+    assert shortages[0] == min(shortages)

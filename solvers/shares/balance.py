@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.span import Real, Span, total
 from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms
 
@@ -27,7 +25,6 @@ _MOST_LINES = 512
 """An envelope of more lines is kept as a sum of those of its terms."""
 
 Mask = NDArray[np.bool_]
-Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -140,35 +137,6 @@ def _curve(start: Span, end: Span) -> _Curve | _SumOfCurves:
     if prod(len(term.lines) for term in terms) > _MOST_LINES:
         return _SumOfCurves([_Curve(term) for term in terms])
     return _Curve(envelope(start, end))
-
-
-def feasible_share(start: Fits, end: Fits) -> tuple[Shares, Shares]:
-    """The shares at which every memory holds what it must, its need being affine in the share.
-
-    Args:
-        start, end: needs at share 0 and at share 1.
-
-    Returns:
-        lowest and highest share [1]; the whole of [0, 1] where none fits. A memory whose need does
-        not change with the share bounds nothing: where it is short, it is short at every share.
-    """
-    low: Any = np.zeros(())
-    high: Any = np.ones(())
-    for name, (need, capacity) in start.tiers.items():
-        need_at_end = end.tiers[name][0]
-        rise = np.subtract(need_at_end, need)
-        room = np.subtract(capacity, need)
-        # a need that hardly rises reaches the capacity at no share: its edge is infinite
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            edge = room / rise
-        lowered = np.minimum(high, edge)
-        raised = np.maximum(low, edge)
-        high = np.where(rise > 0, lowered, high)
-        low = np.where(rise < 0, raised, low)
-    empty = low > high
-    low = np.where(empty, 0.0, low)
-    high = np.where(empty, 1.0, high)
-    return low, high
 
 
 def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choice:

@@ -16,7 +16,8 @@ import numpy as np
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.span import Real
-from nearkv.solvers.shares.balance import Choice, Mask, feasible_share, minimise
+from nearkv.solvers.shares.balance import Choice, Mask, minimise
+from nearkv.solvers.shares.room import feasible_share
 
 Evaluate = Callable[[Real], Estimate]
 """A share -> the system's answer there."""
@@ -32,10 +33,12 @@ class _Candidate:
     Attributes:
         choice: share, seconds and bound in the piece; both infinite where it has no width.
         ok: where it fits all memories.
+        short: bytes missing in the memory that is shortest; infinite where it has no width [B].
     """
 
     choice: Choice
     ok: Mask
+    short: Real
 
 
 def minimise_pieces(
@@ -49,7 +52,7 @@ def minimise_pieces(
         breaks: shares where amounts may jump or bend [1]; outside the interval they mean nothing.
 
     Returns:
-        The choice; where no share fits, the fastest of all.
+        The choice; where no share fits, that which misses the fewest bytes.
     """
     edges = np.broadcast_arrays(-np.inf, *breaks, np.inf)
     ordered = np.sort(np.stack(edges), axis=0)
@@ -82,19 +85,23 @@ def _candidate(evaluate: Evaluate, start: Real, end: Real, exists: Mask) -> _Can
         start=start,
         end=end,
     )
-    ok = evaluate(value).fits.ok
-    return _Candidate(choice, exists & ok)
+    fits = evaluate(value).fits
+    short = np.where(exists, fits.short_bytes, np.inf)
+    return _Candidate(choice, exists & fits.ok, short)
 
 
 def _better(best: _Candidate, other: _Candidate) -> _Candidate:
     """The better of two pieces, design point by design point."""
     alike = best.ok == other.ok
     faster = np.less(other.choice.seconds, best.choice.seconds)
-    taken = np.where(alike, faster, other.ok)
+    level = np.equal(other.short, best.short)
+    preferred = np.where(level, faster, np.less(other.short, best.short))
+    taken = np.where(alike, preferred, other.ok)
     lowest = np.minimum(best.choice.bound, other.choice.bound)
     values = {}
     for name, value in vars(best.choice).items():
         replacement = getattr(other.choice, name)
         values[name] = np.where(taken, replacement, value)[()]
     values["bound"] = np.where(alike, lowest, values["bound"])[()]
-    return _Candidate(Choice(**values), best.ok | other.ok)
+    short = np.where(taken, other.short, best.short)
+    return _Candidate(Choice(**values), best.ok | other.ok, short)

@@ -1,0 +1,132 @@
+"""The shares that every memory holds, its need being affine in them; where none, the least short.
+
+Symbols: x share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.capacity import Fits
+from nearkv.costmodel.span import Real
+
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Need:
+    """Bytes that a memory must hold, by share.
+
+    Attributes:
+        start: at share 0 [B].
+        rise: from share 0 to share 1 [B].
+        capacity: bytes available [B].
+    """
+
+    start: Real
+    rise: Real
+    capacity: Real
+
+    @property
+    def excess(self) -> Real:
+        """Bytes needed beyond the capacity at share 0 [B]."""
+        return np.subtract(self.start, self.capacity)
+
+    def short(self, x: Real) -> Real:
+        """Bytes missing at a share [B]."""
+        need = self.start + np.multiply(x, self.rise)
+        return np.maximum(np.subtract(need, self.capacity), 0.0)
+
+    def interval(self, spare: Real) -> tuple[Shares, Shares]:
+        """Lowest and highest share whose need exceeds the capacity by no more than a spare [1].
+
+        A need that does not change with the share bounds nothing.
+        """
+        room = np.subtract(spare, self.excess)
+        # a need that hardly rises reaches the capacity at no share: its edge is infinite
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            edge = np.divide(room, self.rise)
+        low = np.where(np.less(self.rise, 0), edge, -np.inf)
+        high = np.where(np.greater(self.rise, 0), edge, np.inf)
+        return low, high
+
+
+def feasible_share(
+    start: Fits, end: Fits, least: Real = 0.0, most: Real = 1.0
+) -> tuple[Shares, Shares]:
+    """The shares at which every memory holds what it must, its need being affine in the share.
+
+    Args:
+        start, end: needs at share 0 and at share 1.
+        least, most: the interval to choose from [1].
+
+    Returns:
+        Lowest and highest share [1]; where none fits, those at which the memory that is shortest
+        misses the fewest bytes. A memory whose need does not change with the share bounds nothing.
+    """
+    needs = []
+    for name, (need, capacity) in start.tiers.items():
+        need_at_end, _ = end.tiers[name]
+        rise = np.subtract(need_at_end, need)
+        needs.append(_Need(need, rise, capacity))
+    low, high = _interval(needs, 0.0, least, most)
+    empty = np.greater(low, high)
+    if not np.any(empty):
+        return low, high
+    x, missing = _least_short(needs, least, most)
+    first, last = _interval(needs, missing, least, most)
+    low = np.where(empty, np.minimum(first, x), low)
+    high = np.where(empty, np.maximum(last, x), high)
+    return low, high
+
+
+def _interval(
+    needs: Sequence[_Need], spare: Real, least: Real, most: Real
+) -> tuple[Shares, Shares]:
+    """Lowest and highest share that every need allows, cut to an interval [1]."""
+    low = np.asarray(least, float)
+    high = np.asarray(most, float)
+    for need in needs:
+        first, last = need.interval(spare)
+        low = np.maximum(low, first)
+        high = np.minimum(high, last)
+    return low, high
+
+
+def _least_short(needs: Sequence[_Need], least: Real, most: Real) -> tuple[Shares, Shares]:
+    """The share at which the shortest memory misses the fewest bytes, and how many [1, B].
+
+    The most that any memory misses is convex and piecewise linear in the share: it is least at an
+    end, or where the shortages of two memories cross.
+    """
+    best = np.asarray(least, float)
+    missing = _shortest(needs, best)
+    for candidate in (most, *_crossings(needs)):
+        x = np.clip(candidate, least, most)
+        short = _shortest(needs, x)
+        better = np.less(short, missing)
+        best = np.where(better, x, best)
+        missing = np.where(better, short, missing)
+    return best, missing
+
+
+def _crossings(needs: Sequence[_Need]) -> Iterator[Shares]:
+    """Shares where two memories miss equally many bytes, or one just fits."""
+    for one, other in combinations(needs, 2):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            apart = np.subtract(other.excess, one.excess)
+            closing = np.subtract(one.rise, other.rise)
+            crossing = np.divide(apart, closing)
+        yield np.nan_to_num(crossing)
+
+
+def _shortest(needs: Sequence[_Need], x: Real) -> Shares:
+    """Bytes missing in the memory that is shortest [B]."""
+    missing = (need.short(x) for need in needs)
+    return reduce(np.maximum, missing, np.zeros(()))
