@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import refusal, succeed
 
-NEARKV = Path(sys.executable).with_name("nearkv")
 TABLE = "system,context_tok,status,step_ms\nslow,1024,ok,2\nfast,1024,infeasible,\n"
-
-
-def plot(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run `nearkv plot` with a table on standard input."""
-    command = [str(NEARKV), "plot", *arguments]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+PAIR = ("flexgen-dram", "hilos", "--model", "opt-30b")
 
 
 def test_a_piped_table_becomes_a_figure(tmp_path: Path) -> None:
     file = tmp_path / "bars.svg"
-    done = plot("bars", "-", "--value", "step_ms", "-o", str(file), text=TABLE)
-    assert done.returncode == 0, done.stderr
+    succeed("plot", "bars", "-", "--value", "step_ms", "-o", str(file), text=TABLE)
     text = file.read_text()
     assert "Step (ms)" in text
     assert "OOM" in text
@@ -31,14 +23,13 @@ def test_a_table_of_a_command_becomes_a_map_with_its_boundary(tmp_path: Path) ->
     study = ["--model", "opt-30b", "--batch", "1,4"]
     table, flips = tmp_path / "table.csv", tmp_path / "flips.csv"
     systems = ["flexgen-dram", "hilos"]
-    compare = [str(NEARKV), "compare", *systems, *study, "--context", "1k:8k:x2"]
-    table.write_text(subprocess.check_output([*compare, "--format", "csv"], text=True))
-    crossover = [str(NEARKV), "solve", "crossover", "--system", ",".join(systems), *study]
+    compare = ["compare", *systems, *study, "--context", "1k:8k:x2", "--format", "csv"]
+    table.write_text(succeed(*compare))
+    crossover = ["solve", "crossover", "--system", ",".join(systems), *study]
     along = ["--along", "context=1k:8k", "--of", "throughput_tok_s", "--format", "csv"]
-    flips.write_text(subprocess.check_output([*crossover, *along], text=True))
+    flips.write_text(succeed(*crossover, *along))
     file = tmp_path / "map.pdf"
-    done = plot("map", str(table), "--boundaries", str(flips), "-o", str(file))
-    assert done.returncode == 0, done.stderr
+    succeed("plot", "map", str(table), "--boundaries", str(flips), "-o", str(file))
     assert file.read_bytes().startswith(b"%PDF")
 
 
@@ -59,7 +50,66 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
     command = [*arguments]
     if arguments[:2] == ["bars", "-"] and "--value" not in arguments:
         command += ["--value", "step_ms"]
-    done = plot(*command, text=TABLE)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert sentence in refusal("plot", *command, text=TABLE)
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        (["--context", "1k,2k"], ["relative to flexgen-dram", "Context (tokens)", "2k"]),
+        (["--context", "1k:8k:+1k", "--columns", "step_ms"], ["Step (ms)", "8k"]),
+        (["--context", "1k,2k", "--batch", "1,2"], ["Batch (sequences)", "hilos"]),
+        (["--breakdown"], ["Time (s)", "host.dram"]),
+    ],
+    ids=["bars", "lines", "map", "stack"],
+)
+def test_a_comparison_draws_the_figure_that_suits_it(
+    options: list[str], texts: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "figure.svg"
+    succeed("compare", *PAIR, *options, "-o", str(file))
+    svg = file.read_text()
+    assert [text for text in texts if text not in svg] == []
+
+
+def test_a_sweep_draws_a_hardware_number_by_its_address(tmp_path: Path) -> None:
+    file = tmp_path / "figure.svg"
+    sets = ["--set", "csd.count=1:16:+1"]
+    succeed("sweep", "--system", "hilos", "--model", "opt-30b", *sets, "-o", str(file))
+    assert "csd.count" in file.read_text()
+
+
+def test_only_the_best_rows_of_a_sweep_are_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "figure.svg"
+    axes = ["--system", "hilos", "--model", "opt-30b", "--context", "1k,2k", "--batch", "1,2,4"]
+    succeed("sweep", *axes, "--best-per", "context_tok", "-o", str(file))
+    assert "Context (tokens)" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--context", "1k,2k", "--batch", "1,2", "--set", "csd.count=4,8"], "keep one value of"),
+        (["--columns", "system"], "holds no numbers to draw"),
+    ],
+)
+def test_what_no_figure_shows_is_one_sentence(options: list[str], sentence: str) -> None:
+    assert sentence in refusal("compare", *PAIR, *options, "-o", "a.pdf")
+
+
+def test_workers_are_refused_for_a_figure() -> None:
+    axes = ["--system", "hilos", "--model", "opt-30b"]
+    assert "drawn from a table in memory" in refusal("sweep", *axes, "--jobs", "2", "-o", "a.pdf")
+
+
+def test_a_chart_takes_the_place_of_the_table() -> None:
+    printed = succeed("compare", *PAIR, "--context", "1k,2k", "--columns", "step_ms", "--chart")
+    title, *rows = printed.splitlines()
+    assert title == "Step (ms)"
+    assert [row.split()[:2] for row in rows] == [
+        ["flexgen-dram", "1024"],
+        ["flexgen-dram", "2048"],
+        ["hilos", "1024"],
+        ["hilos", "2048"],
+    ]
+    assert all("█" in row for row in rows)

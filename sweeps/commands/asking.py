@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.sweeps.commands.drawing import (
+    Chart,
+    check_figure,
+    is_figure,
+    print_chart,
+    write_figure,
+)
 from nearkv.sweeps.commands.options import (
     Breakdown,
     Format,
@@ -85,6 +92,7 @@ def compare(
     columns: Only = "",
     form: Format = "table",
     file: Out = "",
+    chart: Chart = False,
 ) -> None:
     """Put systems side by side; ratios are over the first, on its first platform and knob value.
 
@@ -100,10 +108,16 @@ def compare(
 
     chosen = replace(study, systems=tuple(systems))
     if file:
-        check_output(file)
+        (check_figure if is_figure(file) else check_output)(file)
     table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())
-    if file:
+    if is_figure(file):
+        baseline = systems[0] if len(systems) > 1 else ""
+        write_figure(table, chosen, file, columns, baseline)
+    elif file:
         save(select(table, columns), chosen, file)
+    if chart:
+        print_chart(table, chosen, columns)
+        return
     ratios = [name for name in table if name.endswith("_ratio")]
     if not file or is_readable(table, form):
         show_columns(table, form, columns, study=chosen, requested=ratios)

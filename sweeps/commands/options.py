@@ -130,7 +130,8 @@ Out = Annotated[
         "--output-file",
         "-o",
         metavar="FILE",
-        help="Write FILE.csv, .jsonl or .parquet, and where its numbers come from beside it.",
+        help="Write FILE.csv, .jsonl or .parquet, and where its numbers come from beside it; "
+        "compare and sweep also draw FILE.pdf, .svg or .png.",
     ),
 ]
 Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]

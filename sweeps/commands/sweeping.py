@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
 from nearkv.sweeps.commands.options import (
     BestPer,
     Breakdown,
@@ -59,9 +60,7 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from pathlib import Path
-
-    from nearkv.sweeps.jobs.execute import SweepRun, to_file
+    from nearkv.sweeps.jobs.execute import SweepRun
     from nearkv.sweeps.jobs.reduce import reducer_of
     from nearkv.sweeps.runtime.workers import Workers
     from nearkv.sweeps.space.study import comma_list
@@ -77,7 +76,7 @@ def sweep(
     if reducer:
         _keep_best(chosen, reducer, run, only, file, form)
     elif file:
-        to_file(chosen, Path(file), only, run)
+        _write(chosen, file, only, run)
     else:
         _print(chosen, only, form)
 
@@ -102,19 +101,58 @@ def _keep_best(
     from nearkv.sweeps.jobs.best import best
 
     rows = best(study, reducer, run, only)
-    if file:
+    if is_figure(file):
+        write_figure(rows, study, file, ",".join(only) or reducer.by)
+    elif file:
         save(rows, study, file)
     else:
         usual = [*BRIEF, reducer.by, *reducer.per]
         show_columns(rows, form or "csv", ",".join(only), usual, study=study)
 
 
+def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
+    from pathlib import Path
+
+    from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.jobs.execute import to_file
+
+    if is_figure(file):
+        write_figure(table(study, _requested(only)), study, file, ",".join(only))
+    else:
+        to_file(study, Path(file), only, run)
+
+
 def _print(study: Study, only: tuple[str, ...], form: str) -> None:
-    from nearkv.sweeps.evaluation.cells import ON_REQUEST
     from nearkv.sweeps.evaluation.evaluate import table
 
-    extra = ON_REQUEST if any(name.startswith(ON_REQUEST) for name in only) else ()
-    show_columns(table(study, extra), form or "csv", ",".join(only), study=study)
+    rows = table(study, _requested(only))
+    show_columns(rows, form or "csv", ",".join(only), study=study)
+
+
+def _requested(only: tuple[str, ...]) -> tuple[str, ...]:
+    """Kinds of columns that a table has only where one of them is named."""
+    from nearkv.sweeps.evaluation.cells import ON_REQUEST
+
+    return ON_REQUEST if any(name.startswith(ON_REQUEST) for name in only) else ()
+
+
+def check_drawing(run: SweepRun, file: str, form: str) -> None:
+    """Refuse options that do nothing for a figure, and a place where none can be written.
+
+    Raises:
+        InputError: workers, something to resume, or a format of printing.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.runtime.workers import Workers
+
+    if run.resume or run.workers != Workers():
+        raise InputError(
+            "a figure is drawn from a table in memory; --jobs, --scheduler and --resume are "
+            "for files of rows"
+        )
+    if form:
+        raise InputError(f"--format {form} is for what is printed; {file} is a figure")
+    check_figure(file)
 
 
 def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
@@ -132,6 +170,9 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
     from nearkv.sweeps.runtime.workers import Workers
 
     check_format(form or "csv")
+    if is_figure(file):
+        check_drawing(run, file, form)
+        return
     if run.resume and reducer:
         raise InputError(
             "--resume goes on with a file of all rows; --top and --best-per start anew"

@@ -39,19 +39,31 @@ def label_of(column: str) -> str:
     'Step (ms)'
     >>> label_of("throughput_tok_s")
     'Throughput (tok/s)'
+    >>> label_of("uplink.bandwidth_gb_s"), label_of("csd.count")
+    ('uplink.bandwidth (GB/s)', 'csd.count')
     """
     if column in NAMES:
         return NAMES[column]
+    if "." in column:
+        return _addressed(column)
+    stem, unit = _stem_and_unit(column)
+    words = stem.replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}{unit}"
+
+
+def _addressed(column: str) -> str:
+    """Return the label of a hardware number: its address as `--set` takes it."""
+    stem, unit = _stem_and_unit(column)
+    return f"{stem}{unit}"
+
+
+def _stem_and_unit(column: str) -> tuple[str, str]:
+    """Return a column without its unit, and the unit in brackets, blank where it has none."""
     for ending, unit in UNITS.items():
         stem = column.removesuffix(f"_{ending}")
         if stem != column:
-            return f"{_words(stem)} ({unit})"
-    return _words(column)
-
-
-def _words(name: str) -> str:
-    words = name.replace("_", " ").replace(".", " ")
-    return words[:1].upper() + words[1:]
+            return stem, f" ({unit})"
+    return column, ""
 
 
 def short_number(value: float) -> str:

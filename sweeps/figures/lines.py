@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LOGARITHMIC_SPAN = 8.0
 """Axes whose largest number is at least this many times the smallest are logarithmic."""
 
+MOST_TICKS = 20
+"""Of more points than this, not every one has a tick."""
+
 
 @styled
 def lines(
@@ -86,10 +89,13 @@ def lines(
 
 
 def _scale(axes: Axes, places: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-    """Make axes over wide spans logarithmic; ticks stand at the points."""
-    if places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_SPAN:
+    """Make axes over wide spans logarithmic, along x only where gaps differ; ticks are points."""
+    gaps = np.diff(places)
+    even = len(gaps) > 1 and np.allclose(gaps, gaps[0])
+    if not even and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_SPAN:
         axes.set_xscale("log", base=2)
-    axes.set_xticks(places, [short_number(place) for place in places], minor=False)
+    ticks = places[:: 1 + len(places) // MOST_TICKS]
+    axes.set_xticks(ticks, [short_number(place) for place in ticks], minor=False)
     low, high = axes.dataLim.y0, axes.dataLim.y1
     if low > 0 and high / low >= LOGARITHMIC_SPAN:
         axes.set_yscale("log")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of
 from nearkv.sweeps.figures.series import check_columns, levels
 from nearkv.sweeps.figures.style import line_style, new_axes, styled
@@ -13,6 +14,8 @@ from nearkv.sweeps.figures.style import line_style, new_axes, styled
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+SIDES = ("stated", "predicted")
 
 NEAR = 1.25
 """A prediction within this factor of what is stated is near."""
@@ -50,15 +53,9 @@ def pareto(
     """
     check_columns(table, x, y, by)
     target = new_axes(axes, width)
-    for index, name in enumerate(levels(table, by)):
-        rows = table[table[by] == name].sort_values([x, y])
-        target.plot(
-            rows[x], rows[y], drawstyle="steps-post", label=str(name), **line_style(index)
-        )
-    target.set_xlabel(label_of(x))
-    target.set_ylabel(label_of(y))
-    target.legend(frameon=False)
-    return target
+    designs = table.sort_values([x, y])
+    _draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
+    return _labelled(target, label_of(x), label_of(y))
 
 
 @styled
@@ -84,7 +81,7 @@ def parity(
         The axes, to restyle.
 
     Raises:
-        InputError: a column does not exist.
+        InputError: a column does not exist, or no row can be drawn.
 
     Example:
         >>> import nearkv
@@ -92,25 +89,38 @@ def parity(
     """
     import pandas as pd
 
-    check_columns(table, "stated", "predicted", by)
-    stated = pd.to_numeric(table["stated"], errors="coerce")
-    predicted = pd.to_numeric(table["predicted"], errors="coerce")
-    drawn = (stated > 0) & (predicted > 0)
+    check_columns(table, *SIDES, by)
+    numbers = table[[*SIDES]].apply(pd.to_numeric, errors="coerce")
+    drawn = (numbers > 0).all(axis=1)
+    if not drawn.any():
+        raise InputError("no row has a positive number on both sides; nothing to draw")
+    claims = table[[by]].join(numbers)[drawn]
     target = new_axes(axes, width)
-    smallest = stated[drawn].min() / 2
-    largest = stated[drawn].max() * 2
-    ends = np.array([smallest, largest])
+    ends = np.array([claims["stated"].min() / 2, claims["stated"].max() * 2])
     target.fill_between(
         ends, ends / NEAR, ends * NEAR, color="0.9", linewidth=0, label="within 25 %"
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
-    for index, name in enumerate(levels(table, by)):
-        rows = drawn & (table[by] == name)
-        style = line_style(index) | {"linestyle": "none"}
-        target.plot(stated[rows], predicted[rows], label=str(name), **style)
+    _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
     target.set_xscale("log")
     target.set_yscale("log")
-    target.set_xlabel("Stated")
-    target.set_ylabel("Predicted")
-    target.legend(frameon=False)
-    return target
+    return _labelled(target, "Stated", "Predicted")
+
+
+def _draw_points(
+    axes: Axes, table: pd.DataFrame, sides: tuple[str, str], levels_of: str, **style: Any
+) -> None:
+    """Draw the points of every value of a column in a colour and a marker of their own."""
+    x, y = sides
+    for index, name in enumerate(levels(table, levels_of)):
+        rows = table[table[levels_of] == name]
+        look = line_style(index) | style
+        axes.plot(rows[x], rows[y], label=str(name), **look)
+
+
+def _labelled(axes: Axes, x: str, y: str) -> Axes:
+    """Label both axes and name the points; return the axes."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False)
+    return axes

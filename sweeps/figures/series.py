@@ -13,8 +13,6 @@ from nearkv.hardware.errors import InputError, unknown
 if TYPE_CHECKING:
     import pandas as pd
 
-    from nearkv.costmodel.span import Real
-
 MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
 """What stands in place of a value, by the status of its row."""
 
@@ -148,8 +146,3 @@ def _number(value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return float("nan")
-
-
-def finite(values: Real) -> bool:
-    """Return whether any value can be drawn."""
-    return bool(np.any(np.isfinite(values)))

@@ -1,0 +1,27 @@
+"""The command line without a process of its own: as fast as the work it does."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner, Result
+
+from nearkv.cli import app
+
+
+def invoke(*words: str, text: str = "") -> Result:
+    """Run `nearkv` with these words and a text on standard input."""
+    return CliRunner().invoke(app, list(words), input=text, prog_name="nearkv")
+
+
+def succeed(*words: str, text: str = "") -> str:
+    """What a command prints that must succeed."""
+    done = invoke(*words, text=text)
+    assert done.exit_code == 0, f"nearkv {' '.join(words)}\n{done.stderr}\n{done.exception}"
+    return done.stdout
+
+
+def refusal(*words: str, text: str = "") -> str:
+    """The one sentence of a command that must refuse its input."""
+    done = invoke(*words, text=text)
+    assert done.exit_code == 2, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
