@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import not_modelled
@@ -26,6 +27,8 @@ NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
 Model = Callable[..., Estimate]
+_ROUNDING = 1e-9
+"""A batch that runs but for a smaller share runs as a whole."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +107,23 @@ class System:
         if llm.kinds:
             fits = estimate.fits.without(not_modelled(llm, self.attends))
             estimate = replace(estimate, fits=fits)
-        exceeded = np.greater(work.longest, llm.longest)
-        if np.any(exceeded):
-            notes = {
-                **estimate.notes,
-                "context beyond the positions of the model": exceeded,
-            }
-            estimate = replace(estimate, notes=notes)
+        if notes := _notes(estimate, llm, work):
+            estimate = replace(estimate, notes={**estimate.notes, **notes})
         return estimate
 
     def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
         """Travel to another process by name; every process registers the same systems."""
         return find_system, (self.name,)
+
+
+def _notes(estimate: Estimate, llm: LLM, work: Workload) -> dict[str, NDArray[np.bool_]]:
+    """What differs from the workload as asked, whatever the system."""
+    fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
+    notes = {
+        "context beyond the positions of the model": np.greater(work.longest, llm.longest),
+        "batch_run sequences at a time; times count all rounds": fewer & estimate.fits.ok,
+    }
+    return {sentence: where for sentence, where in notes.items() if np.any(where)}
 
 
 _PACKAGE = "nearkv.costmodel.systems"

@@ -147,7 +147,8 @@ def steady(
     riding = np.where(any_steps, serving.chunked * later, 0.0)
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
-    paused = (1 - serving.chunked) * later * prefill.seconds / iterations
+    waiting = np.where(any_steps, (1 - serving.chunked) * later, 0.0)
+    paused = waiting * prefill.seconds / iterations
     run = decode_run(work, serving, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused
     return Estimate(

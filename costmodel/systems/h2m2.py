@@ -40,6 +40,9 @@ SUBLAYERS = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
 
 
+LONGER = "mapped for the context, which is beyond `longest`"
+
+
 def mapping_knobs(policy: str) -> dict[str, Knob]:
     """Heads on HBM for each sub-layer, which a policy picks together unless stated.
 
@@ -207,7 +210,9 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     share = np.minimum(asymmetric_memory(hw).hbm.capacity / whole, 0.5)
     # whole KV groups, so that none is stored twice
     n = np.floor(share * llm.heads / llm.group) * llm.group
-    return mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
+    estimate = mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
+    beyond = np.greater(work.context, longest)
+    return replace(estimate, notes={LONGER: beyond} if np.any(beyond) else {})
 
 
 @system(

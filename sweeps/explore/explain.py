@@ -13,6 +13,8 @@ from nearkv.sweeps.evaluation.evaluate import Columns, columns
 from nearkv.sweeps.space.study import Study, blocks
 
 Rows = list[dict[str, object]]
+ONE_STEP = "one decode step"
+"""Name of the tree of a step that an answer of one token does not take."""
 
 
 def explain(study: Study) -> tuple[Columns, Rows]:
@@ -22,7 +24,8 @@ def explain(study: Study) -> tuple[Columns, Rows]:
         The point's columns, and a row per span: `span` (a path), `word` (how its parts are
         composed), `seconds` it takes by itself, `share` of the wall-clock time attributed to it,
         and of a leaf its `amount`, `unit`, `resource` and `equation`. Spans that take no time are
-        left out.
+        left out; an answer of one token, which prefill makes, is followed by the tree of one
+        decode step, its shares those of the step.
 
     Raises:
         InputError: the study is not one design point.
@@ -32,10 +35,21 @@ def explain(study: Study) -> tuple[Columns, Rows]:
         raise InputError("estimate takes one design point; use compare or sweep for lists")
     block = study_blocks[0]
     hw, llm, work, requested = block.inputs(block.grid.whole)
-    total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
-    seconds = _scalar(total.seconds)
-    shares = {path: _scalar(part) / seconds for path, part in total.breakdown().items()}
-    return columns(block, block.grid.whole), list(_rows("", total, 1.0, shares))
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    rows = _tree("", estimate.total)
+    if not _scalar(estimate.total.parts["decode"].seconds):
+        rows += _tree(ONE_STEP, estimate.step)
+    return columns(block, block.grid.whole), rows
+
+
+def _tree(path: str, span: Span) -> Rows:
+    """Rows of a span and its parts; shares are of its own seconds."""
+    seconds = _scalar(span.seconds)
+    shares = {}
+    for leaf, part in span.breakdown().items():
+        inner = f"{path}/{leaf}" if path else leaf
+        shares[inner] = _scalar(part) / seconds
+    return list(_rows(path, span, 1.0, shares))
 
 
 def _rows(

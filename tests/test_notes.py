@@ -1,0 +1,50 @@
+"""Rows whose meaning differs from what was asked say so, and one token has a step to explain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearkv.sweeps.evaluation.evaluate import Columns, table
+from nearkv.sweeps.explore.explain import explain
+from nearkv.sweeps.space.study import Study
+
+
+def answer(system: str, model: str, **options: str) -> Columns:
+    return table(Study((system,), (model,), **options))  # type: ignore[arg-type]
+
+
+def test_a_batch_that_runs_in_parts_is_noted() -> None:
+    """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
+    parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    assert 1 < parts["batch_run"][0] < 32
+    assert parts["note"][0] == "batch_run sequences at a time; times count all rounds"
+    whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output="1")
+    assert whole["batch_run"][0] == 4
+    assert whole["note"][0] == ""
+
+
+def test_one_token_waits_for_no_other_prompt() -> None:
+    """Between tokens lies a step; a request of one token has no pause to share out."""
+    row = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    step = row["step_ms"].astype(float) * row["batch_run"].astype(float) / 32
+    np.testing.assert_allclose(row["tbt_ms"].astype(float), step, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("context", "noted"), [("1k", False), ("4k", True)])
+def test_a_mapping_made_for_less_than_the_context_is_noted(context: str, noted: bool) -> None:
+    row = answer("flexgen-mapping", "gpt3-175b", context=context, output="1")
+    assert row["note"][0] == ("mapped for the context, which is beyond `longest`" if noted else "")
+
+
+def test_an_answer_of_one_token_explains_one_step() -> None:
+    """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
+    study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="1")
+    columns, rows = explain(study)
+    step = [row for row in rows if str(row["span"]).startswith("one decode step")]
+    leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
+    assert sum(leaves) == pytest.approx(1)
+    milliseconds = float(columns["step_ms"].astype(float)[0])
+    assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
+    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="2")
+    assert not [row for row in explain(longer)[1] if "one decode" in str(row["span"])]
