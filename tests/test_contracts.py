@@ -128,6 +128,9 @@ def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str)
         longer = evaluate(system, hw, llm, Workload(float(batch), float(prompt * (1 + more)), 64.0))
         for other in (wider, longer):
             assert other.step.seconds >= base.step.seconds * (1 - 1e-9), system.name
+            # fewer that run at once share their prompts' iterations with fewer others
+            if other.batch_run < base.batch_run:
+                continue
             assert other.prefill.seconds >= base.prefill.seconds * (1 - 1e-9), system.name
 
 

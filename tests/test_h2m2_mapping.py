@@ -241,6 +241,18 @@ def test_a_faster_chip_never_slows_prefill(kv_heads: float, chip: str) -> None:
     assert np.all(slower <= 1e-12)
 
 
+@pytest.mark.parametrize("name", ["qwen3-235b-a22b", "mixtral-8x7b"])
+def test_weights_stay_where_decode_wants_them_for_a_short_prompt(name: str) -> None:
+    """Moving them takes longer than such a prompt, so more HBM slows no prefill."""
+    more = 1e9 * np.array([96.0, 192.0, 384.0])
+    hw = HW.with_values({"hbm.memory": more})
+    mapping = {"n_attention": 8.0, "n_qkv": 8.0, "n_fc": 8.0}
+    work = Workload(1.0, 1.0, 4.0)
+    prefill = resolve_knobs(find_system("oracle"), hw, model(name, HW), work, mapping)
+    took = np.asarray(prefill.estimate.prefill.seconds)
+    assert np.all(np.diff(took) <= 1e-12 * took[0])
+
+
 def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
     hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
     work = Workload(32.0, 256.0, 64.0)

@@ -306,3 +306,15 @@ def test_a_request_beyond_the_memory_is_named() -> None:
     assert fluid.serving is not None
     with pytest.raises(InputError, match="a request of 30,100 tokens exceeds the 17,"):
         simulate(trace, fluid.serving, 15_000.0)
+
+
+@pytest.mark.parametrize("system", ["l3", "rank-pim"])
+def test_more_gpus_than_the_dimms_have_requests_for_stay_idle(system: str) -> None:
+    """64 replicas of 8 GPUs would each hold a request of 16,384 tokens: 4.9 TB of cache."""
+    work = Workload(256.0, 15_000.0, 1384.0)
+    hw = HW.with_values({"gpu.count": np.array([8.0, 512.0])})
+    knobs = {"policy": 0.0, "interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0}
+    spec = find_system(system)
+    known = {name: value for name, value in knobs.items() if name in spec.knobs}
+    solved = resolve_knobs(spec, hw, LLMS["gpt-175b"], work, known).estimate
+    assert np.all(solved.fits.ok)

@@ -17,6 +17,10 @@ from nearkv.costmodel.span import Real
 
 warnings.simplefilter("error")
 CLOSE = 1e-9
+RULE_LOSS = 0.05
+"""What the rule that maps prompts may lose on another machine [1]."""
+MOST_TRIED = 1024
+"""Values up to which every one of a knob is searched."""
 every_system = pytest.mark.parametrize("name", sorted(SYSTEMS))
 
 
@@ -27,10 +31,17 @@ def all_times(estimate: Estimate) -> list[Real]:
 @every_system
 @seeded
 @given(st.data())
-def test_times_are_finite_and_add_up(name: str, data: st.DataObject) -> None:
+def test_every_property_holds_at_any_design(name: str, data: st.DataObject) -> None:
     design = data.draw(designs(name))
     assume(not design.is_refused)
-    estimate = design.estimate
+    times_are_finite_and_add_up(design.estimate)
+    a_clock_twice_as_fast_takes_half_the_time(design)
+    more_of_anything_good_never_hurts(design, data)
+    for knob in solved_alone(name, data):
+        no_value_beats_a_solved_knob_or_its_bound(design, knob)
+
+
+def times_are_finite_and_add_up(estimate: Estimate) -> None:
     for span in (estimate.prefill, estimate.step, estimate.total):
         assert np.isfinite(span.seconds)
         assert span.seconds >= 0
@@ -41,17 +52,12 @@ def test_times_are_finite_and_add_up(name: str, data: st.DataObject) -> None:
         assert estimate.fits.reasons[int(estimate.fits.reason)]
 
 
-@every_system
-@seeded
-@given(st.data())
-def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObject) -> None:
+def a_clock_twice_as_fast_takes_half_the_time(design: Design) -> None:
     """All rates doubled, all delays halved: nothing else in a machine has a time in it."""
-    design = data.draw(designs(name))
-    assume(not design.is_refused)
     stated = design.stated
     faster: dict[str, Real] = {}
     for address, value in stated.numbers().items():
-        unit = key_of(name, address).unit
+        unit = key_of(design.system.name, address).unit
         if unit in RATES:
             faster[address] = 2 * value
         elif unit == "s":
@@ -62,34 +68,33 @@ def test_a_clock_twice_as_fast_takes_half_the_time(name: str, data: st.DataObjec
         assert np.isclose(fast, slow / 2, rtol=CLOSE)
 
 
-@every_system
-@seeded
-@given(st.data())
-def test_more_of_anything_good_never_hurts(name: str, data: st.DataObject) -> None:
-    design = data.draw(designs(name))
-    assume(not design.is_refused)
-    stated = design.stated
+def more_of_anything_good_never_hurts(design: Design, data: st.DataObject) -> None:
+    name, stated, before = design.system.name, design.stated, design.estimate
     address = data.draw(st.sampled_from(goods(name)))
-    more = stated.changed({address: stated.numbers()[address] * data.draw(st.integers(2, 9))})
-    before, after = design.estimate, more.estimate
+    factor = data.draw(st.integers(2, 9))
     if not before.fits.ok:
         return
+    after = stated.changed({address: stated.numbers()[address] * factor}).estimate
     assert after.fits.ok, address
     if not np.equal(before.batch_run, after.batch_run):
         return
     assert after.step.seconds <= before.step.seconds * (1 + CLOSE), address
-    # prompts have a mapping of their own, which these systems choose by a rule
-    if not joint_knobs(name):
-        assert after.total.seconds <= before.total.seconds * (1 + CLOSE), address
+    # prompts have a mapping of their own, which a rule picks that is no optimum
+    loss = RULE_LOSS if joint_knobs(name) else CLOSE
+    assert after.total.seconds <= before.total.seconds * (1 + loss), address
 
 
-def solvable(name: str) -> list[str]:
-    """Knobs that `auto` solves alone, with few enough values to try."""
-    knobs = []
+def solved_alone(name: str, data: st.DataObject) -> list[str]:
+    """Every share that `auto` solves alone, and one of the other knobs that it searches."""
+    shares, others = [], []
     for knob_name, knob in SYSTEMS[name].knobs.items():
-        if not knob.sets and not knob.solver and knob.high - knob.low <= 1024:
-            knobs.append(knob_name)
-    return knobs
+        if knob.sets or knob.solver:
+            continue
+        if knob.kind == "share":
+            shares.append(knob_name)
+        elif knob.high - knob.low <= MOST_TRIED:
+            others.append(knob_name)
+    return shares + data.draw(st.lists(st.sampled_from(others), max_size=1)) if others else shares
 
 
 def values_of(system: System, name: str) -> list[float]:
@@ -100,18 +105,10 @@ def values_of(system: System, name: str) -> list[float]:
     return sorted(set(map(float, np.linspace(knob.low, knob.high, 40).round())))
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(SYSTEMS) if solvable(name)])
-@seeded
-@given(st.data())
-def test_no_value_beats_a_solved_knob_or_its_bound(name: str, data: st.DataObject) -> None:
-    system = SYSTEMS[name]
-    design = data.draw(designs(name))
-    shares = [knob for knob in solvable(name) if SYSTEMS[name].knobs[knob].kind == "share"]
-    knob = data.draw(st.sampled_from(solvable(name) + 3 * shares))
-    assume(not design.is_refused)
+def no_value_beats_a_solved_knob_or_its_bound(design: Design, knob: str) -> None:
     stated = design.stated
     solved = stated.having(**{knob: "auto"}).resolved
-    grid = stated.having(**{knob: np.array(values_of(system, knob))}).estimate
+    grid = stated.having(**{knob: np.array(values_of(design.system, knob))}).estimate
     fits = np.broadcast_to(grid.fits.ok, np.shape(grid.step.seconds))
     if not np.any(fits):
         return
@@ -138,7 +135,6 @@ EXACT = ("mapping-exact", "mapping-layers")
 def test_no_mapping_beats_the_exact_one(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([name for name in SYSTEMS if joint_knobs(name, *EXACT)]))
     design: Design = data.draw(designs(name))
-    assume(not design.is_refused)
     names = joint_knobs(name)
     solved = design.having(**dict.fromkeys(names, "auto")).resolved
     most = float(design.llm.layers if "layers" in names[0] else design.llm.heads)

@@ -63,26 +63,49 @@ def mapped(
     check_heads(llm)
     check_units(llm.heads, n_attention=n_attention, n_qkv=n_qkv, n_fc=n_fc)
     two, b = asymmetric_memory(hw), work.batch
+    decode = (n_attention, n_qkv, n_fc)
     if prompt is None:
         prompt = prompt_heads(two, llm, work)
+        prompt = faster_heads(two, llm, work, prompt, decode, paged)
     step = serial(
         qkv=qkv(two, llm, b, n_qkv, paged),
         attention=attention(two, llm, b, work.context, n_attention, paged),
         fc=fc(two, llm, b, n_fc, paged),
     )
-    layer = prompt_layer(two, llm, work, prompt, paged)
-    change = change_mapping(two, llm, work, prompt, (n_attention, n_qkv, n_fc))
+    prefill = prompts(two, llm, work, prompt, decode, paged)
     n = llm.heads
     on_lpddr = footprint(llm, work, n - n_attention, n - n_qkv, n - n_fc)
     return every_layer(
         hw,
         llm,
         work,
-        prefill=serial(layers=llm.layers * layer, change=change),
+        prefill=prefill,
         step=llm.layers * step,
         on_hbm=footprint(llm, work, n_attention, n_qkv, n_fc),
         on_lpddr=sum(on_lpddr.values()),
     )
+
+
+def prompts(
+    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
+) -> Span:
+    """All prompts with one mapping, and the move to the mapping of decode."""
+    layer = prompt_layer(two, llm, work, heads, paged)
+    change = change_mapping(two, llm, work, heads, decode)
+    return serial(layers=llm.layers * layer, change=change)
+
+
+def faster_heads(
+    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
+) -> Heads:
+    """A mapping made for prompts, or that of decode where the move costs more than it gains."""
+    moved = prompts(two, llm, work, heads, decode, paged)
+    unmoved = prompts(two, llm, work, decode, decode, paged)
+    stays = unmoved.seconds <= moved.seconds
+    attention, qkv_, fc_ = [
+        np.where(stays, *pair)[()] for pair in zip(decode, heads, strict=True)
+    ]
+    return attention, qkv_, fc_
 
 
 def prompt_layer(

@@ -25,12 +25,19 @@ def tensor_parallel(hw: Machine, llm: LLM) -> Real:
 
 def data_parallel(hw: Machine, llm: LLM) -> Real:
     """Replicas on the remaining GPUs [1]."""
-    return np.floor(hw.gpu.count / tensor_parallel(hw, llm))
+    replicas = hw.gpu.count / tensor_parallel(hw, llm)
+    return np.floor(replicas)
 
 
-def in_use(hw: Machine, llm: LLM) -> Machine:
-    """The machine with the tp x dp GPUs that serve, with one link for each; the rest idles."""
-    used = tensor_parallel(hw, llm) * data_parallel(hw, llm)
+def in_use(hw: Machine, llm: LLM, most: Real = np.inf) -> Machine:
+    """The machine with the tp x dp GPUs that serve, with one link for each; the rest idles.
+
+    Args:
+        most: replicas that a memory shared by all of them serves, a request each [1].
+    """
+    served = np.maximum(np.floor(most), 1.0)
+    replicas = np.minimum(data_parallel(hw, llm), served)
+    used = tensor_parallel(hw, llm) * replicas
     counts: dict[str, Real] = {"gpu.count": used}
     for role in ("gpu_link", "nvlink"):
         if role in hw.roles:
@@ -41,7 +48,8 @@ def in_use(hw: Machine, llm: LLM) -> Machine:
 
 def kv_token_bytes(llm: LLM) -> Real:
     """KV cache of one token in all layers, kappa = 4 L D for plain attention and 16 bit [B]."""
-    return llm.layers * llm.kv_bytes(1, 1)
+    of_a_layer = llm.kv_bytes(1, 1)
+    return llm.layers * of_a_layer
 
 
 def gpu_room(hw: Machine, llm: LLM) -> Real:
@@ -62,7 +70,8 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
         tokens: computed, over all replicas [1].
         passes: times a replica reads the weights [1].
     """
-    tp, dp = tensor_parallel(hw, llm), data_parallel(hw, llm)
+    tp = tensor_parallel(hw, llm)
+    dp = data_parallel(hw, llm)
     gpus = gpu(hw)
     replica_tokens = tokens / dp
     visits = passes * np.minimum(replica_tokens, 1.0)

@@ -102,8 +102,8 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
-    hw = in_use(hw, llm)
     memory, kappa = dimms(hw), kv_token_bytes(llm)
+    hw = in_use(hw, llm, most=memory.capacity / (kappa * work.longest))
 
     def skew(sequences: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""

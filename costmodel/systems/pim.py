@@ -91,8 +91,8 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    hw = in_use(hw, llm)
     memory, kappa = dimms(hw), kv_token_bytes(llm)
+    hw = in_use(hw, llm, most=memory.capacity / (kappa * work.longest))
 
     def iteration(load: Load) -> Span:
         return llm.layers * serial(
