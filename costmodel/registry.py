@@ -121,7 +121,7 @@ def _notes(estimate: Estimate, llm: LLM, work: Workload) -> dict[str, NDArray[np
     fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
     notes = {
         "context beyond the positions of the model": np.greater(work.longest, llm.longest),
-        "batch_run sequences at a time; times count all rounds": fewer & estimate.fits.ok,
+        "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
     }
     return {sentence: where for sentence, where in notes.items() if np.any(where)}
 

@@ -18,7 +18,7 @@ def test_a_batch_that_runs_in_parts_is_noted() -> None:
     """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
     parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
     assert 1 < parts["batch_run"][0] < 32
-    assert parts["note"][0] == "batch_run sequences at a time; times count all rounds"
+    assert parts["note"][0] == "batch_run sequences at a time, times count all rounds"
     whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output="1")
     assert whole["batch_run"][0] == 4
     assert whole["note"][0] == ""

@@ -78,6 +78,55 @@ def test_numbers_stand_on_the_right_and_names_are_never_cut() -> None:
     ]
 
 
+def test_sentences_stand_below_in_full_and_cells_hold_their_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "on one platform, with eight GPUs, against another one"
+    rows = [
+        {"system": "a", "note": f"{long}; short"},
+        {"system": "b", "note": "short"},
+        {"system": "c", "note": ""},
+    ]
+    assert lay_out(rows, below=["c wins."]).splitlines() == [
+        "system  note",
+        "------  ----",
+        "a       1,2",
+        "b       2",
+        "c       -",
+        "1: on one platform, with eight GPUs,",
+        "    against another one",
+        "2: short",
+        "c wins.",
+    ]
+
+
+def test_columns_asked_for_that_are_too_wide_go_on_in_a_second_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    names = ["system", "first_column", "second_column", "third_column"]
+    rows = [dict.fromkeys(names, 1) | {"system": name} for name in ("hilos", "inf2")]
+    lines = lay_out(rows, pinned=names).splitlines()
+    assert [line.split() for line in lines if line.startswith("system")] == [
+        ["system", "first_column"],
+        ["system", "second_column"],
+        ["system", "third_column"],
+    ]
+    assert max(map(len, lines)) <= 30
+
+
+def test_many_quantities_of_one_row_stand_in_two_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row: dict[str, object] = {f"quantity_{i}": i for i in range(21)}
+    lines = lay_out([row | {"reason": "a sentence of its own"}]).splitlines()
+    assert lines[0].split() == ["quantity_0", "0", "quantity_11", "11"]
+    assert lines[-1] == "reason: a sentence of its own"
+    assert len(lines) == 12
+
+
 def test_latex_aligns_numbers_and_prints_units() -> None:
     rows = [{"system": "hilos", "step_ms": 12.5, "note": "a & b"}]
     text = latex(rows, ["system", "step_ms", "note"], Paper("Steps", "tab:steps"))

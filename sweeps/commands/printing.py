@@ -23,17 +23,17 @@ BRIEF = [
     "output_tok",
     "status",
     "speedup",
+    "note",
     "step_ms",
     "short_of",
     "short_gb",
-    "decode_tok_s",
+    "batch_run",
     "throughput_tok_s",
     "bottleneck",
+    "decode_tok_s",
     "alpha",
-    "note",
     "total_speedup",
     "bottleneck_share",
-    "batch_run",
     "devices",
     "n_attention",
     "n_qkv",
@@ -56,6 +56,7 @@ def show(
     columns: Iterable[str] = (),
     title: str = "",
     pinned: Iterable[str] = (),
+    below: Iterable[str] = (),
 ) -> None:
     """Print rows in a format; a long table on a terminal goes through a pager.
 
@@ -67,7 +68,7 @@ def show(
 
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
-    text = render(rows, check_format(form), columns, title, pinned)
+    text = render(rows, check_format(form), columns, title, pinned, below=below)
     if form == "table" and sys.stdout.isatty() and _is_long(text):
         _page(text)
     else:
@@ -105,6 +106,7 @@ def show_columns(
     usual: Iterable[str] = BRIEF,
     study: Study | None = None,
     requested: Iterable[str] = (),
+    below: Iterable[str] = (),
 ) -> None:
     """Print a table of design points; where columns are chosen, all formats show those.
 
@@ -131,6 +133,7 @@ def show_columns(
             form,
             () if only else usual,
             pinned=names or [*axes, *requested],
+            below=below,
         )
     elif form == "csv":
         from nearkv.sweeps.jobs.arrow import table_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nearkv.sweeps.evaluation.terminal import cell_text, is_number
+from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
 
 UNITS = {
     "ms": r"\milli\second",

@@ -13,7 +13,8 @@ import numpy as np
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
 from nearkv.sweeps.evaluation.latex import Paper, latex
-from nearkv.sweeps.evaluation.terminal import cell_text, is_number, lay_out
+from nearkv.sweeps.evaluation.terminal import lay_out
+from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
 from nearkv.sweeps.space.study import Study, blocks
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
@@ -89,6 +90,7 @@ def render(
     title: str = "",
     pinned: Iterable[str] = (),
     paper: Paper | None = None,
+    below: Iterable[str] = (),
 ) -> str:
     """Lay rows out in a format.
 
@@ -99,6 +101,7 @@ def render(
         title: put above the terminal's table.
         pinned: columns that a terminal shows whatever fits.
         paper: how a paper prints the table, for LaTeX.
+        below: sentences that end the terminal's table.
 
     Returns:
         The text, ending in a newline.
@@ -109,7 +112,7 @@ def render(
     if form == "csv":
         return _csv(rows)
     if form == "table":
-        return lay_out(rows, show, pinned, title)
+        return lay_out(rows, show, pinned, title, below)
     chosen = {*show, *pinned} if show else set()
     names = list(rows[0]) if rows else []
     if chosen:

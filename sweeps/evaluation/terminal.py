@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-Row = Mapping[str, Any]
+from nearkv.sweeps.evaluation.text_columns import (
+    GAP,
+    Column,
+    Row,
+    blocks_of,
+    cell_text,
+    column_of,
+    fitting,
+    is_number,
+    width_of,
+)
 
-KEY = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tok")
+KEY = (
+    "system",
+    "model",
+    "platform",
+    "trace",
+    "batch",
+    "context_tok",
+    "output_tok",
+    "paper",
+)
 """What names a row; where one value serves all rows, a line above the table says it once."""
-GAP = "  "
+SENTENCES = ("reason", "note")
+"""Columns of sentences: cells hold numbers, the sentences stand below the table."""
+DESCRIPTIONS = ("what", "claim")
+"""Columns that describe a row: where they do not fit beside it, they stand below it."""
+MOST_SENTENCES = 9
+"""More sentences than this are no help below a table."""
+TALL = 16
+"""An answer of more quantities is laid out in two columns."""
+NARROW = 24
+"""Characters of the longest value that stands in one of two columns."""
 PIPED = 220
 """Characters of a line where output goes to no terminal, unless COLUMNS says how many."""
-SHORTEST = 24
-"""A sentence in the last column is cut to no fewer characters than this."""
-NARROW, BOLD, RED, YELLOW, RESET = "…", "\033[1m", "\033[31m", "\033[33m", "\033[0m"
+INDENT = "    "
+BOLD, RED, YELLOW, RESET = "\033[1m", "\033[31m", "\033[33m", "\033[0m"
 
 
 def width_of_output() -> int:
@@ -26,68 +53,21 @@ def width_of_output() -> int:
     return shutil.get_terminal_size(fallback=(PIPED, 24)).columns
 
 
-def wrapped(text: str) -> str:
-    """A text in lines that fit."""
-    return "\n".join(textwrap.wrap(text, width_of_output(), break_long_words=False))
+def wrapped(text: str, indent: str = "") -> str:
+    """A text in lines that fit; all but the first are indented."""
+    lines = textwrap.wrap(
+        text,
+        width_of_output(),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
 
 
-def is_terminal() -> bool:
-    """Whether somebody looks at standard output."""
-    return bool(sys.stdout and sys.stdout.isatty())
-
-
-def cell_text(value: Any) -> str:
-    """A cell as people read it: four digits of a fraction, a dash where there is nothing."""
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        rounded = float(f"{value:.4g}")
-        long = 1e4 <= abs(rounded) < 1e9
-        return f"{rounded:,.0f}" if long else f"{rounded:.4g}"
-    return str(value)
-
-
-def is_number(value: object) -> bool:
-    """Whether a cell is a number; yes and no are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column as text, all cells of one width.
-
-    Attributes:
-        name: its header.
-        cells: text of each row, not padded.
-        right: numbers stand on the right.
-    """
-
-    name: str
-    cells: tuple[str, ...]
-    right: bool
-
-    @property
-    def width(self) -> int:
-        """Characters of the widest cell."""
-        return max(len(text) for text in (self.name, *self.cells))
-
-    @property
-    def is_prose(self) -> bool:
-        """Whether it holds sentences, which may be cut, and no names, which may not."""
-        return not self.right and any(text.count(" ") > 2 for text in self.cells)
-
-    def cut(self, width: int) -> Column:
-        """The same column, its sentences no longer than so many characters."""
-        cells = tuple(_shortened(text, width) for text in self.cells)
-        return Column(self.name, cells, self.right)
-
-    def padded(self) -> list[str]:
-        """The header and every cell, filled up with blanks."""
-        adjust = str.rjust if self.right else str.ljust
-        width = self.width
-        return [adjust(text, width) for text in (self.name, *self.cells)]
+def is_coloured() -> bool:
+    """Whether somebody looks at standard output and wants colours (https://no-color.org)."""
+    return bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
 
 
 def lay_out(
@@ -95,6 +75,7 @@ def lay_out(
     names: Iterable[str] = (),
     pinned: Iterable[str] = (),
     title: str = "",
+    below: Iterable[str] = (),
 ) -> str:
     """Lay rows out for a terminal.
 
@@ -104,35 +85,54 @@ def lay_out(
             is named.
         pinned: columns to show whatever their width: those that vary or were asked for.
         title: put above.
+        below: sentences to end with: the conclusion.
 
     Returns:
-        The text, ending in a newline. One row is shown upright.
+        The text, ending in a newline; no line is longer than the terminal's. One row is shown
+        upright. Pinned columns too wide for a line are continued in a second table below.
     """
+    order, always = list(names), list(pinned)
+    lines = [wrapped(title)] if title else []
     if not rows:
-        return f"{title}\n" if title else "no rows\n"
-    order = list(names)
+        lines += [] if title else ["no rows"]
+    elif len(rows) == 1:
+        lines += _upright(rows[0], _chosen(rows[0], order, always), always)
+    else:
+        lines += _table(rows, order, always)
+    lines += [wrapped(sentence) for sentence in below]
+    return "\n".join(lines) + "\n"
+
+
+def _chosen(row: Row, order: Sequence[str], pinned: Sequence[str]) -> list[str]:
+    """Names of the columns that may be shown, in the order of the table."""
     kept = {*order, *pinned}
-    chosen = [name for name in rows[0] if not order or name in kept]
-    lines = [title] if title else []
-    if len(rows) == 1:
-        lines += _upright(rows[0], chosen, set(pinned))
-        return "\n".join(lines) + "\n"
+    return [name for name in row if not order or name in kept]
+
+
+def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> list[str]:
+    chosen = _chosen(rows[0], order, pinned)
     same = [name for name in chosen if name in KEY and _is_same(rows, name)]
     same = [name for name in same if name not in pinned]
+    lines = []
     if same:
         known = (f"{name} {cell_text(rows[0][name])}" for name in same)
         lines.append(wrapped(", ".join(known)))
     shown = [name for name in chosen if name not in same]
     shown = [name for name in shown if name in pinned or not _is_blank(rows, name)]
-    columns = {name: _column(rows, name) for name in shown}
+    marked, sentences = _marked(rows, [name for name in shown if name in SENTENCES])
     importance = {name: place for place, name in enumerate(order)}
     ranked = sorted(shown, key=lambda name: importance.get(name, -1))
-    fitting = _fitting([columns[name] for name in ranked], set(pinned))
-    lines += _lines([fitting[name] for name in shown if name in fitting])
-    left_out = [name for name in shown if name not in fitting]
+    columns = {name: column_of(marked, name) for name in shown}
+    description = _description(columns, ranked)
+    ranked = [name for name in ranked if name != description]
+    kept = fitting([columns[name] for name in ranked], pinned, width_of_output())
+    fits = {column.name for column in kept}
+    lines += _lines(marked, [columns[name] for name in shown if name in fits], description)
+    lines += [wrapped(sentence, INDENT) for sentence in sentences]
+    left_out = [name for name in shown if name not in fits and name != description]
     if left_out:
         lines.append(wrapped(f"also: {', '.join(left_out)} (--columns, --format csv)"))
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _is_same(rows: Sequence[Row], name: str) -> bool:
@@ -143,62 +143,111 @@ def _is_blank(rows: Sequence[Row], name: str) -> bool:
     return all(row[name] in (None, "") for row in rows)
 
 
-def _column(rows: Sequence[Row], name: str) -> Column:
-    values = [row[name] for row in rows]
-    numeric = any(is_number(value) for value in values)
-    cells = tuple(cell_text(value) for value in values)
-    return Column(name, cells, numeric)
+def _marked(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
+    """Rows whose sentences are numbers of sentences, and these with their numbers."""
+    places: dict[str, int] = {}
+    marked: list[Row] = []
+    for row in rows:
+        marks = {}
+        for name in names:
+            parts = [part for part in str(row[name] or "").split("; ") if part]
+            numbers = [places.setdefault(part, len(places) + 1) for part in parts]
+            marks[name] = ",".join(map(str, numbers))
+        marked.append({**row, **marks})
+    if len(places) > MOST_SENTENCES:
+        return rows, []
+    return marked, [f"{number}: {sentence}" for sentence, number in places.items()]
 
 
-def _fitting(ranked: list[Column], pinned: set[str]) -> dict[str, Column]:
-    """The columns that fit beside the pinned ones, the first first; sentences may be cut."""
-    room = width_of_output() + len(GAP)
-    fitting = {column.name: column for column in ranked if column.name in pinned}
-    room -= sum(column.width + len(GAP) for column in fitting.values())
-    for column in ranked:
-        most = room - len(GAP)
-        if column.name in pinned:
+def _description(columns: Mapping[str, Column], ranked: Sequence[str]) -> str:
+    """The column that stands below each row, as it is too wide beside it; empty for none."""
+    for name in DESCRIPTIONS:
+        if name not in columns:
             continue
-        shown = column
-        if column.is_prose and column.width > most >= SHORTEST:
-            shown = column.cut(most)
-        if shown.width <= most:
-            fitting[column.name] = shown
-            room = most - shown.width
-    return fitting
+        before = ranked[: ranked.index(name) + 1]
+        if width_of(columns[other] for other in before) > width_of_output() + len(GAP):
+            return name
+    return ""
 
 
-def _shortened(text: str, width: int) -> str:
-    """A sentence that fits, or its beginning up to a whole word."""
-    if len(text) <= width:
-        return text
-    beginning = text[: width - len(NARROW)]
-    words, _, _ = beginning.rpartition(" ")
-    return words.rstrip(" ,;:") + NARROW
-
-
-def _lines(columns: list[Column]) -> list[str]:
-    padded = [column.padded() for column in columns]
-    header, *body = [GAP.join(cells) for cells in zip(*padded, strict=True)]
-    rule = GAP.join("-" * column.width for column in columns)
-    lines = [header.rstrip(), rule]
-    status = next((column for column in columns if column.name == "status"), None)
-    for index, line in enumerate(body):
-        has_answer = status is None or status.cells[index] == "ok"
-        lines.append(_coloured(line.rstrip(), "" if has_answer else RED))
+def _lines(rows: Sequence[Row], columns: Sequence[Column], description: str) -> list[str]:
+    """The columns side by side, in as many blocks as lines of the terminal's width need."""
+    names = sum(column.name in (*KEY, "id", "number") for column in columns)
+    lines: list[str] = []
+    for block in blocks_of(columns, max(names, 1), width_of_output()):
+        header, rule, *body = zip(*(column.padded() for column in block), strict=True)
+        lines += [GAP.join(header).rstrip(), GAP.join(rule)]
+        for index, cells in enumerate(body):
+            lines.append(_coloured(rows, index, block, cells))
+            if description and rows[index][description] not in (None, ""):
+                text = f"{INDENT}{rows[index][description]}"
+                lines.append(wrapped(text, INDENT))
+        description = ""
     return lines
 
 
-def _coloured(text: str, colour: str) -> str:
-    return f"{colour}{text}{RESET}" if colour and is_terminal() else text
+def _coloured(
+    rows: Sequence[Row], index: int, block: Sequence[Column], cells: Sequence[str]
+) -> str:
+    """One line: red without an answer; else the bottleneck is yellow and the best bold."""
+    line = GAP.join(cells).rstrip()
+    if not is_coloured():
+        return line
+    if rows[index].get("status", "ok") != "ok":
+        return f"{RED}{line}{RESET}"
+    colours = {"bottleneck": YELLOW}
+    if _is_best(rows, index):
+        colours["speedup"] = BOLD
+    painted = []
+    for column, cell in zip(block, cells, strict=True):
+        colour = colours.get(column.name, "")
+        painted.append(f"{colour}{cell}{RESET}" if colour else cell)
+    return GAP.join(painted).rstrip()
 
 
-def _upright(row: Row, names: list[str], pinned: set[str]) -> list[str]:
-    """One row, a line per quantity; blank ones are left out."""
+def _is_best(rows: Sequence[Row], index: int) -> bool:
+    """Whether a row has the largest speed-up of its workload."""
+
+    def workload(row: Row) -> list[Any]:
+        return [row.get(name) for name in KEY if name not in ("system", "platform")]
+
+    speedup: Any = rows[index].get("speedup")
+    if not is_number(speedup):
+        return False
+    own = workload(rows[index])
+    rivals: list[Any] = [row.get("speedup") for row in rows if workload(row) == own]
+    return all(speedup >= rival for rival in rivals if is_number(rival))
+
+
+def _upright(row: Row, names: Sequence[str], pinned: Sequence[str]) -> list[str]:
+    """One row, a line per quantity; blank ones are left out, sentences stand below."""
     shown = [name for name in names if name in pinned or row[name] not in (None, "")]
     longest = max((len(name) for name in shown), default=0)
-    lines = []
+    room = width_of_output() - longest - len(GAP)
+    if len(shown) > TALL:
+        room = min(room, NARROW)
+    lines, sentences = [], []
     for name in shown:
         text = cell_text(row[name])
-        lines.append(name.ljust(longest) + GAP + text)
-    return lines
+        if len(text) > room or name in SENTENCES:
+            sentences.append(wrapped(f"{name}: {text}", INDENT))
+        else:
+            lines.append(f"{name.ljust(longest)}{GAP}{text}")
+    return [*_side_by_side(lines), *sentences]
+
+
+def _side_by_side(lines: list[str]) -> list[str]:
+    """Many lines in two columns, where these fit; the first half stands on the left."""
+    if len(lines) <= TALL:
+        return lines
+    half = (len(lines) + 1) // 2
+    left, right = lines[:half], lines[half:]
+    width = max(map(len, left))
+    if width + len(GAP) + max(map(len, right)) > width_of_output():
+        return lines
+    return list(_joined(left, [*right, *[""] * (half - len(right))], width))
+
+
+def _joined(left: Sequence[str], right: Sequence[str], width: int) -> Iterator[str]:
+    for one, other in zip(left, right, strict=True):
+        yield f"{one.ljust(width)}{GAP}{other}".rstrip()
