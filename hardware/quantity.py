@@ -94,7 +94,11 @@ class Quantity:
         source: key into sources.toml.
         at: page, table or section inside the source.
         note: why this value, where it is assumed or fitted.
-        low, high: physical range of an assumed or fitted value, in `unit`.
+        low, high: physical range of an assumed or fitted value, or of repeated measurements, in
+            `unit`.
+        quantiles: 10 %, 50 % and 90 % of repeated measurements, in `unit`.
+        shares: names what several numbers have in common (one chassis, one code base): where one
+            of them is high in its range, so are the others.
     """
 
     value: float
@@ -105,6 +109,8 @@ class Quantity:
     note: str = ""
     low: float | None = None
     high: float | None = None
+    quantiles: tuple[float, float, float] | None = None
+    shares: str = ""
 
     @cached_property
     def si(self) -> float:
@@ -118,6 +124,15 @@ class Quantity:
             return None
         size = unit_of(self.unit)[1]
         return self.low * size, self.high * size
+
+    @property
+    def quantiles_si(self) -> tuple[float, float, float] | None:
+        """10 %, 50 % and 90 % of repeated measurements in SI base units, where they are stated."""
+        if self.quantiles is None:
+            return None
+        size = unit_of(self.unit)[1]
+        low, middle, high = self.quantiles
+        return low * size, middle * size, high * size
 
 
 def unit_of(text: str) -> tuple[str, float]:

@@ -16,7 +16,7 @@ from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, parse, unit_of
 from nearkv.hardware.schema import KINDS, Key
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
-_ALLOWED = _REQUIRED | {"note", "range"}
+_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares"}
 _UNCERTAIN = ("assumed", "fitted")
 """Kinds of number that need a note and a range."""
 _UNREADABLE = (ValueError, RecursionError)
@@ -94,7 +94,9 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
     _check_origin(fields, where)
     value, unit = fields["value"], str(fields["unit"])
     _check_value(value, unit, key, where)
-    low, high = _range(fields, where) if fields["kind"] in _UNCERTAIN else (None, None)
+    low, high = None, None
+    if fields["kind"] in _UNCERTAIN or "range" in fields:
+        low, high = _range(fields, where)
     return Quantity(
         value=float(value),
         unit=unit,
@@ -104,6 +106,8 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         note=str(fields.get("note", "")),
         low=low,
         high=high,
+        quantiles=_quantiles(fields, where),
+        shares=_group(fields, where),
     )
 
 
@@ -170,7 +174,8 @@ def _unit(unit: str, where: str) -> tuple[str, float]:
 
 
 def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
-    if not entry.get("note") or "range" not in entry:
+    is_explained = entry.get("note") or entry["kind"] not in _UNCERTAIN
+    if not is_explained or "range" not in entry:
         raise InputError(
             f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
         )
@@ -180,6 +185,30 @@ def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
             f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
         )
     return float(bounds[0]), float(bounds[1])
+
+
+def _quantiles(entry: Mapping[str, Any], where: str) -> tuple[float, float, float] | None:
+    if "quantiles" not in entry:
+        return None
+    stated = entry["quantiles"]
+    if not isinstance(stated, list) or len(stated) != 3 or not all(map(_is_number, stated)):
+        raise InputError(f"{where}: quantiles {stated!r} must be [p10, p50, p90]")
+    low, middle, high = map(float, stated)
+    if not 0 < low < middle < high < math.inf:
+        raise InputError(
+            f"{where}: quantiles {stated!r} must be positive and grow from p10 to p90"
+        )
+    return low, middle, high
+
+
+def _group(entry: Mapping[str, Any], where: str) -> str:
+    """What a number has in common with others; empty where nothing is stated."""
+    group = entry.get("shares", "")
+    if not isinstance(group, str):
+        raise InputError(
+            f"{where}: shares {group!r} must be a name that several numbers have in common"
+        )
+    return group
 
 
 def _is_range(bounds: object) -> bool:

@@ -24,6 +24,7 @@ ROOMS = (
     "sweeps",
     "sweeps.runtime",
     "sweeps.space",
+    "sweeps.uncertainty",
     "sweeps.evaluation",
     "sweeps.explore",
     "sweeps.jobs",

@@ -35,7 +35,9 @@ class Axes(TypedDict, total=False):
         knobs: knob -> values, the name of a rule, or `auto`.
         trace: names or CSV files of requests, in place of batch, context and output.
         method: `fluid`, or `simulate` to simulate the queue of a trace.
-        seed: of the requests drawn from a trace.
+        seed: of the requests drawn from a trace, and of the draws of a band.
+        band: share of the draws inside the range of each answer [%]; none by default.
+        samples: draws of a band.
     """
 
     batch: Values
@@ -47,6 +49,8 @@ class Axes(TypedDict, total=False):
     trace: Names
     method: str
     seed: int
+    band: float
+    samples: int
 
 
 def text_of(value: object, name: str) -> str:
@@ -110,6 +114,8 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
         method=axes.get("method", Study.method),
         seed=axes.get("seed", Study.seed),
+        band=axes.get("band", Study.band),
+        samples=axes.get("samples", Study.samples),
         **sizes,
     )
 

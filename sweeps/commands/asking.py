@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.sweeps.commands.bands import ratio_columns, show_band
 from nearkv.sweeps.commands.drawing import (
     Chart,
     check_figure,
@@ -58,6 +59,8 @@ def estimate(
         show_point(point, form)
     elif point["status"] == "ok":
         show_tree(point, tree, form)
+        if study.band and form == "table":
+            show_band(replace(study, systems=(system,)))
     else:
         typer.echo(
             f"{system} has no time to explain: {shortage(point)}", err=form != "table"
@@ -118,6 +121,5 @@ def compare(
     if chart:
         print_chart(table, chosen, columns)
         return
-    ratios = [name for name in table if name.endswith("_ratio")]
     if not file or is_readable(table, form):
-        show_columns(table, form, columns, study=chosen, requested=ratios)
+        show_columns(table, form, columns, study=chosen, requested=ratio_columns(table))

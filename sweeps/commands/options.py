@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from nearkv.sweeps.commands.bands import Band, Samples, check_draws
+
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
 
@@ -103,7 +105,10 @@ Method = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="NUMBER", min=0, help="Of the requests drawn from a trace."
+        "--seed",
+        metavar="NUMBER",
+        min=0,
+        help="Of the requests drawn from a trace, and of the draws of --band.",
     ),
 ]
 StudyFile = Annotated[
@@ -175,6 +180,8 @@ def axes(
     trace: Traces = "",
     method: Method = "fluid",
     seed: Seed = 0,
+    band: Band = 0.0,
+    samples: Samples = 1024,
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
 
@@ -184,10 +191,7 @@ def axes(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
-    if seed and not trace:
-        raise InputError(
-            "--seed is of the requests drawn from a trace; give --trace, or leave it out"
-        )
+    check_draws(seed, samples, bool(band), bool(trace))
     if output.endswith(TABLE_FILES):
         place = f"--output-tokens {output!r}"
         raise InputError(f"{place}: is a number of tokens; -o {output} names the file")
@@ -206,6 +210,8 @@ def axes(
         traces=comma_list(trace),
         method=method,
         seed=seed,
+        band=band,
+        samples=samples,
     )
 
 

@@ -68,6 +68,8 @@ def cells(
     hw, llm, work, requested = block.inputs(box)
     resolved = resolve_knobs(block.system, hw, llm, work, requested)
     offered = _offered(block, box, resolved, hw, work)
+    if block.band is not None:
+        offered |= _band(block, box, resolved.estimate, wanted)
     chosen: dict[str, Cell] = {}
     for name, compute in offered.items():
         if name in wanted if wanted else _is_usual(name, extra):
@@ -164,6 +166,18 @@ class _Times:
 
     def _seconds(self, resource: str) -> Real:
         return np.where(self.where, self._attribution.get(resource, 0.0), np.nan)
+
+
+def _band(block: Block, box: Box, estimate: Estimate, wanted: Collection[str]) -> Offered:
+    """The lower end, the middle and the upper end of every number."""
+    from nearkv.sweeps.uncertainty.bands import FITS, BandColumns
+
+    bands = BandColumns(block, box, estimate, wanted)
+    columns: Offered = {}
+    for name, column, place in bands.names:
+        columns[name] = partial(bands.quantile, column, place)
+    columns[FITS] = bands.fits
+    return columns
 
 
 def _shortage(fits: Fits) -> Offered:

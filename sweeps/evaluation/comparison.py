@@ -39,7 +39,8 @@ def compare(
     Returns:
         All columns, the bottleneck, `speedup` (of decode_tok_s), `total_speedup` (of
         throughput_tok_s) and `COLUMN_ratio`; NaN where either has no answer. `note` says where
-        devices, precision or platforms differ from those of the first row.
+        devices, precision or platforms differ from those of the first row. With a band, that of
+        every ratio at common draws, and `faster_share`, the share of them with a faster step.
 
     Raises:
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
@@ -57,7 +58,18 @@ def compare(
             raise unknown("column of numbers", name, numbers, "--ratio")
         chosen[f"{name}_ratio"] = name
     points = _points(parts[0], study)
-    return table | _ratios(table, points, chosen)
+    compared = table | _ratios(table, points, chosen)
+    return compared | _bands(parts, study, chosen) if study.band else compared
+
+
+def _bands(parts: Sequence[Block], study: Study, chosen: Choice) -> Columns:
+    """Bands of the ratios, and the chance that each row is faster than the first."""
+    from nearkv.sweeps.uncertainty.ratios import ratio_bands
+
+    bands: Columns = {}
+    shared = study.workload_axes + len(study.sets)
+    bands.update(ratio_bands(parts, chosen, shared))
+    return bands
 
 
 def _points(block: Block, study: Study) -> list[str]:

@@ -38,6 +38,10 @@ class Probe:
                 f"--method {self.block.method} is for estimate, compare and sweep; "
                 "a search asks the fluid model"
             )
+        if self.block.band is not None:
+            raise InputError(
+                "--band: this question has no band; leave it out, or ask estimate or compare"
+            )
 
     @cached_property
     def axes(self) -> Mapping[str, Numbers]:

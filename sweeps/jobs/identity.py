@@ -80,6 +80,9 @@ def _by_option(block: Block) -> dict[str, Any]:
     if block.requested:
         knobs = sorted((name, str(value)) for name, value in block.requested.items())
         values.setdefault("--knob", []).extend(knobs)
+    if block.band is not None:
+        band = block.band
+        values["--band"] = [band.level, band.samples, band.seed, list(band.names)]
     if block.traces:
         requests = [
             (trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.models import check_published, llms_from_parts
+from nearkv.costmodel.models import check_published
 from nearkv.costmodel.registry import System, check_knobs, find_system
-from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.machine import Machine
@@ -27,9 +23,16 @@ from nearkv.sweeps.space.axes import (
     name_axis,
     size_axis,
 )
-from nearkv.sweeps.space.grid import Axis, Box, Grid
+from nearkv.sweeps.space.bands import (
+    MODEL_ERROR,
+    RATIO_ERROR,
+    Band,
+    check_band,
+)
+from nearkv.sweeps.space.block import NONE, Block, Numbers
+from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import comma_list, pairs
-from nearkv.sweeps.space.traces import Trace, traces_of, workload_of
+from nearkv.sweeps.space.traces import traces_of
 
 __all__ = [
     "NONE",
@@ -41,11 +44,6 @@ __all__ = [
     "one_point",
     "pairs",
 ]
-
-Numbers = NDArray[np.float64]
-Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
-"""Machine, model, workload and knobs: what a system is called with."""
-NONE: Mapping[str, Numbers] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,9 @@ class Study:
         traces: names or CSV files that bring their own lengths, in place of batch, context
             and output.
         method: `fluid`, or `simulate` to serve the queue of a trace event by event.
-        seed: of the requests drawn from a trace.
+        seed: of the requests drawn from a trace, and of the draws of a band.
+        band: share of the draws inside the range of each answer [%]; 0 for no range.
+        samples: draws of a band.
     """
 
     systems: tuple[str, ...]
@@ -76,6 +76,8 @@ class Study:
     traces: tuple[str, ...] = ()
     method: str = "fluid"
     seed: int = 0
+    band: float = 0.0
+    samples: int = 1024
 
     @property
     def has_lengths(self) -> bool:
@@ -87,74 +89,6 @@ class Study:
     def workload_axes(self) -> int:
         """Number of axes of models and workloads; they come first in every grid."""
         return 2 if self.traces else 4
-
-
-@dataclass(frozen=True)
-class Block:
-    """The points of a study that one system evaluates on one platform, as one grid.
-
-    Attributes:
-        system, platform: what runs where.
-        parts: the models along the `model` axis.
-        grid: axes of the workload, of set numbers and of swept knobs.
-        sets: axes that replace a hardware number: axis name -> `role.key`.
-        requested: knobs that a solver or a rule chooses, by name.
-        traces: requests along the `trace` axis, where there is one.
-        method: `fluid` or `simulate`.
-    """
-
-    system: System
-    platform: Platform
-    parts: tuple[Part, ...]
-    grid: Grid
-    sets: Mapping[str, str]
-    requested: Mapping[str, Requested]
-    traces: tuple[Trace, ...] = ()
-    method: str = "fluid"
-
-    @cached_property
-    def display_grid(self) -> Grid:
-        """The axes as columns show them: a hardware number in the unit that its name ends in."""
-        axes = [self._display_axis(axis) for axis in self.grid.axes]
-        return Grid(tuple(axes))
-
-    def _display_axis(self, axis: Axis) -> Axis:
-        if axis.name not in self.sets:
-            return axis
-        key = self.platform.key(self.sets[axis.name])
-        shown = [key.shown(value) for value in axis.values]
-        return Axis(axis.name + key.suffix, np.array(shown))
-
-    def inputs(self, box: Box) -> Inputs:
-        """What the system is called with for a box of design points."""
-        return self.at(self.grid.mesh(box))
-
-    def at(
-        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
-    ) -> Inputs:
-        """What the system is called with at any values of the axes.
-
-        Args:
-            mesh: values by axis name, of shapes that broadcast.
-            numbers: more hardware numbers to replace, by `role.key`, in SI.
-        """
-        replaced = {key: mesh[axis] for axis, key in self.sets.items()}
-        machine = self.platform.machine().with_values({**replaced, **numbers})
-        models = mesh["model"].astype(int)
-        llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
-        swept = {name: mesh[name] for name in self.system.defaults if name in mesh}
-        return machine, llm, self._workload(mesh), {**swept, **self.requested}
-
-    @property
-    def _set_widths(self) -> list[str]:
-        """Widths of elements that the user set, which override those of a model's own."""
-        addresses = [address.partition(".") for address in self.sets.values()]
-        return [key for role, _, key in addresses if role == "precision"]
-
-    def _workload(self, mesh: Mapping[str, Numbers]) -> Workload:
-        if self.traces:
-            return workload_of(self.traces, mesh["trace"].astype(int))
-        return Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
 
 
 def blocks(study: Study) -> list[Block]:
@@ -196,7 +130,18 @@ def blocks(study: Study) -> list[Block]:
                         method=study.method,
                     )
                 )
-    return divided
+    return _with_band(divided, study) if study.band else divided
+
+
+def _with_band(divided: list[Block], study: Study) -> list[Block]:
+    """The same blocks, all of which share their draws."""
+    band = Band(study.band, study.samples, study.seed)
+    check_band(band, study.method)
+    names = {MODEL_ERROR, RATIO_ERROR}
+    for block in divided:
+        names |= set(block.draws.values())
+    common = replace(band, names=tuple(sorted(names)))
+    return [replace(block, band=common) for block in divided]
 
 
 def _workload_axes(study: Study) -> tuple[Axis, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ _LISTS = {
 """Key of a file that lists names -> field of `Study`."""
 _TEXTS = ("batch", "context", "output", "method")
 _TABLES = {"set": "sets", "knob": "knobs"}
-_KEYS = {"title", "cite", *_LISTS, *_TEXTS, *_TABLES}
+_NUMBERS = ("band", "samples", "seed")
+_KEYS = {"title", "cite", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
 
 
 def load_study(path: str) -> Study:
@@ -45,11 +47,15 @@ def load_study(path: str) -> Study:
         entries[name] = comma_list(_text(table.get(key, "")))
     for key, name in _TABLES.items():
         entries[name] = _texts(table.get(key, {}), f"{path}: {key}")
+    for key in _NUMBERS:
+        entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
     return Study(**entries)
 
 
 def either(path: str, axes: Study) -> Study:
     """The study of a file, or the axes of the command line where no file is named.
+
+    A band of the command line goes before that of the file.
 
     Raises:
         InputError: both are given, the file is no study, or a value has no option before it.
@@ -59,10 +65,14 @@ def either(path: str, axes: Study) -> Study:
         raise InputError(f"{path}: is no study file; {advice}")
     if path in systems():
         raise InputError(f"{path}: is a system, no study; write --system {path}")
-    if path and axes != Study((), ()):
+    if not path:
+        return axes
+    band = {name: getattr(axes, name) for name in _NUMBERS}
+    if axes != Study((), (), **band):
         advice = "give them there or on the command line, not both"
         raise InputError(f"{path} holds the axes; {advice}")
-    return load_study(path) if path else axes
+    study = load_study(path)
+    return replace(study, **band) if axes.band else study
 
 
 def _texts(entry: object, where: str) -> dict[str, str]:
@@ -70,6 +80,17 @@ def _texts(entry: object, where: str) -> dict[str, str]:
     if not isinstance(entry, dict):
         raise InputError(f"{where} must be a table, with one line for each name")
     return {key: _text(value) for key, value in entry.items()}
+
+
+def _number(value: object, where: str) -> float | int:
+    """A number of a study file.
+
+    Raises:
+        InputError: text, a list, or a truth value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where} must be a number, not {value!r}")
+    return value
 
 
 def _text(value: object) -> str:

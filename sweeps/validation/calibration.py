@@ -76,7 +76,8 @@ def ranges(platform: Platform) -> dict[str, Quantity]:
     for role, part in platform.roles.items():
         for key, number in part.numbers.items():
             address = f"{role}.{key}"
-            if number.range_si is None or platform.key(address).whole:
+            is_movable = number.kind in ("assumed", "fitted")
+            if not is_movable or number.range_si is None or platform.key(address).whole:
                 continue
             low, high = number.range_si
             if low < high:

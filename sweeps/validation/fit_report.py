@@ -189,6 +189,10 @@ def _entry(number: Quantity) -> str:
     ]
     if number.low is not None:
         entries.append(f"range = [{number.low!r}, {number.high!r}]")
+    if number.quantiles is not None:
+        entries.append(f"quantiles = {list(number.quantiles)!r}")
+    if number.shares:
+        entries.append(f"shares = {_text(number.shares)}")
     if number.note:
         entries.append(f"note = {_text(number.note)}")
     return f"{{ {', '.join(entries)} }}"

@@ -1,0 +1,64 @@
+"""The options of bands, and what a band is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands.printing import show
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.space.study import Study
+
+Band = Annotated[
+    float,
+    typer.Option(
+        "--band",
+        metavar="PERCENT",
+        help="Add the range that holds so much of what is likely, and the middle: 90.",
+    ),
+]
+Samples = Annotated[
+    int, typer.Option("--samples", metavar="N", help="Draws of the uncertain numbers.")
+]
+
+
+def check_draws(seed: int, samples: int, has_band: bool, has_trace: bool) -> None:
+    """Refuse options of draws where nothing is drawn.
+
+    Raises:
+        InputError: a seed without a trace or a band, or samples without a band.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.space.study import Study
+
+    if seed and not (has_trace or has_band):
+        raise InputError(
+            "--seed is of the requests drawn from a trace; give --trace, or leave it out, "
+            "or give the --band that it draws"
+        )
+    if samples != Study.samples and not has_band:
+        raise InputError("--samples are those of a band; give --band, or leave it out")
+
+
+def show_band(study: Study) -> None:
+    """Print what the band of a design point is made of."""
+    from nearkv.sweeps.space.study import blocks
+    from nearkv.sweeps.uncertainty.made_of import error_rows, number_rows
+
+    (block,) = blocks(study)
+    title = f"drawn {study.samples:,} times for the {study.band:g} % band"
+    show(number_rows(block), "table", title=title)
+    title = "error of the models: spread of ln(predicted / measured) beyond these ranges"
+    show(error_rows(block), "table", title=title)
+
+
+def ratio_columns(table: Columns) -> list[str]:
+    """Columns of a comparison that a terminal shows whatever fits: ratios and their bands."""
+    names = [name for name in table if name.endswith("_ratio")]
+    if "faster_share" in table:
+        names += [name for name in table if name.startswith("speedup_p")]
+        names.append("faster_share")
+    return names

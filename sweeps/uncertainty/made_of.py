@@ -1,0 +1,81 @@
+"""What a band is made of: the numbers that are drawn, and the error of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from nearkv.hardware.quantity import Quantity
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
+
+Row = dict[str, Any]
+FIRST = 4096
+"""Design points whose model errors are listed."""
+
+
+def made_of(blocks: Iterable[Block]) -> Row:
+    """Level, draws, numbers and model errors of the bands of a study, for JSON."""
+    blocks = list(blocks)
+    band = blocks[0].band
+    assert band is not None
+    numbers: dict[tuple[str, str], Row] = {}
+    errors: dict[tuple[str, str, str], Row] = {}
+    for block in blocks:
+        for row in number_rows(block):
+            numbers[block.platform.name, row["number"]] = row
+        for row in error_rows(block):
+            errors[block.system.name, row["mechanism"], row["of"]] = row
+    return {
+        "level": band.level,
+        "samples": band.samples,
+        "seed": band.seed,
+        "numbers": list(numbers.values()),
+        "model_errors": list(errors.values()),
+    }
+
+
+def number_rows(block: Block) -> list[Row]:
+    """A row for each number of a block that is drawn: its law and the draw that it takes."""
+    rows = []
+    for address, draw in block.draws.items():
+        role, _, key = address.partition(".")
+        number = block.platform.roles[role].numbers[key]
+        rows.append(
+            {
+                "platform": block.platform.name,
+                "number": address,
+                "value": number.value,
+                "unit": number.unit,
+                "drawn": _law(number),
+                "shares": draw if draw != address else "",
+                "source": number.source,
+            }
+        )
+    return rows
+
+
+def _law(number: Quantity) -> str:
+    if number.quantiles is not None:
+        low, middle, high = number.quantiles
+        return f"p10 {low:g}, p50 {middle:g}, p90 {high:g}"
+    return f"{number.low:g} to {number.high:g}"
+
+
+def error_rows(block: Block) -> list[Row]:
+    """The model errors of a block: by what takes most of the time at its first design points."""
+    box = next(block.grid.boxes(FIRST))
+    hw, llm, work, requested = block.inputs(box)
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    shape = tuple(side.stop - side.start for side in box)
+    places, names = slowest(block, estimate, shape)
+    rows = []
+    for place, name in enumerate(names):
+        if not (places == place).any():
+            continue
+        for of in (VALUE, RATIO):
+            error = find_error(name, of, block.system.cite)
+            rows.append({"system": block.system.name, **asdict(error)})
+    return rows

@@ -1,0 +1,127 @@
+"""The error of the models themselves: what measured runs leave beyond the ranges of the numbers.
+
+The table `model_error.csv` is written by `make bands` from every published run; nothing is computed
+here when a question is asked.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.span import Real
+from nearkv.sweeps.space.study import Block
+
+TABLE = Path(__file__).with_name("model_error.csv")
+MECHANISMS = {
+    "gpu": "GPU",
+    "host": "CPU",
+    "link": "links",
+    "collective": "links",
+    "drive": "flash",
+    "csd": "flash",
+    "dimm-pim": "PIM",
+    "memory": "PIM",
+    "accelerator": "PIM",
+}
+"""Kind of part -> kind of mechanism; H2M2's memories compute beside their banks."""
+VALUE, RATIO = "value", "ratio"
+ALL = "all"
+"""The pool of all mechanisms."""
+_TIMES = ("_s", "_ms", "_j_tok")
+_RATES = ("tok_s", "tok_s_per_kusd")
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """The spread of ln(predicted / measured) beyond the ranges of hardware numbers.
+
+    Attributes:
+        mechanism: kind of the resource that takes most of the time.
+        of: `value`, or `ratio` of two systems.
+        without: the paper or source whose rows are left out; empty for none.
+        pool: of which rows it is the spread: of the mechanism, or of all where these are too few.
+        rows, sources: how many are in the pool.
+        spread: one standard deviation of the logarithm [1].
+    """
+
+    mechanism: str
+    of: str
+    without: str
+    pool: str
+    rows: int
+    sources: int
+    spread: float
+
+
+@cache
+def model_errors() -> dict[tuple[str, str, str], ModelError]:
+    """The table, by mechanism, what is predicted and what is left out."""
+    table = {}
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            error = ModelError(
+                mechanism=row["mechanism"],
+                of=row["of"],
+                without=row["without"],
+                pool=row["pool"],
+                rows=int(row["rows"]),
+                sources=int(row["sources"]),
+                spread=float(row["spread"]),
+            )
+            table[error.mechanism, error.of, error.without] = error
+    return table
+
+
+def find_error(mechanism: str, of: str, source: str) -> ModelError:
+    """The model error of a mechanism, from rows of other sources than the one named."""
+    table = model_errors()
+    known = (mechanism, of, source) in table
+    return table[mechanism, of, source if known else ""]
+
+
+def mechanism_of(block: Block, resource: str) -> str:
+    """The kind of mechanism of a resource, by the part that fills its role."""
+    role = resource.partition(".")[0]
+    part = block.platform.roles.get(role)
+    return MECHANISMS.get(part.kind, ALL) if part else ALL
+
+
+def spreads(block: Block, estimate: Estimate, shape: tuple[int, ...], of: str) -> Real:
+    """The model error at each design point, of the resource with most of its time there [1].
+
+    Args:
+        block: whose points these are.
+        estimate: the answer at the stated numbers.
+        shape: of the design points.
+        of: `value` or `ratio`.
+    """
+    places, names = slowest(block, estimate, shape)
+    own = [find_error(name, of, block.system.cite).spread for name in names]
+    chosen: NDArray[np.float64] = np.array(own)[places]
+    return chosen
+
+
+def slowest(
+    block: Block, estimate: Estimate, shape: tuple[int, ...]
+) -> tuple[NDArray[np.intp], list[str]]:
+    """Kinds of mechanism, and the place among them of the one with most of the time."""
+    seconds: dict[str, Real] = {}
+    for resource, value in estimate.total.attribution().items():
+        name = mechanism_of(block, resource)
+        seconds[name] = seconds.get(name, 0.0) + value
+    stacked = [np.broadcast_to(value, shape) for value in seconds.values()]
+    return np.argmax(np.stack(stacked), axis=0), list(seconds)
+
+
+def error_power(column: str) -> int:
+    """How a column answers to a time that is longer than predicted: 1, -1, or 0 for not at all."""
+    if column.endswith(_RATES):
+        return -1
+    return 1 if column.endswith(_TIMES) else 0

@@ -1,0 +1,150 @@
+"""How many measured runs lie in the bands that are predicted without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nearkv.solvers.uncertainty.draws import ranks
+from nearkv.solvers.uncertainty.quantiles import quantiles
+from nearkv.solvers.uncertainty.scores import interval_score
+from nearkv.solvers.uncertainty.spread import scores, spread
+from nearkv.sweeps.space.bands import MODEL_ERROR
+from nearkv.sweeps.space.study import Numbers
+from nearkv.sweeps.uncertainty.model_error import (
+    ALL,
+    MECHANISMS,
+    RATIO,
+    VALUE,
+    error_power,
+    find_error,
+)
+from nearkv.sweeps.validation.claims import INDEPENDENT
+from nearkv.sweeps.validation.sampled_claims import FORMULAS, SAMPLES, SampledClaim
+
+Row = dict[str, Any]
+LEVELS = (50, 80, 90)
+"""Shares of the measurements that bands should hold [%]."""
+FEWEST_ROWS, FEWEST_SOURCES = 8, 3
+"""A pool of one mechanism has at least so many; else all mechanisms are pooled."""
+
+
+def error_table(rows: Sequence[SampledClaim]) -> list[Row]:
+    """The spread of the models' own errors: a row a mechanism and a source that is left out."""
+    sources = sorted({row.source for row in rows})
+    table = []
+    for without in ("", *sources):
+        others = [row for row in rows if row.source != without]
+        for of in (VALUE, RATIO):
+            alike = [row for row in others if row.of == of]
+            for mechanism in (*dict.fromkeys(MECHANISMS.values()), ALL):
+                names = {"mechanism": mechanism, "of": of, "without": without}
+                table.append({**names, **_pooled(alike, mechanism)})
+    return table
+
+
+def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
+    own = [row for row in rows if row.mechanism == mechanism]
+    enough = len(own) >= FEWEST_ROWS and len(_sources(own)) >= FEWEST_SOURCES
+    pool = own if enough else rows
+    errors, inputs, sources = [], [], []
+    for row in pool:
+        errors.append(np.log(row.predicted / row.stated))
+        inputs.append(np.nanstd(np.log(row.samples), axis=1))
+        sources += [row.source] * len(row.stated)
+    found = spread(np.concatenate(errors), np.concatenate(inputs), sources)
+    return {
+        "pool": mechanism if enough else ALL,
+        "rows": len(pool),
+        "sources": len(_sources(pool)),
+        "spread": float(f"{found:.3g}"),
+    }
+
+
+def _sources(rows: Sequence[SampledClaim]) -> set[str]:
+    return {row.source for row in rows}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and its bands, which are made without any row of its source.
+
+    Attributes:
+        row: the claim.
+        inside: whether all that it states lies in the band, by level in percent.
+        width: upper over lower end of the 90 % band [1].
+        score: interval score of that band, of logarithms [1].
+    """
+
+    row: SampledClaim
+    inside: dict[float, bool]
+    width: float
+    score: float
+
+
+def judged(row: SampledClaim, levels: Sequence[float] = LEVELS) -> Judged:
+    """Compare a claim with its bands."""
+    samples = np.log(row.samples) + _model_error(row)
+    stated = np.log(row.stated)
+    inside = {}
+    for level in levels:
+        low, high = _ends(samples, level)
+        inside[level] = bool(np.all((low <= stated) & (stated <= high)))
+    low, high = _ends(samples, 90)
+    score = interval_score(low, high, stated, 0.9)
+    width = float(np.exp(np.mean(high - low)))
+    return Judged(row, inside, width, float(np.mean(score)))
+
+
+def _ends(samples: Numbers, level: float) -> tuple[Numbers, Numbers]:
+    outside = (100 - level) / 200
+    low, high = quantiles(samples, [outside, 1 - outside])
+    return low, high
+
+
+def _model_error(row: SampledClaim) -> Numbers:
+    """Draws of the model's own error of a claim's logarithm [1]."""
+    metric = row.claim.metric
+    power = 1 if metric in FORMULAS else error_power(metric)
+    size = find_error(row.mechanism, row.of, row.source).spread
+    return power * size * _scores()
+
+
+@cache
+def _scores() -> Numbers:
+    # of a sequence of its own: in the claims' own sequences its place differs
+    drawn = ranks((MODEL_ERROR,), SAMPLES, 1)[MODEL_ERROR]
+    return scores(np.random.default_rng(0).permutation(drawn))
+
+
+def coverage(rows: Sequence[SampledClaim]) -> list[Row]:
+    """Shares of the rows inside their bands: all, papers, independent sources, mechanisms."""
+    results = [judged(row) for row in rows]
+    groups: dict[str, list[Judged]] = {"all rows": results}
+    groups["all papers"] = [one for one in results if one.row.paper != INDEPENDENT]
+    groups["all independent"] = [one for one in results if one.row.paper == INDEPENDENT]
+    for one in results:
+        groups.setdefault(one.row.source, []).append(one)
+    for one in results:
+        groups.setdefault(f"most time: {one.row.mechanism}", []).append(one)
+    return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
+
+
+def _summary(results: Sequence[Judged]) -> Row:
+    shares = {}
+    for level in LEVELS:
+        inside = [result.inside[level] for result in results]
+        shares[f"inside_{level}"] = float(np.mean(inside))
+    return {
+        "rows": len(results),
+        **shares,
+        "width": float(np.median([result.width for result in results])),
+        "score": float(np.mean([result.score for result in results])),
+        "outside_90": " ".join(
+            result.row.claim.id for result in results if not result.inside[90]
+        ),
+    }

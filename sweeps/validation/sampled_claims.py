@@ -1,0 +1,188 @@
+"""Measured and simulated claims, predicted at every draw of the uncertain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nearkv.costmodel.metrics import COLUMNS
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.space.bands import MODEL_ERROR, RATIO_ERROR, Band
+from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, mechanism_of, slowest
+from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
+from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers
+from nearkv.sweeps.validation.prediction import (
+    Question,
+    claim_blocks,
+    predict,
+    question_of,
+)
+
+SAMPLES = 1024
+RUNS = ("measured", "simulated")
+
+
+@dataclass(frozen=True)
+class SampledClaim:
+    """A claim that states how long something took, or how much faster it was.
+
+    Attributes:
+        paper: the file that it stands in.
+        source: the paper, or of independent measurements the source, that states it.
+        claim: the statement.
+        mechanism: kind of the resource that takes most of the time of its system.
+        of: `value`, or `ratio` of two systems.
+        stated: one value, or both ends of a range, in the claim's unit.
+        predicted: the same at the stated hardware numbers.
+        samples: the same at every draw (values, draws); the model error is not in them.
+    """
+
+    paper: str
+    source: str
+    claim: Claim
+    mechanism: str
+    of: str
+    stated: Numbers
+    predicted: Numbers
+    samples: Numbers
+
+
+Columns = Callable[[str], Numbers]
+FORMULAS: dict[str, Callable[[Columns], Numbers]] = {
+    "time_per_token": lambda of: 1e3 * of("batch_run") / of("throughput_tok_s"),
+    "decode_seconds": lambda of: of("total_s") - of("prefill_s"),
+}
+"""Checks that are a formula of columns, so that they are sampled as columns are."""
+
+
+def sampled_claims() -> Iterator[SampledClaim]:
+    """All measured and simulated claims whose metric is a column, or a formula of columns.
+
+    Left out are inputs of the models, one-sided bounds, rows with a proof that they are
+    inconsistent, signs, and answers of other checks: most of these state a trend or a choice.
+    """
+    for paper in papers():
+        for claim in load(paper):
+            if is_run(claim):
+                yield _sampled_claim(paper, claim)
+
+
+def is_run(claim: Claim) -> bool:
+    """Whether a claim states a time, a rate or a ratio that was measured or simulated."""
+    if claim.kind not in RUNS or claim.is_input or claim.is_bound or claim.proof:
+        return False
+    if claim.metric not in COLUMNS and claim.metric not in FORMULAS:
+        return False
+    return claim.method != "simulate" and float(claim.low) > 0
+
+
+def source_of(paper: str, claim: Claim) -> str:
+    """The paper of a claim, or the source of an independent measurement."""
+    return claim.where.partition(";")[0] if paper == INDEPENDENT else paper
+
+
+def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
+    system, baseline = _questions(claim)
+    both = [*claim_blocks(system), *(claim_blocks(baseline) if baseline else ())]
+    band = _band(both)
+    values = _column(
+        claim.metric, [replace(block, band=band) for block in claim_blocks(system)]
+    )
+    if baseline:
+        over = [replace(block, band=band) for block in claim_blocks(baseline)]
+        values = values / _column(claim.metric, over)
+    stated, predicted = _stated(claim), predict(claim)
+    if len(set(stated)) == 1 and predicted[0] == predicted[1]:
+        stated, predicted = stated[:1], predicted[:1]
+    samples = _reduced(claim, values)
+    return SampledClaim(
+        paper=paper,
+        source=source_of(paper, claim),
+        claim=claim,
+        mechanism=_mechanism(claim_blocks(system)),
+        of=RATIO if baseline else VALUE,
+        stated=stated,
+        predicted=predicted,
+        samples=samples[: len(stated)],
+    )
+
+
+def _questions(claim: Claim) -> tuple[Question, Question | None]:
+    """The studies of a claim and of the baseline that divides it."""
+    if claim.metric not in FORMULAS:
+        return question_of(claim), question_of(claim, baseline=True) if claim.over else None
+    platform, system, model, batch, context, output, last = claim.system.split(",")
+    is_set = claim.metric == "time_per_token"
+    words = replace(
+        claim,
+        platform=platform,
+        system=system,
+        model=model,
+        batch=batch,
+        context=context,
+        output=output,
+        set=last if is_set else "",
+        knob="" if is_set else last,
+    )
+    return question_of(words), None
+
+
+def _band(blocks: Sequence[Block]) -> Band:
+    names = {MODEL_ERROR, RATIO_ERROR}
+    for block in blocks:
+        names |= set(block.draws.values())
+    return Band(90.0, SAMPLES, 0, tuple(sorted(names)))
+
+
+def _column(metric: str, blocks: Sequence[Block]) -> Numbers:
+    """A metric at all points of all blocks (points, draws)."""
+    pieces = []
+    for block in blocks:
+        for outer, _ in tiles(block, block.grid.whole):
+            values = _metric(metric, sampled(block, outer))
+            pieces.append(values.reshape(-1, SAMPLES))
+    return np.concatenate(pieces)
+
+
+def _metric(metric: str, answers: Sampled) -> Numbers:
+    if metric in FORMULAS:
+        return FORMULAS[metric](answers.column)
+    return answers.column(metric)
+
+
+def _stated(claim: Claim) -> Numbers:
+    return np.array([float(claim.low), float(claim.high)])
+
+
+def _reduced(claim: Claim, values: Numbers) -> Numbers:
+    """Samples (points, draws) as the claim takes them (2, draws), of points that fit somewhere."""
+    fitting = values[~np.all(np.isnan(values), axis=1)]
+    if not fitting.size:
+        raise InputError(f"claim {claim.id}: no point of its grid fits in any draw")
+    if claim.take == "mean":
+        return np.repeat(np.nanmean(fitting, axis=0)[np.newaxis], 2, axis=0)
+    low, high = np.nanmin(fitting, axis=0), np.nanmax(fitting, axis=0)
+    if claim.take == "max":
+        return np.stack([high, high])
+    if claim.take == "min":
+        return np.stack([low, low])
+    return np.stack([low, high])
+
+
+def _mechanism(blocks: Sequence[Block]) -> str:
+    """The kind of resource that takes most of the time at most points of a claim's system."""
+    counts: dict[str, int] = {}
+    for block in blocks:
+        hw, llm, work, requested = block.inputs(block.grid.whole)
+        estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+        places, names = slowest(block, estimate, block.grid.shape)
+        for place, name in enumerate(names):
+            counts[name] = counts.get(name, 0) + int(np.sum(places == place))
+    return max(counts, key=lambda name: counts[name])
+
+
+__all__ = ["SampledClaim", "is_run", "mechanism_of", "sampled_claims", "source_of"]
