@@ -10,7 +10,7 @@ dn size of a key's other part, dv of a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,19 @@ def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
         return llm.layers * layer(llm)
     spans = {name: kind.layers * layer(kind) for name, kind in llm.kinds.items()}
     return serial(**spans)
+
+
+def with_widths(llm: LLM, **widths: Real) -> LLM:
+    """The same model with elements of other widths, in all of its kinds of layer.
+
+    Args:
+        llm: the model.
+        widths: bytes of one element, as `kv_width=0.5` [B].
+    """
+    if not isinstance(llm, Mixed):
+        return replace(llm, **widths)
+    kinds = {name: replace(kind, **widths) for name, kind in llm.kinds.items()}
+    return replace(llm, **widths, layer_kinds=kinds)
 
 
 def not_modelled(llm: LLM, attends: Collection[str]) -> dict[str, NDArray[np.bool_]]:

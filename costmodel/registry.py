@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.abc import InspectLoader
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +19,10 @@ from numpy.typing import NDArray
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import not_modelled
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.plugins import Plugin
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.machine import Machine
 
 Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
@@ -74,6 +78,7 @@ class System:
         model: the function.
         attends: attention of the layers it sums over, as in `layers.attention_kind`; empty where
             it takes models of full attention in layers that are all alike.
+        plugin: the user's file that registered it, where it is no system of nearkv.
     """
 
     name: str
@@ -83,6 +88,7 @@ class System:
     knobs: Mapping[str, Knob]
     model: Model
     attends: tuple[str, ...] = ()
+    plugin: Plugin | None = None
 
     @property
     def summary(self) -> str:
@@ -103,7 +109,7 @@ class System:
         fixed = {
             k: value for k, value in self.defaults.items() if not isinstance(value, str)
         }
-        estimate: Estimate = self.model(hw, llm, work, **(fixed | dict(knobs)))
+        estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
         if llm.kinds:
             fits = estimate.fits.without(not_modelled(llm, self.attends))
             estimate = replace(estimate, fits=fits)
@@ -111,8 +117,15 @@ class System:
             estimate = replace(estimate, notes={**estimate.notes, **notes})
         return estimate
 
-    def __reduce__(self) -> tuple[Callable[[str], System], tuple[str]]:
-        """Travel to another process by name; every process registers the same systems."""
+    def _evaluate(self, *inputs: Any, **knobs: Real) -> Estimate:
+        if self.plugin:
+            return self.plugin.call(self.name, self.model, *inputs, **knobs)
+        return self.model(*inputs, **knobs)
+
+    def __reduce__(self) -> tuple[Callable[..., System], tuple[object, ...]]:
+        """Travel to another process by name, one of a user's file with the text of that file."""
+        if self.plugin:
+            return _restored, (self.name, self.plugin)
         return find_system, (self.name,)
 
 
@@ -128,21 +141,26 @@ def _notes(estimate: Estimate, llm: LLM, work: Workload) -> dict[str, NDArray[np
 
 _PACKAGE = "nearkv.costmodel.systems"
 """Its modules register systems when first imported, which is when a name is looked up."""
+_GROUP = "nearkv.systems"
+"""Entry points of installed packages whose modules register systems."""
 _SYSTEMS: dict[str, System] = {}
+_RUNNING: list[Plugin] = []
+"""Files of users that are being run; what they register is theirs."""
 
 
 def system(
     name: str,
     *,
     platform: str,
-    cite: str,
+    cite: str = "user",
     owns: tuple[str, ...],
     knobs: Mapping[str, Knob] | None = None,
     attends: tuple[str, ...] = (),
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
-    The function takes (hw, llm, work, *, knobs...) and returns an `Estimate`. Where it names the
+    The function takes (hw, llm, work, *, knobs...), or all of its knobs as `**knobs`, and returns
+    an `Estimate`. Where it names the
     attention of its layers (`attends`), it sums over the kinds of layer of a model; a model with
     any other kind is answered by `not-modelled`.
 
@@ -151,12 +169,14 @@ def system(
     """
 
     def register(model: Model) -> Model:
-        registered = System(name, platform, cite, owns, knobs or {}, model, attends)
+        plugin = _RUNNING[-1] if _RUNNING else None
+        registered = System(name, platform, cite, owns, knobs or {}, model, attends, plugin)
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         if name in _SYSTEMS:
-            raise ValueError(f"system {name!r} is registered twice")
-        if arguments != registered.defaults.keys():
+            raise ValueError(f"system {name!r} exists already; choose another name")
+        if arguments != registered.defaults.keys() and not takes_any:
             declared = sorted(registered.defaults)
             raise ValueError(
                 f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}"
@@ -168,11 +188,85 @@ def system(
 
 
 def systems() -> dict[str, System]:
-    """Import every module of `costmodel.systems` and return all systems by name."""
+    """Import what registers systems and return all of them by name.
+
+    These are the modules of `costmodel.systems`, those that installed packages name as entry
+    points of the group `nearkv.systems`, and the files that `load_plugin` has run.
+    """
+    _import_own()
+    _import_installed()
+    return dict(sorted(_SYSTEMS.items()))
+
+
+@cache
+def _import_own() -> None:
     package = importlib.import_module(_PACKAGE)
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    return dict(sorted(_SYSTEMS.items()))
+
+
+@cache
+def _import_installed() -> None:
+    """Import modules of installed packages; of one that fails, warn and go on without it."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=_GROUP):
+        try:
+            _import_module(point.value)
+        except Exception as problem:
+            reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+            warn(f"{_GROUP} {point.name} = {point.value!r} does not load ({reason})")
+
+
+def _import_module(name: str) -> None:
+    """Import a module that registers systems, with its text as where they come from."""
+    spec = importlib.util.find_spec(name)
+    source = spec.loader if spec else None
+    text = source.get_source(name) if isinstance(source, InspectLoader) else ""
+    _RUNNING.append(Plugin(name, text or ""))
+    try:
+        importlib.import_module(name)
+    finally:
+        _RUNNING.pop()
+
+
+def load_plugin(plugin: Plugin) -> None:
+    """Run a user's file, which registers its systems; the same file again replaces them.
+
+    Raises:
+        InputError: it does not run, takes a name that exists, or registers no system.
+    """
+    known = systems().values()
+    if any(one.plugin == plugin for one in known):
+        return
+    replaced = {one.name: one for one in known if _is_of(one, plugin.file)}
+    for name in replaced:
+        del _SYSTEMS[name]
+    before = dict(_SYSTEMS)
+    _RUNNING.append(plugin)
+    try:
+        plugin.run()
+        if before == _SYSTEMS:
+            advice = (
+                "put @system(...) above a function; `nearkv systems new` writes an example"
+            )
+            raise InputError(f"{plugin.file}: registers no system; {advice}")
+    except InputError:
+        _SYSTEMS.clear()
+        _SYSTEMS.update({**before, **replaced})
+        raise
+    finally:
+        _RUNNING.pop()
+
+
+def _is_of(registered: System, file: str) -> bool:
+    return registered.plugin is not None and registered.plugin.file == file
+
+
+def _restored(name: str, plugin: Plugin) -> System:
+    """The system of a plugin in another process, which runs the plugin where it has not yet."""
+    load_plugin(plugin)
+    return find_system(name)
 
 
 def find_system(name: str) -> System:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.folders import is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.platform import Platform
@@ -90,7 +90,7 @@ def load_llm(name: str) -> Part:
     """
     if name.endswith(".json"):
         return load_config(Path(name))
-    if name.endswith(".toml") or name in names("model"):
+    if name.endswith(".toml") or is_known("model", name):
         return load_part(name, "model")
     return load_part(_on_hub(name) if "/" in name else _known(name), "model")
 

@@ -41,14 +41,24 @@ def _files(what: str) -> dict[str, Path]:
 
 def _own_files(what: str) -> dict[str, Path]:
     """The user's own files of a catalogue, those found first in preference."""
-    folders = [
-        Path(folder) for folder in os.environ.get("NEARKV_PATH", "").split(os.pathsep)
-    ]
+    listed = os.environ.get("NEARKV_PATH", "").split(os.pathsep)
+    folders = [Path(folder) for folder in listed if folder]
     files: dict[str, Path] = {}
-    for folder in [*folders, Path()]:
+    for folder in [*folders, Path(), user_folder()]:
         for path in (folder / f"{what}s").glob("*.toml"):
             files.setdefault(path.stem, path)
     return files
+
+
+def user_folder() -> Path:
+    """The user's own folder of specification files, which need not exist."""
+    config = os.environ.get("XDG_CONFIG_HOME", "") or Path("~/.config").expanduser()
+    return Path(config) / "nearkv"
+
+
+def is_known(what: str, name: str) -> bool:
+    """Whether a name is in a catalogue, or among the user's own files of it."""
+    return name in _files(what) or name in _own_files(what)
 
 
 def names(what: str) -> list[str]:
@@ -60,7 +70,7 @@ def path_of(what: str, name: str) -> Path:
     """The file of a name, or the user's own file where `name` ends in .toml.
 
     A name is looked for in the folders `parts`, `platforms`, `models` or `traces` of each entry of
-    `NEARKV_PATH` and of the working folder, and then in the catalogue.
+    `NEARKV_PATH`, of the working folder and of `user_folder`, and then in the catalogue.
 
     Raises:
         InputError: no such name or file.

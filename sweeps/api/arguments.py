@@ -38,6 +38,7 @@ class Axes(TypedDict, total=False):
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; none by default.
         samples: draws of a band.
+        plugin: files that register systems of your own, as in `my_system.py`.
     """
 
     batch: Values
@@ -51,6 +52,7 @@ class Axes(TypedDict, total=False):
     seed: int
     band: float
     samples: int
+    plugin: Names
 
 
 def text_of(value: object, name: str) -> str:
@@ -116,6 +118,7 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         seed=axes.get("seed", Study.seed),
         band=axes.get("band", Study.band),
         samples=axes.get("samples", Study.samples),
+        plugins=names_of(axes["plugin"], "plugin") if "plugin" in axes else (),
         **sizes,
     )
 

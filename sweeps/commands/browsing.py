@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands.failures import Registry
-from nearkv.sweeps.commands.options import Format, Set, System
+from nearkv.sweeps.commands.options import Format, Plugins, Set, System
 from nearkv.sweeps.commands.printing import show
 
 NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
@@ -50,27 +50,74 @@ NewPlatform = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the new platform.")
 ]
 BasePlatform = Annotated[str, typer.Option("--from", help="The platform to start from.")]
+NewSystem = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
+]
+OwnSystem = Annotated[
+    str, typer.Argument(metavar="FILE.py", help="A file that registers systems.")
+]
 OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 
 
 @systems.callback()
-def list_systems(ctx: typer.Context, form: Format = "table") -> None:
+def list_systems(ctx: typer.Context, plugins: Plugins = [], form: Format = "table") -> None:
     """List the systems, each with the paper it comes from and its knobs."""
     from nearkv.sweeps.evaluation.catalogue import system_rows
+    from nearkv.sweeps.runtime.plugin_files import load_plugins
 
+    load_plugins(plugins)
     if listed(ctx, form):
         show(system_rows(), form, ("system", "what", "paper", "platform", "knobs"))
 
 
-def show_system(name: System, form: Format = "table") -> None:
+def show_system(name: System, plugins: Plugins = [], form: Format = "table") -> None:
     """Print a system's knobs: range, default, the paper's rules.
 
     Example: nearkv systems show hilos
     """
     from nearkv.sweeps.evaluation.catalogue import knob_rows, summary_of
+    from nearkv.sweeps.runtime.plugin_files import load_plugins
 
+    load_plugins(plugins)
     columns = ("knob", "values", "default", "what", "rules")
     show(knob_rows(name), form, columns, title=summary_of(name))
+
+
+def new_system(name: NewSystem) -> None:
+    """Write a system that works as it is, as a commented example, and its test.
+
+    Example: nearkv systems new my-system
+    """
+    from nearkv.sweeps.space import own_system
+
+    files = own_system.new_system(name)
+    for file, text in files.items():
+        write_new(Path(file), text)
+    system, test = files
+    typer.echo(f"wrote {system} and {test}; use it as --plugin {system}")
+
+
+def check_systems(file: OwnSystem) -> None:
+    """Try the systems of a file against the contracts of all systems; exit 1 where one breaks.
+
+    Example: nearkv systems check my_system.py
+    """
+    from nearkv.costmodel.registry import systems
+    from nearkv.sweeps.runtime.plugin_files import load_plugins, read_plugin
+    from nearkv.sweeps.validation.contracts import violations
+
+    load_plugins([file])
+    plugin = read_plugin(file)
+    broken = False
+    for name, system in systems().items():
+        if system.plugin != plugin:
+            continue
+        sentences = violations(system)
+        for sentence in sentences or ["keeps every contract"]:
+            typer.echo(f"{name}: {sentence}")
+        broken = broken or bool(sentences)
+    if broken:
+        raise typer.Exit(1)
 
 
 @models.callback()
@@ -160,17 +207,26 @@ def new_hardware(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
 
     Example: nearkv hardware new my-machine --from hilos-a100
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.hardware.own import new_platform
 
     file = Path(f"{name.removesuffix('.toml')}.toml")
-    text = new_platform(file.stem, base)
+    write_new(file, new_platform(file.stem, base))
+    typer.echo(f"wrote {file}; use it as --platform {file}")
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that does not exist yet.
+
+    Raises:
+        InputError: it does, or cannot be written.
+    """
+    from nearkv.hardware.errors import InputError
+
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
     except OSError as problem:
         raise InputError(f"{file}: cannot be written ({problem.strerror})") from None
-    typer.echo(f"wrote {file}; use it as --platform {file}")
 
 
 def check_hardware(file: OwnFile) -> None:
@@ -189,6 +245,8 @@ def check_hardware(file: OwnFile) -> None:
 
 columns.add(show_column, "show")
 systems.add(show_system, "show")
+systems.add(new_system, "new")
+systems.add(check_systems, "check")
 models.add(show_model, "show")
 hardware.add(show_hardware, "show")
 hardware.add(keys, "keys")

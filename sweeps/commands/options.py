@@ -111,6 +111,12 @@ Seed = Annotated[
         help="Of the requests drawn from a trace, and of the draws of --band.",
     ),
 ]
+Plugins = Annotated[
+    list[str],
+    typer.Option(
+        "--plugin", metavar="FILE.py", help="A file that registers systems of your own."
+    ),
+]
 StudyFile = Annotated[
     str,
     typer.Argument(
@@ -182,6 +188,7 @@ def axes(
     seed: Seed = 0,
     band: Band = 0.0,
     samples: Samples = 1024,
+    plugins: Plugins = [],
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
 
@@ -189,9 +196,11 @@ def axes(
         InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
     """
     from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.runtime.plugin_files import load_plugins
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
     check_draws(seed, samples, bool(band), bool(trace))
+    load_plugins(plugins)
     if output.endswith(TABLE_FILES):
         place = f"--output-tokens {output!r}"
         raise InputError(f"{place}: is a number of tokens; -o {output} names the file")
@@ -212,6 +221,7 @@ def axes(
         seed=seed,
         band=band,
         samples=samples,
+        plugins=tuple(plugins),
     )
 
 

@@ -11,6 +11,7 @@ from nearkv.costmodel.metrics import COLUMNS
 from nearkv.costmodel.registry import Knob
 from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.folders import is_known
 from nearkv.hardware.reading import read_toml
 from nearkv.sweeps.evaluation.provenance import numbers, platform_numbers
 from nearkv.sweeps.space.sizes import number
@@ -23,7 +24,8 @@ def system_rows() -> Rows:
     rows: Rows = []
     for system in registry.systems().values():
         knobs = ", ".join(system.knobs)
-        names = {"system": system.name, "paper": system.cite, "platform": system.platform}
+        origin = system.plugin.file if system.plugin else system.cite
+        names = {"system": system.name, "paper": origin, "platform": system.platform}
         rows.append({**names, "knobs": knobs, "what": system.summary})
     return rows
 
@@ -160,15 +162,16 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
         InputError: no such name, or an override that does not fit.
     """
     parts, platforms = names("part"), names("platform")
-    if name in parts and sets:
+    is_part = is_known("part", name)
+    if is_part and sets:
         raise InputError(
             f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
         )
-    if name in parts:
+    if is_part:
         return part_numbers(name)
     if name.endswith(".toml") and "kind" in read_toml(Path(name), "platform or part"):
         return part_numbers(name)
-    if name not in platforms and not name.endswith(".toml"):
+    if not is_known("platform", name) and not name.endswith(".toml"):
         raise unknown("platform or part", name, [*platforms, *parts])
     platform = load_platform(name)
     for address, text in sets.items():

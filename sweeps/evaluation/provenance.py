@@ -141,7 +141,7 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     """Where every number of a study comes from.
 
     Returns:
-        Version, command, platforms, models, traces, sources and axes, as tables for JSON.
+        Version, command, plugins, platforms, models, traces, sources and axes, as tables for JSON.
     """
     parts = list(parts)
     platforms = {block.platform.name: block.platform for block in parts}
@@ -153,11 +153,13 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     used += [*models.values(), *traces.values()]
     cited = {number.source for part in used for number in part.numbers.values()}
     band = {"band": _band(parts)} if any(block.band for block in parts) else {}
+    plugins = [block.system.plugin for block in parts if block.system.plugin]
     return {
         "nearkv": version("nearkv"),
         "command": " ".join(
             ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
         ),
+        "plugins": {plugin.file: plugin.digest for plugin in plugins},
         "platforms": {
             name: platform_numbers(platform) for name, platform in platforms.items()
         },

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.models import check_published
-from nearkv.costmodel.registry import System, check_knobs, find_system
+from nearkv.costmodel.registry import check_knobs, find_system
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Requested
-from nearkv.sweeps.space.axes import (
-    RuledKnob,
-    hardware_axis,
-    knob_choices,
-    name_axis,
-    size_axis,
-)
+from nearkv.sweeps.runtime.plugin_files import load_plugins
+from nearkv.sweeps.space.axes import name_axis, size_axis
 from nearkv.sweeps.space.bands import (
     MODEL_ERROR,
     RATIO_ERROR,
@@ -30,6 +23,7 @@ from nearkv.sweeps.space.bands import (
     check_band,
 )
 from nearkv.sweeps.space.block import NONE, Block, Numbers
+from nearkv.sweeps.space.cases import cases
 from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import comma_list, pairs
 from nearkv.sweeps.space.traces import traces_of
@@ -63,6 +57,7 @@ class Study:
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; 0 for no range.
         samples: draws of a band.
+        plugins: files that register systems of the user's own.
     """
 
     systems: tuple[str, ...]
@@ -78,6 +73,7 @@ class Study:
     seed: int = 0
     band: float = 0.0
     samples: int = 1024
+    plugins: tuple[str, ...] = ()
 
     @property
     def has_lengths(self) -> bool:
@@ -100,6 +96,7 @@ def blocks(study: Study) -> list[Block]:
     model_names = once(_names_of(study.models), "--model")
     once(_names_of(study.platforms), "--platform")
     once(study.traces, "--trace")
+    load_plugins(study.plugins)
     systems = [find_system(name) for name in study.systems]
     parts = tuple(_read_model(model) for model in study.models)
     if not systems or not parts:
@@ -115,8 +112,7 @@ def blocks(study: Study) -> list[Block]:
     for system in systems:
         for stated in study.platforms or (system.platform,):
             platform = _read_platform(stated)
-            cases = _cases(system, platform, study)
-            for case in cases:
+            for case in cases(system, platform, study.sets, study.knobs):
                 grid = Grid((*workload, *case.axes))
                 divided.append(
                     Block(
@@ -152,50 +148,6 @@ def _workload_axes(study: Study) -> tuple[Axis, ...]:
         size_axis("context_tok", study.context, "--context"),
         size_axis("output_tok", study.output, "--output-tokens"),
     )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """Hardware numbers and knobs of one block.
-
-    Attributes:
-        axes: swept hardware numbers and knobs.
-        sets, requested: as in `Block`.
-    """
-
-    axes: tuple[Axis, ...]
-    sets: Mapping[str, str]
-    requested: Mapping[str, Requested]
-
-
-def _cases(system: System, platform: Platform, study: Study) -> list[_Case]:
-    """One case for each combination of rules of the knobs; their numbers are axes."""
-    sets = {address: address for address in study.sets}
-    axes = [
-        hardware_axis(address, address, text, platform)
-        for address, text in study.sets.items()
-    ]
-    choices: list[list[Axis | RuledKnob]] = []
-    for name, knob in system.knobs.items():
-        text = study.knobs.get(name, "")
-        if not knob.sets:
-            choices.append(knob_choices(system, name, text or str(knob.default)))
-        elif text:
-            if knob.sets in study.sets:
-                both = f"--knob {name} and --set {knob.sets}"
-                raise InputError(f"{both} say the same thing; give one of them")
-            axes.append(hardware_axis(name, knob.sets, text, platform))
-            sets[name] = knob.sets
-    extremes = {sets[axis.name]: (axis.values.min(), axis.values.max()) for axis in axes}
-    platform.check(extremes)
-    platform.warn_of_doubts(extremes)
-    cases: list[_Case] = []
-    for combination in product(*choices):
-        swept = [item for item in combination if isinstance(item, Axis)]
-        ruled = [item for item in combination if isinstance(item, RuledKnob)]
-        requested = {knob.name: knob.rule for knob in ruled}
-        cases.append(_Case((*axes, *swept), sets, requested))
-    return cases
 
 
 def _read_model(model: str | Part) -> Part:

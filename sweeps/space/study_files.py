@@ -18,6 +18,7 @@ _LISTS = {
     "model": "models",
     "platform": "platforms",
     "trace": "traces",
+    "plugin": "plugins",
 }
 """Key of a file that lists names -> field of `Study`."""
 _TEXTS = ("batch", "context", "output", "method")
@@ -67,11 +68,13 @@ def either(path: str, axes: Study) -> Study:
         raise InputError(f"{path}: is a system, no study; write --system {path}")
     if not path:
         return axes
-    band = {name: getattr(axes, name) for name in _NUMBERS}
-    if axes != Study((), (), **band):
+    beside = {name: getattr(axes, name) for name in (*_NUMBERS, "plugins")}
+    if axes != Study((), (), **beside):
         advice = "give them there or on the command line, not both"
         raise InputError(f"{path} holds the axes; {advice}")
     study = load_study(path)
+    study = replace(study, plugins=(*study.plugins, *axes.plugins))
+    band = {name: getattr(axes, name) for name in _NUMBERS}
     return replace(study, **band) if axes.band else study
 
 
