@@ -12,11 +12,11 @@ from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
-from nearkv.hardware.part import Part, check_shape
+from nearkv.hardware.part import Part, check_role, check_shape
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
-from nearkv.hardware.schema import DERATE, KINDS, PARTLESS, ROLES
+from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
 
 __all__ = [
     "Part",
@@ -218,11 +218,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
         part = _filled(_part_name(str(entry["part"]), path), own, where)
-        if part.kind not in ROLES.get(role, [part.kind]):
-            kinds = " or ".join(ROLES[role])
-            raise InputError(
-                f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}"
-            )
+        check_role(part, role, where)
         return part
     if inherited is not None:
         return _changed(inherited, own, where)
@@ -245,7 +241,9 @@ def _part_name(name: str, platform: Path) -> str:
 
 def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
     keys = KINDS[part.kind] or dict.fromkeys([*part.numbers, *own], DERATE)
-    return replace(part, numbers={**part.numbers, **numbers_of(own, keys, where)})
+    placed = part.placed | (own.keys() - part.numbers.keys())
+    changed = {**part.numbers, **numbers_of(own, keys, where)}
+    return replace(part, numbers=changed, placed=placed)
 
 
 def _filled(name: str, own: Mapping[str, Any], where: str) -> Part:

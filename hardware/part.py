@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import ROLES
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Part:
         kind: key of `schema.KINDS`.
         title: for readers.
         numbers: key -> number with its source.
+        placed: keys of numbers that a platform adds to its part: its count, what its place does.
         layer_kinds: of a model, its kinds of layer, each with all numbers a model has; empty where
             all layers are alike, with full attention.
     """
@@ -28,6 +30,7 @@ class Part:
     title: str
     numbers: Mapping[str, Quantity]
     layer_kinds: tuple[Part, ...] = ()
+    placed: frozenset[str] = frozenset()
 
     @property
     def kinds_or_self(self) -> tuple[Part, ...]:
@@ -38,6 +41,19 @@ class Part:
     def si(self) -> dict[str, float]:
         """Every number in SI base units, by key."""
         return {key: number.si for key, number in self.numbers.items()}
+
+
+def check_role(part: Part, role: str, where: str) -> None:
+    """Refuse a part of another kind than a role takes.
+
+    Raises:
+        InputError: it is.
+    """
+    if part.kind not in ROLES.get(role, [part.kind]):
+        kinds = " or ".join(ROLES[role])
+        raise InputError(
+            f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}"
+        )
 
 
 def check_shape(shape: Mapping[str, float], where: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from nearkv.hardware.belief import Values, check_relations, warn_of_doubts
+from nearkv.hardware.belief import Values, check_part, check_relations, warn_of_doubts
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.part import Part
+from nearkv.hardware.part import Part, check_role
 from nearkv.hardware.quantity import Quantity, unit_of
-from nearkv.hardware.schema import DERATE, KINDS, Key
+from nearkv.hardware.schema import DERATE, KINDS, ROLES, Key
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,25 @@ class Platform:
         title: for readers.
         cite: key into sources.toml.
         roles: role -> part in its place; `derate` holds the correction factors.
+        swapped: role -> name of the part that took the place of the platform's own.
     """
 
     name: str
     title: str
     cite: str
     roles: Mapping[str, Part]
+    swapped: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Its name, and the parts that were swapped."""
+        swaps = [f"{role}={name}" for role, name in self.swapped.items()]
+        return " ".join([self.name, *swaps])
+
+    @property
+    def part_columns(self) -> dict[str, str]:
+        """Names of the parts that were swapped, by the column that shows them."""
+        return {f"{role}.part": name for role, name in self.swapped.items()}
 
     def machine(self) -> Machine:
         """The same numbers in SI, as cost models read them."""
@@ -36,6 +49,32 @@ class Platform:
             for role, part in self.roles.items()
         }
         return Machine(self.name, values)
+
+    def with_part(self, role: str, part: Part, name: str) -> Platform:
+        """A copy with another part in a role; what the place adds, as its count, stays.
+
+        Args:
+            role: whose part is swapped.
+            part: the new part.
+            name: what the user calls it.
+
+        Raises:
+            InputError: no such role, or the part is of another kind or contradicts its place.
+        """
+        where = f"--part {role}={name}"
+        if role not in self.roles:
+            raise unknown("part", role, self.roles, f"{where}: platform {self.name!r}")
+        check_role(part, role, where)
+        before = self.roles[role]
+        if part.kind != before.kind and role not in ROLES:
+            raise InputError(f"{where}: is a {part.kind}, {role} is a {before.kind}")
+        kept = before.placed & KINDS[part.kind].keys()
+        numbers = {key: before.numbers[key] for key in kept}
+        numbers.update(part.numbers)
+        placed = replace(part, numbers=numbers, placed=before.placed)
+        check_part(placed, where, is_own=False)
+        roles = {**self.roles, role: placed}
+        return replace(self, roles=roles, swapped={**self.swapped, role: name})
 
     def key(self, address: str) -> Key:
         """The schema of a number named as `role.key`.

@@ -111,6 +111,14 @@ Seed = Annotated[
         help="Of the requests drawn from a trace, and of the draws of --band.",
     ),
 ]
+Parts = Annotated[
+    list[str],
+    typer.Option(
+        "--part",
+        metavar="ROLE=PARTS",
+        help="Swap a part of the platform: gpu=a100-40gb,h200-sxm or csd=./mine.toml.",
+    ),
+]
 Plugins = Annotated[
     list[str],
     typer.Option(
@@ -188,6 +196,7 @@ def axes(
     seed: Seed = 0,
     band: Band = 0.0,
     samples: Samples = 1024,
+    parts: Parts = [],
     plugins: Plugins = [],
 ) -> Study:
     """Collect the axes of a study that has no systems yet.
@@ -195,18 +204,12 @@ def axes(
     Raises:
         InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.runtime.plugin_files import load_plugins
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
     check_draws(seed, samples, bool(band), bool(trace))
     load_plugins(plugins)
-    if output.endswith(TABLE_FILES):
-        place = f"--output-tokens {output!r}"
-        raise InputError(f"{place}: is a number of tokens; -o {output} names the file")
-    for option, text in (("--platform", platform), ("--trace", trace)):
-        if text and not comma_list(text):
-            raise InputError(f"{option} {text!r}: is empty; give a name, or leave it out")
+    _check_texts(output, platform, trace)
     return Study(
         systems=(),
         models=comma_list(model),
@@ -222,7 +225,25 @@ def axes(
         band=band,
         samples=samples,
         plugins=tuple(plugins),
+        parts=pairs(parts, "--part"),
     )
+
+
+def _check_texts(output: str, platform: str, trace: str) -> None:
+    """Refuse options that cannot mean anything.
+
+    Raises:
+        InputError: naming the option.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.space.study import comma_list
+
+    if output.endswith(TABLE_FILES):
+        place = f"--output-tokens {output!r}"
+        raise InputError(f"{place}: is a number of tokens; -o {output} names the file")
+    for option, text in (("--platform", platform), ("--trace", trace)):
+        if text and not comma_list(text):
+            raise InputError(f"{option} {text!r}: is empty; give a name, or leave it out")
 
 
 def with_axes(command: Callable[..., None]) -> Callable[..., None]:

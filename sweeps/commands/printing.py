@@ -119,7 +119,8 @@ def show_columns(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select, varying
 
-    axes = varying(columns, study) if study else []
+    swapped = [name for name in columns if name.endswith(".part")]
+    axes = varying(columns, study) if study else swapped
     names = list(select(columns, only)) if only else []
     if only and form not in ("csv", "json"):
         names = [*(name for name in axes if name not in names), *names]

@@ -109,6 +109,7 @@ def _offered(
         "system": partial(_name, block.system.name),
         "model": partial(Names, models, block.grid.axes[0].labels),
         "platform": partial(_name, block.platform.name),
+        **_swapped(block),
         **_question(block, shown, work),
     }
     for name in block.system.knobs:
@@ -198,6 +199,12 @@ def _note(estimate: Estimate) -> Names:
         place = place + np.where(where, len(sentences), 0)
         sentences += longer
     return Names(place, tuple(sentences))
+
+
+def _swapped(block: Block) -> Offered:
+    """A column for every role whose part is swapped: the name of its part."""
+    parts = block.platform.part_columns
+    return {column: partial(_name, name) for column, name in parts.items()}
 
 
 def _question(block: Block, shown: Shown, work: Workload) -> Offered:

@@ -29,7 +29,7 @@ def compare(
 ) -> Columns:
     """Evaluate a study and add ratios over the first row of each design point.
 
-    The first row is that of the first system, its first platform and its first knob values.
+    The first row is that of the first system, its first platform, parts and knob values.
 
     Args:
         study: what to evaluate; models, workloads and hardware numbers are its design points.
@@ -105,8 +105,8 @@ def difference_of(block: Block, reference: Block) -> str:
     if machine.name == other.name and machine.roles == other.roles:
         return ""
     differences = [_gpus(machine, other), _widths(machine, other)]
-    if machine.name != other.name:
-        differences.insert(0, f"on {machine.name} against {other.name}")
+    if machine.label != other.label:
+        differences.insert(0, f"on {machine.label} against {other.label}")
     return ", ".join(filter(None, differences))
 
 

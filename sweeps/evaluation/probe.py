@@ -91,6 +91,7 @@ class Probe:
             "system": block.system.name,
             "model": block.parts[places[0]].name,
             "platform": block.platform.name,
+            **block.platform.part_columns,
         }
         for axis, shown, place in zip(
             block.grid.axes[1:], block.display_grid.axes[1:], places[1:], strict=True

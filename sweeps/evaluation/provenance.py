@@ -144,7 +144,7 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
         Version, command, plugins, platforms, models, traces, sources and axes, as tables for JSON.
     """
     parts = list(parts)
-    platforms = {block.platform.name: block.platform for block in parts}
+    platforms = {block.platform.label: block.platform for block in parts}
     models = {part.name: part for block in parts for part in block.parts}
     named = {trace.name for block in parts for trace in block.traces}
     drawn = named & set(names("trace"))

@@ -59,6 +59,7 @@ def varying(columns: Columns, study: Study) -> list[str]:
     for name, text in study.knobs.items():
         if "," in text or ":" in text:
             names.add(name)
+    names |= {f"{role}.part" for role, text in study.parts.items() if "," in text}
     for block in parts:
         for axis in block.display_grid.axes:
             if len(axis.values) > 1:

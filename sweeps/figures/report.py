@@ -194,7 +194,7 @@ def _sources(in_order: Sequence[Block]) -> list[str]:
     """Return a table of the numbers of every platform, folded."""
     tables = []
     for name, platform in {
-        block.platform.name: block.platform for block in in_order
+        block.platform.label: block.platform for block in in_order
     }.items():
         rows = platform_numbers(platform)
         names = list(rows[0])

@@ -72,6 +72,8 @@ def _digest(value: Any) -> str:
 def _by_option(block: Block) -> dict[str, Any]:
     """What a block evaluates, by option."""
     values: dict[str, Any] = {"--system": block.system.name}
+    if block.platform.swapped:
+        values["--part"] = [sorted(block.platform.swapped.items())]
     if block.system.plugin:
         values["--plugin"] = block.system.plugin.digest
     for axis in block.grid.axes:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
 from nearkv.costmodel.registry import System
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.catalog import load_part
+from nearkv.hardware.errors import InputError, once
+from nearkv.hardware.part import Part
 from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import Requested
 from nearkv.sweeps.space.axes import RuledKnob, hardware_axis, knob_choices
 from nearkv.sweeps.space.grid import Axis
+from nearkv.sweeps.space.sizes import comma_list
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,24 @@ def cases(
         requested = {knob.name: knob.rule for knob in ruled}
         divided.append(Case((*axes, *swept), sets, requested))
     return divided
+
+
+def swapped(platform: Platform, parts: Mapping[str, str]) -> Iterator[Platform]:
+    """The platform with every combination of parts in its roles; itself where none is named.
+
+    Args:
+        platform: with its own parts.
+        parts: role -> comma-separated parts, by name or file.
+
+    Raises:
+        InputError: no such role or part, or one of another kind than the role takes.
+    """
+    choices: list[list[tuple[str, Part, str]]] = []
+    for role, text in parts.items():
+        names = once(comma_list(text), f"--part {role}")
+        choices.append([(role, load_part(name), name) for name in names])
+    for combination in product(*choices):
+        variant = platform
+        for role, part, name in combination:
+            variant = variant.with_part(role, part, name)
+        yield variant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from nearkv.sweeps.space.bands import (
     check_band,
 )
 from nearkv.sweeps.space.block import NONE, Block, Numbers
-from nearkv.sweeps.space.cases import cases
+from nearkv.sweeps.space.cases import cases, swapped
 from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import comma_list, pairs
 from nearkv.sweeps.space.traces import traces_of
@@ -50,6 +51,7 @@ class Study:
         batch, context, output: lists of sizes.
         platforms: names, or platforms read before; empty for the test bed of each system's paper.
         sets: hardware number (`role.key`) -> list of values.
+        parts: role of the platform -> list of parts that fill it, in place of its own.
         knobs: knob -> list of values, rules or `auto`.
         traces: names or CSV files that bring their own lengths, in place of batch, context
             and output.
@@ -74,6 +76,7 @@ class Study:
     band: float = 0.0
     samples: int = 1024
     plugins: tuple[str, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_lengths(self) -> bool:
@@ -110,8 +113,9 @@ def blocks(study: Study) -> list[Block]:
     workload = (name_axis("model", labels), *_workload_axes(study))
     divided: list[Block] = []
     for system in systems:
-        for stated in study.platforms or (system.platform,):
-            platform = _read_platform(stated)
+        stated = study.platforms or (system.platform,)
+        read = [_read_platform(platform) for platform in stated]
+        for platform in chain(*(swapped(platform, study.parts) for platform in read)):
             for case in cases(system, platform, study.sets, study.knobs):
                 grid = Grid((*workload, *case.axes))
                 divided.append(
