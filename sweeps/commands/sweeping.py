@@ -10,23 +10,25 @@ import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
 from nearkv.sweeps.commands.options import (
-    BestPer,
     Breakdown,
-    By,
     Format,
-    Jobs,
     Named,
     Only,
     Out,
-    Quiet,
-    Resume,
-    Scheduler,
     StudyFile,
-    Top,
-    Yes,
     with_axes,
 )
 from nearkv.sweeps.commands.printing import BRIEF, show_columns
+from nearkv.sweeps.commands.running import (
+    BestPer,
+    By,
+    Jobs,
+    Quiet,
+    Resume,
+    Scheduler,
+    Top,
+    Yes,
+)
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns
