@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation golden check test quick browser pictures readme site lint type sizes fuzz bench lock
+.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -21,6 +21,10 @@ demo: setup ## compare HILOS with four baselines, print the table, write out/hil
 
 validation: setup ## write docs/validation.md anew
 	$(BIN)/nearkv validate --format markdown > docs/validation.md
+
+bands: setup ## pool the model errors anew, write docs/coverage.md and its picture
+	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md
+	$(BIN)/nearkv coverage --reliability --format csv | $(BIN)/nearkv plot reliability - -o docs/pictures/reliability.svg
 
 golden: setup ## write tests/golden/pins.csv anew
 	$(BIN)/python tests/golden/pins.py

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nearkv.sweeps.commands import browsing, designing, exploring, reviewing, solving
+from nearkv.sweeps.commands import (
+    browsing,
+    covering,
+    designing,
+    exploring,
+    reviewing,
+    solving,
+)
 from nearkv.sweeps.commands.asking import compare, estimate
 from nearkv.sweeps.commands.failures import Registry, Version
 from nearkv.sweeps.commands.plotting import plot
@@ -37,6 +44,7 @@ app.add(report)
 
 app.add(reviewing.validate)
 app.add(reviewing.calibrate)
+app.add(covering.coverage)
 
 app.add(browsing.systems, "systems")
 app.add(browsing.models, "models")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.catalogues import systems as systems
     from nearkv.sweeps.api.evidence import Fit as Fit
     from nearkv.sweeps.api.evidence import calibrate as calibrate
+    from nearkv.sweeps.api.evidence import coverage as coverage
     from nearkv.sweeps.api.evidence import validate as validate
     from nearkv.sweeps.api.prediction import Prediction as Prediction
     from nearkv.sweeps.api.questions import compare as compare
@@ -59,7 +60,7 @@ _HOMES = {
         "platforms",
         "systems",
     ),
-    "sweeps.api.evidence": ("Fit", "calibrate", "validate"),
+    "sweeps.api.evidence": ("Fit", "calibrate", "coverage", "validate"),
     "sweeps.api.prediction": ("Prediction",),
     "sweeps.api.questions": ("compare", "estimate", "pareto", "sensitivity", "sweep"),
     "sweeps.api.solving": ("solve",),

@@ -39,6 +39,25 @@ def validate(paper: str = "") -> pd.DataFrame:
     return table_of_rows(judged(check_paper(paper)))
 
 
+def coverage(reliability: bool = False) -> pd.DataFrame:
+    """Say how many measured runs lie in the bands that are predicted without them.
+
+    Args:
+        reliability: the share inside bands of every level instead, for `plot.reliability`.
+
+    Returns:
+        A row a group of rows: the shares inside the 50, 80 and 90 % bands, the median width of the
+        90 % band (upper over lower end), its interval score, and the rows outside.
+    """
+    from nearkv.sweeps.validation import coverage as covered
+    from nearkv.sweeps.validation.sampled_claims import sampled_claims
+
+    rows = list(sampled_claims())
+    return table_of_rows(
+        covered.reliability(rows) if reliability else covered.coverage(rows)
+    )
+
+
 @dataclass(frozen=True)
 class Fit:
     """Numbers of a platform fitted to measurements or claims.

@@ -196,6 +196,18 @@ def parity(table: Table, file: Figure, by: By = "paper", width: Width = "column"
     draw(table, file, lambda rows: parity(rows, by=by, width=width))
 
 
+def reliability(
+    table: Table, file: Figure, by: By = "rows_of", width: Width = "column"
+) -> None:
+    """Draw how many measurements lie in bands, over how many should.
+
+    Example: nearkv coverage --reliability --format csv | nearkv plot reliability - -o bands.pdf
+    """
+    from nearkv.sweeps.figures.reliability import reliability
+
+    draw(table, file, lambda rows: reliability(rows, by=by, width=width))
+
+
 plot.add(bars)
 plot.add(lines)
 plot.add(breakdown)
@@ -203,3 +215,4 @@ plot.add(policy_map, "map")
 plot.add(pareto)
 plot.add(tornado)
 plot.add(parity)
+plot.add(reliability)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nearkv.sweeps.figures.bars import bars
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.policy_map import policy_map
+from nearkv.sweeps.figures.reliability import reliability
 from nearkv.sweeps.figures.scatter import pareto, parity
 from nearkv.sweeps.figures.stacked import breakdown, tornado
 from nearkv.sweeps.figures.style import save
@@ -16,6 +17,7 @@ __all__ = [
     "pareto",
     "parity",
     "policy_map",
+    "reliability",
     "save",
     "tornado",
 ]

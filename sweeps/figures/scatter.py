@@ -54,8 +54,8 @@ def pareto(
     check_columns(table, x, y, by)
     target = new_axes(axes, width)
     designs = table.sort_values([x, y])
-    _draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
-    return _labelled(target, label_of(x), label_of(y))
+    draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
+    return labelled(target, label_of(x), label_of(y))
 
 
 @styled
@@ -101,13 +101,13 @@ def parity(
         ends, ends / NEAR, ends * NEAR, color="0.9", linewidth=0, label="within 25 %"
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
-    _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
+    draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
     target.set_xscale("log")
     target.set_yscale("log")
-    return _labelled(target, "Stated", "Predicted")
+    return labelled(target, "Stated", "Predicted")
 
 
-def _draw_points(
+def draw_points(
     axes: Axes, table: pd.DataFrame, sides: tuple[str, str], levels_of: str, **style: Any
 ) -> None:
     """Draw the points of every value of a column in a colour and a marker of their own."""
@@ -118,7 +118,7 @@ def _draw_points(
         axes.plot(rows[x], rows[y], label=str(name), **look)
 
 
-def _labelled(axes: Axes, x: str, y: str) -> Axes:
+def labelled(axes: Axes, x: str, y: str) -> Axes:
     """Label both axes and name the points; return the axes."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)

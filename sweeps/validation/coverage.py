@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,15 +14,18 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.scores import interval_score
 from nearkv.solvers.uncertainty.spread import scores, spread
+from nearkv.sweeps.evaluation.provenance import replacing
 from nearkv.sweeps.space.bands import MODEL_ERROR
 from nearkv.sweeps.space.study import Numbers
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,
     MECHANISMS,
     RATIO,
+    TABLE,
     VALUE,
     error_power,
     find_error,
+    model_errors,
 )
 from nearkv.sweeps.validation.claims import INDEPENDENT
 from nearkv.sweeps.validation.sampled_claims import FORMULAS, SAMPLES, SampledClaim
@@ -29,6 +33,8 @@ from nearkv.sweeps.validation.sampled_claims import FORMULAS, SAMPLES, SampledCl
 Row = dict[str, Any]
 LEVELS = (50, 80, 90)
 """Shares of the measurements that bands should hold [%]."""
+MANY_LEVELS = tuple(range(5, 100, 5))
+"""Levels of a reliability diagram [%]."""
 FEWEST_ROWS, FEWEST_SOURCES = 8, 3
 """A pool of one mechanism has at least so many; else all mechanisms are pooled."""
 
@@ -56,12 +62,12 @@ def _pooled(rows: Sequence[SampledClaim], mechanism: str) -> Row:
         errors.append(np.log(row.predicted / row.stated))
         inputs.append(np.nanstd(np.log(row.samples), axis=1))
         sources += [row.source] * len(row.stated)
-    found = spread(np.concatenate(errors), np.concatenate(inputs), sources)
+    own_spread = spread(np.concatenate(errors), np.concatenate(inputs), sources)
     return {
         "pool": mechanism if enough else ALL,
         "rows": len(pool),
         "sources": len(_sources(pool)),
-        "spread": float(f"{found:.3g}"),
+        "spread": float(f"{own_spread:.3g}"),
     }
 
 
@@ -124,14 +130,44 @@ def _scores() -> Numbers:
 def coverage(rows: Sequence[SampledClaim]) -> list[Row]:
     """Shares of the rows inside their bands: all, papers, independent sources, mechanisms."""
     results = [judged(row) for row in rows]
-    groups: dict[str, list[Judged]] = {"all rows": results}
-    groups["all papers"] = [one for one in results if one.row.paper != INDEPENDENT]
-    groups["all independent"] = [one for one in results if one.row.paper == INDEPENDENT]
-    for one in results:
-        groups.setdefault(one.row.source, []).append(one)
-    for one in results:
-        groups.setdefault(f"most time: {one.row.mechanism}", []).append(one)
+    groups = _totals(results)
+    for result in results:
+        groups.setdefault(result.row.source, []).append(result)
+    for result in results:
+        groups.setdefault(f"most time: {result.row.mechanism}", []).append(result)
     return [{"rows_of": name, **_summary(group)} for name, group in groups.items()]
+
+
+def reliability(rows: Sequence[SampledClaim]) -> list[Row]:
+    """Shares of the rows inside bands of every level, of papers and of independent sources."""
+    results = [judged(row, MANY_LEVELS) for row in rows]
+    table = []
+    for name, group in _totals(results).items():
+        for level in MANY_LEVELS:
+            inside = [result.inside[level] for result in group]
+            table.append({"rows_of": name, "level": level, "inside": 100 * np.mean(inside)})
+    return table
+
+
+def _totals(results: Sequence[Judged]) -> dict[str, list[Judged]]:
+    """All rows, those of the papers and those of the independent sources."""
+    independent = [result for result in results if result.row.paper == INDEPENDENT]
+    papers = [result for result in results if result.row.paper != INDEPENDENT]
+    return {
+        "all rows": list(results),
+        "all papers": papers,
+        "all independent": independent,
+    }
+
+
+def record(rows: Sequence[SampledClaim]) -> None:
+    """Write the spreads of the models' errors, which every band is made of from then on."""
+    table = error_table(rows)
+    with replacing(TABLE) as file:
+        writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+    model_errors.cache_clear()
 
 
 def _summary(results: Sequence[Judged]) -> Row:
@@ -139,12 +175,13 @@ def _summary(results: Sequence[Judged]) -> Row:
     for level in LEVELS:
         inside = [result.inside[level] for result in results]
         shares[f"inside_{level}"] = float(np.mean(inside))
+    widths = [result.width for result in results]
+    penalties = [result.score for result in results]
+    missed = [result.row.claim.id for result in results if not result.inside[90]]
     return {
         "rows": len(results),
         **shares,
-        "width": float(np.median([result.width for result in results])),
-        "score": float(np.mean([result.score for result in results])),
-        "outside_90": " ".join(
-            result.row.claim.id for result in results if not result.inside[90]
-        ),
+        "width": float(np.median(widths)),
+        "score": float(np.mean(penalties)),
+        "outside_90": " ".join(missed),
     }

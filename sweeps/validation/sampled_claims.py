@@ -12,7 +12,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.space.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.space.study import Block, Numbers
-from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, mechanism_of, slowest
+from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
 from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers
 from nearkv.sweeps.validation.prediction import (
@@ -164,13 +164,24 @@ def _reduced(claim: Claim, values: Numbers) -> Numbers:
     if not fitting.size:
         raise InputError(f"claim {claim.id}: no point of its grid fits in any draw")
     if claim.take == "mean":
-        return np.repeat(np.nanmean(fitting, axis=0)[np.newaxis], 2, axis=0)
-    low, high = np.nanmin(fitting, axis=0), np.nanmax(fitting, axis=0)
+        mean = _mean(fitting)
+        return np.stack([mean, mean])
+    low = np.fmin.reduce(fitting, axis=0)
+    high = np.fmax.reduce(fitting, axis=0)
     if claim.take == "max":
         return np.stack([high, high])
     if claim.take == "min":
         return np.stack([low, low])
     return np.stack([low, high])
+
+
+def _mean(values: Numbers) -> Numbers:
+    """Mean over the points that fit in each draw; NaN where none does."""
+    known = ~np.isnan(values)
+    total = np.sum(values, axis=0, where=known)
+    with np.errstate(invalid="ignore"):
+        mean: Numbers = total / np.sum(known, axis=0)
+    return mean
 
 
 def _mechanism(blocks: Sequence[Block]) -> str:
@@ -183,6 +194,3 @@ def _mechanism(blocks: Sequence[Block]) -> str:
         for place, name in enumerate(names):
             counts[name] = counts.get(name, 0) + int(np.sum(places == place))
     return max(counts, key=lambda name: counts[name])
-
-
-__all__ = ["SampledClaim", "is_run", "mechanism_of", "sampled_claims", "source_of"]

@@ -1,0 +1,54 @@
+"""The command `coverage`: how many measured runs lie in the bands predicted without them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands.options import Format
+from nearkv.sweeps.commands.printing import show
+
+HEADING = """# Coverage: how many measured runs lie in the bands
+
+`nearkv coverage` predicts every measured and simulated row whose metric is a column (inputs of the
+models, one-sided bounds and rows that contradict their own paper left out) with a band whose model
+error is pooled over the rows of the *other* papers and sources. inside_50, inside_80 and inside_90
+are the shares of the rows that lie inside; a row that states a range does so with both ends. width
+is the upper over the lower end of the 90 % band (median), score its interval score in logarithms
+(mean; less is better, and a wide band does not pay). `make bands` writes this page and the table of
+model errors.
+"""
+
+Reliability = Annotated[
+    bool,
+    typer.Option(
+        "--reliability", help="The share inside bands of every level, to plot reliability."
+    ),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Pool the model errors anew, for every later band.")
+]
+
+
+def coverage(
+    reliability: Reliability = False, record: Record = False, form: Format = "table"
+) -> None:
+    """Say how many measured runs lie in the bands that are predicted without them.
+
+    A claim's band has the model error of the rows of other papers and sources.
+
+    Example: nearkv coverage --format csv
+    """
+    from nearkv.sweeps.evaluation.table import check_format
+    from nearkv.sweeps.validation import coverage as covered
+    from nearkv.sweeps.validation.sampled_claims import sampled_claims
+
+    check_format(form)
+    rows = list(sampled_claims())
+    if record:
+        covered.record(rows)
+    if form == "markdown" and not reliability:
+        typer.echo(HEADING)
+    table = covered.reliability(rows) if reliability else covered.coverage(rows)
+    show(table, form)
