@@ -7,19 +7,21 @@ import sys
 import time
 from pathlib import Path
 
+from warm_command import run
+
 COMMAND = Path(sys.executable).with_name("nearkv")
 AXES = [
     "--system=hilos",
     "--model=opt-66b",
     "--batch=1:40:+1",
     "--context=4k:200k:+4k",
-    "--set=csd.count=1:20:+1",
+    "--set=csd.count=1:10:+1",
     "--set=uplink.bandwidth=10GB/s:59GB/s:+1GB/s",
     "--columns=batch,context_tok,csd.count,alpha,step_ms",
 ]
-"""2 million rows, a second or two of work."""
+"""A million rows, in pieces enough to be killed between them."""
 SMALL = ["--batch", "1", "--context", "4k"]
-"""The same with 1,000 rows."""
+"""The same with 500 rows."""
 
 
 def sweep_command(file: Path, *more: str) -> list[str]:
@@ -41,6 +43,10 @@ def start(file: Path, *more: str) -> subprocess.Popen[str]:
 
 def finish(file: Path, *more: str) -> str:
     """A sweep that must succeed; what it printed on standard error."""
+    if not {"--jobs", "--scheduler"} & {*more}:
+        done = run(*sweep_command(file, *more)[1:])
+        assert done.returncode == 0, done.stderr
+        return done.stderr
     with start(file, *more) as process:
         _, printed = process.communicate()
     assert process.returncode == 0, printed
@@ -52,6 +58,18 @@ def refused(process: subprocess.Popen[str], code: int = 2) -> str:
     with process:
         _, printed = process.communicate()
     assert process.returncode == code, printed
+    return _sentence(printed)
+
+
+def refused_sweep(file: Path, *more: str) -> str:
+    """What a sweep that must fail prints, without a start of its own."""
+    done = run(*sweep_command(file, *more)[1:])
+    assert done.returncode == 2, done.stderr
+    return _sentence(done.stderr)
+
+
+def _sentence(printed: str) -> str:
+    """The one sentence that stands after the estimate."""
     sentences = [line for line in printed.splitlines() if "design points to write" not in line]
     assert len(sentences) == 1, printed
     assert sentences[0].startswith("nearkv: ")

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-COMMAND = Path(sys.executable).with_name("nearkv")
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
+from warm_command import run
 
 
 def test_command_gives_both_splits_with_times_bound_and_gap() -> None:

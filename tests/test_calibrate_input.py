@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from measured_runs import TRUTH, write_runs
+from warm_command import run
 
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
@@ -16,7 +15,6 @@ from nearkv.sweeps.validation.calibration import calibrate
 from nearkv.sweeps.validation.evidence import Evidence
 from nearkv.sweeps.validation.measured_runs import measured
 
-NEARKV = Path(sys.executable).with_name("nearkv")
 HEADER = "system,model,batch,context,output,step_ms"
 
 
@@ -116,25 +114,19 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
     assert words in str(problem.value)
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [NEARKV, "calibrate", *words], capture_output=True, text=True, check=False, timeout=60
-    )
-
-
 def test_the_command(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", TRUTH, ("h2o", "full-cache"))
     out = tmp_path / "my.toml"
     words = ["--measurements", file, "--factor", "derate.pcie", "--factor", "ssd.read"]
-    done = run(*words, "--format", "json", "-o", str(out))
+    done = run("calibrate", *words, "--format", "json", "-o", str(out))
     assert [row["fitted"] for row in json.loads(done.stdout)] == pytest.approx(
         [0.74, 4.0], rel=1e-3
     )
     assert load_platform(str(out)).roles["ssd"].numbers["read"].value == pytest.approx(
         4.0, rel=1e-3
     )
-    assert len(json.loads(run(*words, "--residuals", "--format", "json").stdout)) == 12
-    assert "12 rows, 2 factors of aipc-4090" in run(*words).stdout
+    assert len(json.loads(run("calibrate", *words, "--residuals", "--format", "json").stdout)) == 12
+    assert "12 rows, 2 factors of aipc-4090" in run("calibrate", *words).stdout
 
 
 @pytest.mark.parametrize(
@@ -153,7 +145,7 @@ def test_the_command(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_command_is_one_sentence(words: list[str], problem: str) -> None:
-    done = run(*words)
+    done = run("calibrate", *words)
     assert done.returncode == 2
     assert problem in done.stderr
     assert done.stderr.count("\n") == 1
@@ -174,6 +166,6 @@ def test_a_column_that_the_model_leaves_blank_is_one_sentence(tmp_path: Path, me
     [("my.csv", "a platform is a .toml file"), ("nowhere/my.toml", "nowhere")],
 )
 def test_the_place_of_the_platform_is_checked_before_the_fit(place: str, problem: str) -> None:
-    done = run("--measurements", "does-not-exist.csv", "-o", place)
+    done = run("calibrate", "--measurements", "does-not-exist.csv", "-o", place)
     assert done.returncode == 2
     assert problem in done.stderr

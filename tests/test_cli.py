@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from warm_command import refused, run
 
 import nearkv
 from nearkv.cli import app
@@ -20,22 +21,6 @@ from nearkv.sweeps.commands.failures import Registry
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
-
-
-def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=60
-    )
-
-
-def refused(*arguments: str, cwd: Path | None = None) -> str:
-    """Run what must fail: exit 2, one sentence on standard error, nothing on standard output."""
-    done = run(*arguments, cwd=cwd)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert not done.stdout
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
 
 
 def commands(group: Registry, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_cli import refused, run
+from warm_command import refused, run
 
 
 def answer(*arguments: str) -> list[dict[str, object]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_cli import POINT, refused, run
+from warm_command import refused, run
+
+POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
 
 LARGE = [
     *("--model", "opt-66b", "--batch", "1:1000:+1", "--context", "1k:1001k:+1k"),

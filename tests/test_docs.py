@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from warm_command import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-NEARKV = Path(sys.executable).with_name("nearkv")
 
 mpl.use("agg")
 
@@ -43,15 +40,7 @@ def test_pages_have_commands_and_code() -> None:
 def test_the_commands_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
     for name, *arguments in commands(page):
         assert name == "nearkv", f"{name} is not ours to run"
-        environment = {**os.environ, "COLUMNS": "80"}
-        done = subprocess.run(
-            [NEARKV, *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(*arguments, cwd=tmp_path, env={"COLUMNS": "80"})
         assert done.returncode == 0, f"nearkv {shlex.join(arguments)}\n{done.stderr}"
 
 

@@ -2,12 +2,11 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_command import run
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.+?)```", README, re.S)
@@ -22,10 +21,8 @@ def test_the_readme_shows_something() -> None:
     ("command", "text"), SHOWN, ids=[command.split()[0] for command, _ in SHOWN]
 )
 def test_the_readme_shows_what_the_command_prints(command: str, text: str) -> None:
-    nearkv = Path(sys.executable).with_name("nearkv")
-    done = subprocess.run(
-        [nearkv, *shlex.split(command)], capture_output=True, text=True, check=True
-    )
+    done = run(*shlex.split(command))
+    assert done.returncode == 0, done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
         line.removeprefix("    ").rstrip() for line in text.splitlines()
     ]

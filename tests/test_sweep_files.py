@@ -17,6 +17,7 @@ from helpers import (
     finish,
     piped,
     refused,
+    refused_sweep,
     safe_pieces,
     staging,
     start,
@@ -37,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bytes]:
     for form in ("csv", "parquet"):
         finish(folder / f"all.{form}")
         by_form[form] = content(folder / f"all.{form}")
-    assert by_form["csv"][""].count(b"\n") == 2_000_001
+    assert by_form["csv"][""].count(b"\n") == 1_000_001
     return by_form
 
 
@@ -96,7 +97,7 @@ def test_what_lies_beyond_the_safe_rows_is_cut(unfinished: Path, whole: dict[str
 def test_rows_that_were_cut_are_not_gone_on_with(unfinished: Path) -> None:
     (rows,) = (staging(unfinished) / "parts").glob("rows-*")
     os.truncate(rows, 1000)
-    printed = refused(start(unfinished, "--resume"))
+    printed = refused_sweep(unfinished, "--resume")
     assert f"{rows}: was cut by another program" in printed
     assert rows.stat().st_size == 1000
 
@@ -153,9 +154,9 @@ def test_an_output_folder_that_vanishes(tmp_path: Path, whole: dict[str, Bytes])
 def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
     unfinished: Path, whole: dict[str, Bytes]
 ) -> None:
-    assert "go on with --resume, or delete" in refused(start(unfinished))
+    assert "go on with --resume, or delete" in refused_sweep(unfinished)
     other = ["--output-tokens", "32", "--columns", "batch,step_ms"]
-    printed = refused(start(unfinished, "--resume", *other))
+    printed = refused_sweep(unfinished, "--resume", *other)
     assert "was begun with other --output-tokens and --columns; give" in printed
     study = staging(unfinished) / "study.json"
     before = study.read_text()
@@ -166,10 +167,10 @@ def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
         ("study", "was begun for another study"),
     ):
         study.write_text(json.dumps({**json.loads(before), key: "0.0.1"}))
-        assert words in refused(start(unfinished, "--resume"))
+        assert words in refused_sweep(unfinished, "--resume")
     for damaged in ("", "[]", "{"):
         study.write_text(damaged)
-        assert "study.json, which says of what study" in refused(start(unfinished, "--resume"))
+        assert "study.json, which says of what study" in refused_sweep(unfinished, "--resume")
     study.write_text(before)
     finish(unfinished, "--resume")
     assert content(unfinished) == whole["csv"]
@@ -182,17 +183,17 @@ def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> 
     finish(file, *small)
     before, origin = content(file), tmp_path / f"out.{form}.provenance.json"
     record = origin.read_bytes()
-    done = f"{file} is complete already, with 200,000 rows; nothing was left to do\n"
+    done = f"{file} is complete already, with 100,000 rows; nothing was left to do\n"
     assert finish(file, *small, "--resume") == done
-    printed = refused(start(file, "--resume"))
+    printed = refused_sweep(file, "--resume")
     assert "was written with another --batch; choose another name" in printed
     assert (content(file), origin.read_bytes()) == (before, record)
     place = file / "part-000000.parquet" if form == "parquet" else file
     with place.open("ab") as more:
         more.write(b"1")
-    assert "was finished and has changed since" in refused(start(file, *small, "--resume"))
+    assert "was finished and has changed since" in refused_sweep(file, *small, "--resume")
     origin.unlink()
-    printed = refused(start(file, *small, "--resume"))
+    printed = refused_sweep(file, *small, "--resume")
     assert "nothing beside it says that a sweep wrote it" in printed
     assert [left.name for left in tmp_path.iterdir()] == [file.name]
     finish(file, *small)
@@ -216,8 +217,8 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, Bytes]) -> No
     with start(file) as first:
         assert until_safe(first, file)
         first.send_signal(signal.SIGSTOP)
-        assert "another sweep is writing it" in refused(start(file))
-        assert "another sweep is writing it" in refused(start(file, "--resume"))
+        assert "another sweep is writing it" in refused_sweep(file)
+        assert "another sweep is writing it" in refused_sweep(file, "--resume")
         first.send_signal(signal.SIGCONT)
         _, printed = first.communicate()
     assert first.returncode == 0, printed
@@ -242,7 +243,7 @@ def test_what_is_put_into_a_dataset_under_way_stays(
     (file / "notes.txt").write_text("mine")
     printed = refused(process)
     assert "holds 'notes.txt', so it is no dataset to replace; move it away" in printed
-    assert "2,000,000 finished rows are safe" in printed
+    assert "1,000,000 finished rows are safe" in printed
     assert (file / "notes.txt").read_text() == "mine"
     (file / "notes.txt").unlink()
     finish(file, "--resume")
