@@ -12,6 +12,7 @@ from nearkv.sweeps.commands import (
 )
 from nearkv.sweeps.commands.asking import compare, estimate
 from nearkv.sweeps.commands.failures import Registry, Version
+from nearkv.sweeps.commands.figuring import figure
 from nearkv.sweeps.commands.plotting import plot
 from nearkv.sweeps.commands.reporting import report
 from nearkv.sweeps.commands.sweeping import sweep
@@ -40,6 +41,7 @@ solve.add(designing.crossover)
 app.add(exploring.pareto)
 app.add(exploring.sensitivity)
 app.add(plot, "plot")
+app.add(figure)
 app.add(report)
 
 app.add(reviewing.validate)

@@ -38,7 +38,7 @@ def bars(
     """Draw one group of bars a value of `over`, one bar a value of `by`.
 
     Cells that do not fit are marked OOM, those without a model n/m. Bands are drawn where the table
-    has columns `<value>_p05` and `<value>_p95`.
+    has columns `<value>_p05` and `<value>_p95`, or others that end in a percentile.
 
     Args:
         table: a row for every bar.

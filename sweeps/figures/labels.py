@@ -46,23 +46,27 @@ def label_of(column: str) -> str:
         return NAMES[column]
     if "." in column:
         return _addressed(column)
-    stem, unit = _stem_and_unit(column)
+    stem, unit = stem_and_unit(column)
     words = stem.replace("_", " ")
-    return f"{words[:1].upper()}{words[1:]}{unit}"
+    return f"{words[:1].upper()}{words[1:]}{_in_brackets(unit)}"
 
 
 def _addressed(column: str) -> str:
     """Return the label of a hardware number: its address as `--set` takes it."""
-    stem, unit = _stem_and_unit(column)
-    return f"{stem}{unit}"
+    stem, unit = stem_and_unit(column)
+    return f"{stem}{_in_brackets(unit)}"
 
 
-def _stem_and_unit(column: str) -> tuple[str, str]:
-    """Return a column without its unit, and the unit in brackets, blank where it has none."""
+def _in_brackets(unit: str) -> str:
+    return f" ({unit})" if unit else ""
+
+
+def stem_and_unit(column: str) -> tuple[str, str]:
+    """Return a column without its unit, and the unit, blank where it has none."""
     for ending, unit in UNITS.items():
         stem = column.removesuffix(f"_{ending}")
         if stem != column:
-            return stem, f" ({unit})"
+            return stem, unit
     return column, ""
 
 
@@ -77,4 +81,4 @@ def short_number(value: float) -> str:
     for factor, suffix in ((1 << 20, "M"), (1 << 10, "k")):
         if value >= factor and value % factor == 0:
             return f"{value / factor:g}{suffix}"
-    return f"{value:g}"
+    return f"{value:g}" if value == round(value) else f"{value:.4g}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import axis_of, cells, levels
-from nearkv.sweeps.figures.style import colour, line_style, new_axes, styled
+from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, levels
+from nearkv.sweeps.figures.style import colour, line_style, most_ticks, new_axes, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 LOGARITHMIC_SPAN = 8.0
 """Axes whose largest number is at least this many times the smallest are logarithmic."""
-
-MOST_TICKS = 20
-"""Of more points than this, not every one has a tick."""
 
 
 @styled
@@ -63,24 +62,8 @@ def lines(
         raise InputError(f"{over} holds names, not numbers; draw it as bars") from None
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
-        row = [marks.get((place, name)) for place in places]
-        heights = np.array([cell.value if cell else np.nan for cell in row])
-        target.plot(places, heights, label=str(name), **line_style(index))
-        low = np.array([cell.low if cell else np.nan for cell in row])
-        high = np.array([cell.high if cell else np.nan for cell in row])
-        if np.any(np.isfinite(low)):
-            target.fill_between(
-                places, low, high, color=colour(index), alpha=0.2, linewidth=0
-            )
-        missing = [p for p, cell in zip(places, row, strict=True) if cell and cell.mark]
-        target.plot(
-            missing,
-            np.zeros(len(missing)),
-            "x",
-            color=colour(index),
-            transform=target.get_xaxis_transform(),
-            clip_on=False,
-        )
+        row = [marks.get((place, name), NOTHING) for place in places]
+        _draw_line(target, index, str(name), places, row)
     _scale(target, places)
     target.set_xlabel(label_of(over))
     target.set_ylabel(label_of(value))
@@ -88,16 +71,47 @@ def lines(
     return target
 
 
-def _scale(axes: Axes, places: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+def _draw_line(
+    axes: Axes,
+    index: int,
+    name: str,
+    places: NDArray[np.float64],
+    row: Sequence[Cell],
+) -> None:
+    """Draw the line of one value of `by`, its band, and crosses where it does not fit."""
+    shade = colour(index)
+    heights = [cell.value for cell in row]
+    axes.plot(places, heights, label=name, **line_style(index))
+    if any(cell.banded for cell in row):
+        low = [cell.low for cell in row]
+        high = [cell.high for cell in row]
+        axes.fill_between(places, low, high, color=shade, alpha=0.2, linewidth=0)
+    missing = []
+    for place, cell in zip(places, row, strict=True):
+        if cell.mark:
+            missing.append(place)
+    if missing:
+        _mark_missing(axes, missing, shade)
+
+
+def _mark_missing(axes: Axes, places: list[float], shade: str) -> None:
+    """Put a cross on the axis wherever a system does not fit."""
+    across = axes.get_xaxis_transform()
+    heights = np.zeros(len(places))
+    axes.plot(places, heights, "x", color=shade, transform=across, clip_on=False)
+
+
+def _scale(axes: Axes, places: NDArray[np.float64]) -> None:
     """Make axes over wide spans logarithmic, along x only where gaps differ; ticks are points."""
     gaps = np.diff(places)
     even = len(gaps) > 1 and np.allclose(gaps, gaps[0])
     if not even and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_SPAN:
         axes.set_xscale("log", base=2)
-    ticks = places[:: 1 + len(places) // MOST_TICKS]
+    ticks = places[:: 1 + len(places) // most_ticks(axes)]
     axes.set_xticks(ticks, [short_number(place) for place in ticks], minor=False)
     low, high = axes.dataLim.y0, axes.dataLim.y1
-    if low > 0 and high / low >= LOGARITHMIC_SPAN:
+    finite = np.isfinite(low) and np.isfinite(high)
+    if finite and low > 0 and high / low >= LOGARITHMIC_SPAN:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,10 @@ class Cell:
         """The same mark in another unit."""
         value, low, high = (number / unit for number in (self.value, self.low, self.high))
         return Cell(value, self.mark, low, high)
+
+
+NOTHING = Cell(float("nan"), "", float("nan"), float("nan"))
+"""Where the table has no row."""
 
 
 def check_columns(table: pd.DataFrame, *names: str) -> None:
@@ -131,14 +136,27 @@ def cells(
             else "leave out the repeated rows"
         )
         raise InputError(f"several rows have the same {over} and {by}; {hint}")
-    return {(row[over], row[by]): _cell(row, value) for row in table.to_dict("records")}
+    ends = band_of(table, value)
+    rows = table.to_dict("records")
+    return {(row[over], row[by]): _cell(row, value, ends) for row in rows}
 
 
-def _cell(row: dict[Any, Any], value: str) -> Cell:
-    status = str(row.get("status", "ok"))
-    low = _number(row.get(f"{value}_p05"))
-    high = _number(row.get(f"{value}_p95"))
-    return Cell(_number(row[value]), MARKS.get(status, ""), low, high)
+def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
+    """Return the columns with the ends of a column's band, blank where the table has none.
+
+    >>> import pandas as pd
+    >>> band_of(pd.DataFrame(columns=["step_ms", "step_ms_p05", "step_ms_p95"]), "step_ms")
+    ('step_ms_p05', 'step_ms_p95')
+    """
+    parts = re.compile(rf"{re.escape(value)}_p\d+")
+    names = sorted(str(name) for name in table.columns if parts.fullmatch(str(name)))
+    return (names[0], names[-1]) if len(names) > 1 else ("", "")
+
+
+def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Cell:
+    mark = MARKS.get(str(row.get("status", "ok")), "")
+    low, high = (_number(row.get(end)) for end in ends)
+    return Cell(_number(row[value]), mark, low, high)
 
 
 def _number(value: object) -> float:

@@ -21,6 +21,9 @@ WIDTHS: Mapping[str, float] = {"column": 3.33, "page": 7.0}
 HEIGHT = 2.4
 """Height of every figure [inch]."""
 
+TICK_WIDTH = 0.35
+"""Width of a number under an axis, and the gap to the next [inch]."""
+
 FORMATS = ("pdf", "svg", "png")
 
 UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
@@ -94,6 +97,14 @@ def new_axes(axes: Axes | None, width: str = "page") -> Axes:
     size = (WIDTHS[width], HEIGHT)
     _, created = load_pyplot().subplots(figsize=size, layout="constrained")
     return created  # type: ignore[no-any-return]
+
+
+def most_ticks(axes: Axes) -> int:
+    """Return how many numbers fit along axes, whose panel may be one of several in a row."""
+    place = axes.get_subplotspec()
+    panels = place.get_gridspec().ncols if place else 1
+    room: Any = axes.get_figure(root=True)
+    return max(2, int(room.get_figwidth() / panels / TICK_WIDTH))
 
 
 def load_pyplot() -> Any:

@@ -24,7 +24,7 @@ _LISTS = {
 _TEXTS = ("batch", "context", "output", "method")
 _TABLES = {"set": "sets", "knob": "knobs", "part": "parts"}
 _NUMBERS = ("band", "samples", "seed")
-_KEYS = {"title", "cite", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
+_KEYS = {"title", "cite", "figure", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
 
 
 def load_study(path: str) -> Study:

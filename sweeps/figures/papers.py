@@ -1,0 +1,228 @@
+"""Figures of the papers: what we predict along their axes, and beside what they state."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.folders import names, path_of
+from nearkv.sweeps.evaluation.cells import ON_REQUEST
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.figures.bars import bars
+from nearkv.sweeps.figures.labels import label_of, stem_and_unit
+from nearkv.sweeps.figures.lines import lines
+from nearkv.sweeps.figures.series import levels
+from nearkv.sweeps.figures.stacked import breakdown
+from nearkv.sweeps.figures.stated import (
+    Statement,
+    draw_statements,
+    height_of,
+    statements_of,
+)
+from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
+from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.space.study_files import load_study
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+KINDS = ("bars", "lines", "breakdown")
+
+PANEL_HEIGHT, LEGEND_HEIGHT = 2.0, 0.16
+"""Heights of a row of panels and of a line of their legend [inch]."""
+
+LEGEND_COLUMNS = 3
+
+SERIES = "series"
+"""The column that names a bar where several columns do."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What `[figure]` of a study file says.
+
+    Attributes:
+        kind: bars, lines or breakdown.
+        value: the column that is drawn.
+        over: the column along the axis.
+        by: columns whose values, in a row, name a bar or a line.
+        baseline: such a name; every group is divided by it.
+        panels: the column with a panel for each of its values.
+    """
+
+    kind: str
+    value: str = ""
+    over: str = ""
+    by: tuple[str, ...] = ("system",)
+    baseline: str = ""
+    panels: str = ""
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure of a paper, predicted.
+
+    Attributes:
+        title: which figure it is, and what it shows.
+        drawing: how it is drawn.
+        table: the predictions, a row a design point.
+        statements: what the paper states of it in words, beside our predictions.
+    """
+
+    title: str
+    drawing: Drawing
+    table: pd.DataFrame
+    statements: list[Statement] = field(default_factory=list)
+
+
+def figure_names() -> list[str]:
+    """Return the studies that say how they are drawn."""
+    return [name for name in names("study") if "figure" in _file(name)]
+
+
+def figure_titles() -> dict[str, str]:
+    """Return the title of every figure by its name."""
+    return {name: str(_file(name)["title"]) for name in figure_names()}
+
+
+def _file(name: str) -> dict[str, Any]:
+    return tomllib.loads(path_of("study", name).read_text(encoding="utf-8"))
+
+
+def paper_figure(name: str) -> PaperFigure:
+    """Evaluate a figure of a paper.
+
+    Args:
+        name: a study of the catalogue, as `hilos-fig10`.
+
+    Raises:
+        InputError: there is no such figure.
+    """
+    import pandas as pd
+
+    content = _file(name)
+    drawing = _drawing(content, name)
+    study = load_study(name)
+    extra = ON_REQUEST if drawing.kind == "breakdown" else ()
+    rows = pd.DataFrame(table(study, extra))
+    names_of_bars = [_name(row, drawing.by, study) for row in rows.to_dict("records")]
+    rows[SERIES] = names_of_bars
+    statements = statements_of(content.get("cite", ""), Path(name).stem)
+    return PaperFigure(str(content.get("title", name)), drawing, rows, statements)
+
+
+def _drawing(content: Mapping[str, Any], name: str) -> Drawing:
+    """Return how a study file says that it is drawn.
+
+    Raises:
+        InputError: it does not say so, or not in keys and kinds that exist.
+    """
+    options = content.get("figure")
+    if not isinstance(options, dict):
+        raise InputError(
+            f"{name}: has no [figure] table, which says how it is drawn; "
+            f"figures are {', '.join(figure_names())}"
+        )
+    known = [key.name for key in fields(Drawing)]
+    for key in options:
+        if key not in known:
+            raise unknown("key", key, known, f"{name}: figure")
+    if options.get("kind") not in KINDS:
+        raise unknown("kind", str(options.get("kind")), KINDS, f"{name}: figure")
+    by = tuple(options.get("by", ("system",)))
+    return Drawing(**(options | {"by": by}))
+
+
+def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
+    """Return the name of a row's bar; a knob that its system lacks is left out of it."""
+    words = []
+    for column in by:
+        value = _requested(row.get(column), study.knobs.get(column, ""))
+        if value in ("", "nan"):
+            continue
+        stem, unit = stem_and_unit(column)
+        says_itself = column in ("system", "platform", "model")
+        words.append(value if says_itself else f"{stem} {value} {unit}".strip())
+    return ", ".join(words)
+
+
+def _requested(value: object, knob: str) -> str:
+    """Return a value as text; `auto` where a knob was solved for it, blank where there is none."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    options = knob.split(",")
+    solved = "auto" in options and text not in options
+    return "auto" if solved and text != "nan" else text
+
+
+def draw(figure: PaperFigure) -> Figure:
+    """Draw a figure of a paper: a panel for each value of a column, statements below them.
+
+    Args:
+        figure: what `paper_figure` returned.
+
+    Returns:
+        The figure, to restyle and to save.
+    """
+    pyplot = load_pyplot()
+    heights = [PANEL_HEIGHT + LEGEND_HEIGHT * _legend_lines(figure)]
+    if figure.statements:
+        heights.append(height_of(figure.statements))
+    with pyplot.rc_context(SETTINGS):
+        size = (WIDTHS["page"], sum(heights))
+        whole = pyplot.figure(figsize=size, layout="constrained")
+        rooms = whole.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
+        _draw_panels(rooms[0, 0], figure)
+        if figure.statements:
+            draw_statements(rooms[1, 0], figure.statements)
+    return whole  # type: ignore[no-any-return]
+
+
+def _legend_lines(figure: PaperFigure) -> int:
+    """Return the lines of the legend."""
+    return -(-figure.table[SERIES].nunique() // LEGEND_COLUMNS)
+
+
+def _panels(figure: PaperFigure) -> dict[str, pd.DataFrame]:
+    """Return the rows of every panel by its title."""
+    column = figure.drawing.panels
+    rows = figure.table
+    if not column:
+        return {figure.title: rows}
+    panels = {}
+    for level in levels(rows, column):
+        title = level if isinstance(level, str) else f"{label_of(column)}: {level:g}"
+        panels[title] = rows[rows[column] == level]
+    return panels
+
+
+def _draw_panels(room: Any, figure: PaperFigure) -> None:
+    """Draw the panels beside each other, under one legend."""
+    panels = _panels(figure)
+    drawn = room.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, rows) in zip(drawn, panels.items(), strict=True):
+        _draw_panel(axes, figure.drawing, rows)
+        axes.set_title(title)
+        axes.get_legend().remove()
+        if axes is not drawn[0]:
+            axes.set_ylabel("")
+    handles, labels = drawn[0].get_legend_handles_labels()
+    place = "outside upper center"
+    room.legend(handles, labels, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
+
+
+def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
+    """Draw one panel; a legend is made even for one name, and removed by the caller."""
+    if drawing.kind == "bars":
+        options: dict[str, Any] = {"over": drawing.over, "by": SERIES}
+        bars(rows, drawing.value, baseline=drawing.baseline, axes=axes, **options)
+        axes.legend()
+    elif drawing.kind == "lines":
+        lines(rows, drawing.value, over=drawing.over, by=SERIES, axes=axes)
+    else:
+        breakdown(rows, by=SERIES, axes=axes)
