@@ -68,7 +68,7 @@ def not_modelled(llm: LLM, attends: Collection[str]) -> dict[str, NDArray[np.boo
 
 
 def attention_kind(llm: LLM) -> str:
-    """How the layers of one kind attend: `full`, `window`, `chunk`, `latent` or `state`."""
+    """How the layers of one kind attend: `full`, `window`, `chunk`, `latent`, `sparse` or `state`."""
     return _NAMES[type(llm)]
 
 
@@ -213,6 +213,59 @@ class Latent(LLM):
 
 
 @dataclass(frozen=True)
+class Sparse(Latent):
+    """Latent attention to the k tokens that an indexer scores highest (DeepSeek-V3.2, sec. 2.1).
+
+    Beside the latent, a token caches one key of the indexer, which all its heads share. A step
+    reads every such key, and the latents of the tokens it chose. It attends in latents also over
+    a prompt, where that is cheaper than projecting to heads.
+
+    Attributes:
+        index_heads: heads of the indexer [1].
+        index_size: elements of its keys [1].
+        chosen: tokens attended to, k [1].
+    """
+
+    index_heads: Real = 0.0
+    index_size: Real = 0.0
+    chosen: Real = np.inf
+
+    @property
+    def attention_parameters(self) -> Real:
+        """Those of latent attention; queries, key and weights of the indexer [1]."""
+        queries = self.query_rank * self.index_heads * self.index_size
+        key_and_weights = self.hidden * (self.index_size + self.index_heads)
+        return super().attention_parameters + queries + key_and_weights
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """Latents and keys of the indexer, (r + dr + di) b s elements [B]."""
+        return super().kv_bytes(batch, tokens) + self._index_bytes(batch, tokens)
+
+    def attended_bytes(self, batch: Real, tokens: Real) -> Real:
+        """All keys of the indexer, the latents of the chosen tokens [B]."""
+        latents = super().kv_bytes(batch, np.minimum(tokens, self.chosen))
+        return latents + self._index_bytes(batch, tokens)
+
+    def _index_bytes(self, batch: Real, tokens: Real) -> Real:
+        return self.index_size * batch * tokens * self.kv_width
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """Scores of all tokens, 2 b s Hi di; attention to the chosen ones [FLOP]."""
+        scores = 2 * batch * tokens * self.index_heads * self.index_size
+        return scores + super().attention_flops(batch, np.minimum(tokens, self.chosen))
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Scores of a causal square; the cheaper of its heads and a band of k latents [FLOP]."""
+        scores = batch * prompt**2 * self.index_heads * self.index_size
+        width = np.minimum(prompt, self.chosen)
+        band: Real = prompt * width - width**2 / 2
+        latents = super().attention_flops(batch, band)
+        return scores + np.minimum(
+            latents, super().prefill_attention_flops(batch, prompt)
+        )
+
+
+@dataclass(frozen=True)
 class Recurrent(LLM):
     """Linear attention or a state space: a state of constant size (Mamba-2, sec. 3 and 6).
 
@@ -255,6 +308,7 @@ _NAMES: dict[type[LLM], str] = {
     Windowed: "window",
     Chunked: "chunk",
     Latent: "latent",
+    Sparse: "sparse",
     Recurrent: "state",
 }
 _SENTENCES = {
@@ -262,6 +316,7 @@ _SENTENCES = {
     "window": "sliding-window attention is",
     "chunk": "attention in chunks is",
     "latent": "multi-head latent attention is",
+    "sparse": "attention to tokens that an indexer chooses is",
     "state": "a recurrent state in place of a KV cache is",
 }
 KIND_OF = {name: kind for kind, name in _NAMES.items()}

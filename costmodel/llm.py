@@ -213,6 +213,10 @@ class LLM:
         """K and V of one layer, 2 Hkv d b s elements [B]."""
         return 2 * self.kv_size * batch * tokens * self.kv_width
 
+    def attended_bytes(self, batch: Real, tokens: Real) -> Real:
+        """What a step reads of K and V of one layer, all unless it chooses tokens [B]."""
+        return self.kv_bytes(batch, tokens)
+
     def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:
         """K and V, or the states, of all layers [B]."""
         return self.sum_over_layers(lambda kind: kind.kv_bytes(batch, tokens))

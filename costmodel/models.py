@@ -39,6 +39,11 @@ def llm_from_part(part: Part, widths: Role) -> LLM:
     return _build((part,), None, widths, ())
 
 
+def stated_widths(part: Part, role_key: str) -> list[str]:
+    """Widths that a model states itself, of those that a number of `precision` stands for."""
+    return [name for name in _SET_BY[role_key] if name in part.si]
+
+
 def check_published(part: Part) -> None:
     """Refuse a model whose shape is far from the number of parameters that its file quotes.
 

@@ -47,6 +47,8 @@ def plain(config: Config, layers: int) -> Attentions:
     """Full attention in every layer, or a window of `sliding_window` tokens in every one."""
     full = _full(config)
     window = config.count("sliding_window", default=0)
+    if 0 in config.items("attn_type_list", layers):
+        raise config.refuse("attn_type_list", "has linear layers, which are not modelled")
     typed = _typed(config, layers, full, window)
     if typed:
         return typed
@@ -101,11 +103,10 @@ def llama4(config: Config, layers: int) -> Attentions:
 
 
 def latent(config: Config, layers: int) -> Attentions:
-    """Multi-head latent attention: one row of r + dr elements per token is half a KV head."""
-    if config.value("index_topk"):
-        raise config.refuse(
-            "index_topk", "selects tokens with an indexer, which is not modelled"
-        )
+    """Multi-head latent attention: one row of r + dr elements per token is half a KV head.
+
+    With `index_topk`, an indexer chooses the tokens (DeepSeek-V3.2).
+    """
     heads = heads_of(config)
     rank = config.count("kv_lora_rank")
     rope = config.count("qk_rope_head_dim")
@@ -117,7 +118,19 @@ def latent(config: Config, layers: int) -> Attentions:
         ("key_size", config.count("qk_nope_head_dim")),
         ("value_size", config.count("v_head_dim")),
     )
-    return [Attention("latent", heads, 0.5, rank + rope, numbers=numbers)] * layers
+    chosen = config.count("index_topk", default=0)
+    if not chosen:
+        return [Attention("latent", heads, 0.5, rank + rope, numbers=numbers)] * layers
+    if "shared" in config.items("indexer_types", layers):
+        raise config.refuse(
+            "indexer_types", "shares indexers between layers, which is not modelled"
+        )
+    indexer = (
+        ("index_heads", config.count("index_n_heads")),
+        ("index_size", config.count("index_head_dim")),
+        ("chosen", chosen),
+    )
+    return [Attention("sparse", heads, 0.5, rank + rope, 0, numbers + indexer)] * layers
 
 
 def falcon(config: Config, layers: int) -> Attentions:

@@ -10,6 +10,8 @@ from typing import Any
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import LARGEST
 
+LONGEST_SHOWN = 80
+"""Characters of a value that an error repeats."""
 NEUTRAL: frozenset[str] = frozenset(
     key
     for keys in tomllib.loads((Path(__file__).parent / "neutral.toml").read_text()).values()
@@ -114,4 +116,6 @@ class Config:
 
     def refuse(self, key: str, problem: str) -> InputError:
         """The error for a key whose value is not modelled."""
-        return InputError(f"{self.where}: {key} = {self.table.get(key)!r} {problem}")
+        value = repr(self.table.get(key))
+        shown = value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "..."
+        return InputError(f"{self.where}: {key} = {shown} {problem}")

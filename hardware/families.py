@@ -71,6 +71,8 @@ FAMILIES: dict[str, Family] = {
     "glm4_moe": _GLM,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
+    "deepseek_v32": _DEEPSEEK,
+    "glm_moe_dsa": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
     "llama4_text": _LLAMA_4,
     "falcon": _FALCON,

@@ -15,17 +15,20 @@ from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
+from nearkv.hardware.unread import warn_of_unread
 from nearkv.hardware.schema import KINDS
 
 LARGEST_FILE = 1 << 20
+QUANTISATION_FILE = "hf_quant_config.json"
+"""Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
 LOOKS_LIKE = "llama"
-"""Family that an unknown model_type is read as, and said to be."""
+"""Family that an unknown model_type is read as, with a warning."""
 
 Layer = tuple[Attention, Mlp]
 
 
 def load_config(path: Path) -> Part:
-    """Read a model from a config.json.
+    """Read a model from a config.json, and its scheme from the file that ModelOpt puts beside it.
 
     Args:
         path: the file; its folder names the model.
@@ -34,6 +37,9 @@ def load_config(path: Path) -> Part:
         InputError: unreadable, not JSON, lacking a key, or of a kind that is not modelled.
     """
     table = _read(path)
+    beside = path.parent / QUANTISATION_FILE
+    if "quantization_config" not in table and beside.is_file():
+        table["quantization_config"] = _read(beside).get("quantization")
     name = path.resolve().parent.name or path.stem
     return part_of_config(table, name, str(path), source=str(path))
 
@@ -67,7 +73,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     }
     for key, bits in widths_of(config).stated.items():
         numbers[key] = _quantity(bits, "bit", source)
-    _report_unread(config)
+    warn_of_unread(config, tables.values())
     parts = [_kind_part(label, table, source) for label, table in tables.items()]
     return Part(name, "llm", name, numbers, () if alike else tuple(parts))
 
@@ -118,13 +124,6 @@ def _layers(
     if not 1 <= layers <= 10_000:
         raise InputError(f"{config.where}: {layers} layers; a model has 1 to 10,000")
     return family.attention(config, layers), family.mlp(config, layers)
-
-
-def _report_unread(config: Config) -> None:
-    for key in config.unread:
-        value = json.dumps(config.table[key])[:60]
-        effect = "it is ignored, and may change bytes or FLOPs"
-        warn(f"{config.where}: the meaning of {key} = {value} is unknown; {effect}")
 
 
 # --- numbers of a model -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ class Attention:
     """How one layer attends.
 
     Attributes:
-        kind: `full`, `window`, `chunk`, `latent` or `state`.
+        kind: `full`, `window`, `chunk`, `latent`, `sparse` or `state`.
         heads, kv_heads, head_size: as cost models count them [1].
         beside: parameters beside the projections of these heads [1].
         numbers: what only this kind has, by name.

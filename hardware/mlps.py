@@ -57,7 +57,10 @@ def every_nth_sparse(config: Config, layers: int) -> Mlps:
 
 
 def first_dense(config: Config, layers: int) -> Mlps:
-    """Dense MLPs in the first `first_k_dense_replace` layers, experts behind them."""
+    """Dense MLPs in the first `first_k_dense_replace` layers, experts behind them.
+
+    `mlp_layer_types`, where a config has it, names the MLP of every layer.
+    """
     width = config.count("moe_intermediate_size")
     moe = Mlp(
         width,
@@ -69,6 +72,9 @@ def first_dense(config: Config, layers: int) -> Mlps:
     dense = Mlp(config.count("intermediate_size"))
     first = config.count("first_k_dense_replace", default=0)
     every = config.count("moe_layer_freq", default=1)
+    types = config.items("mlp_layer_types", layers)
+    if types:
+        return [dense if kind == "dense" else moe for kind in types]
     return [moe if i >= first and i % every == 0 else dense for i in range(layers)]
 
 

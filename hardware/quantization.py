@@ -67,13 +67,28 @@ def widths_of(config: Config) -> Widths:
 
 
 def _unquantised(scheme: Mapping[str, Any]) -> list[str]:
-    keys = ("modules_to_not_convert", "ignore", "llm_int8_skip_modules", "ignored_layers")
-    listed = [name for key in keys for name in scheme.get(key) or []]
+    listed = [name for key in _KEPT_UNDER for name in scheme.get(key) or []]
     return [str(name) for name in listed]
 
 
+_KEPT_UNDER = (
+    "modules_to_not_convert",
+    "ignore",
+    "llm_int8_skip_modules",
+    "ignored_layers",
+    "exclude_modules",
+)
+"""Keys of a scheme that list matrices it leaves as they are."""
+
+
+def _method(scheme: Mapping[str, Any]) -> str:
+    """The method by name; ModelOpt's own files name only its algorithm."""
+    unnamed = "modelopt" if "quant_algo" in scheme else None
+    return str(scheme.get("quant_method", unnamed))
+
+
 def _weight_bits(config: Config, scheme: Mapping[str, Any]) -> float:
-    method = str(scheme.get("quant_method"))
+    method = _method(scheme)
     if method in ("awq", "gptq"):
         bits = float(scheme.get("bits") or scheme.get("w_bit") or 4)
         stated = scheme.get("group_size") or scheme.get("q_group_size")
@@ -131,12 +146,12 @@ def _compressed(config: Config, scheme: Mapping[str, Any]) -> float:
 
 def _kv_bits(config: Config, scheme: Mapping[str, Any]) -> float | None:
     cache = config.value("kv_cache_scheme") or scheme.get("kv_cache_scheme")
-    if cache:
+    if isinstance(cache, Mapping):
         return float(cache.get("num_bits", 8))
-    algorithm = scheme.get("kv_cache_quant_algo")
+    algorithm = cache or scheme.get("kv_cache_quant_algo")
     if algorithm is None:
         return None
     if algorithm not in _MODELOPT:
-        problem = f"has kv_cache_quant_algo {algorithm!r}, which is not modelled"
+        problem = f"has a KV cache in {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
     return _MODELOPT[algorithm]

@@ -116,7 +116,10 @@ def _offered(
         column, compute = _knob(block, shown, resolved, name)
         offered[column] = compute
     offered |= _FITTING if everywhere else _shortage(estimate.fits)
-    offered["note"] = partial(_note, estimate)
+    overridden = {
+        sentence: np.isin(models, places) for sentence, places in block.overridden.items()
+    }
+    offered["note"] = partial(_note, {**estimate.notes, **overridden})
     where: Where = True if everywhere else ok
     answer = Answer(estimate, hw, block.system.owns)
     for name, metric in COLUMNS.items():
@@ -191,10 +194,10 @@ def _shortage(fits: Fits) -> Offered:
     }
 
 
-def _note(estimate: Estimate) -> Names:
+def _note(notes: Mapping[str, NDArray[np.bool_]]) -> Names:
     """Sentences that hold at each design point, semicolons between them."""
     place, sentences = np.zeros((), int), [""]
-    for sentence, where in estimate.notes.items():
+    for sentence, where in notes.items():
         longer = [f"{before}; {sentence}" if before else sentence for before in sentences]
         place = place + np.where(where, len(sentences), 0)
         sentences += longer
