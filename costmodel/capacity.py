@@ -126,7 +126,7 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
         Sequences served together, at least one; where not even one fits, `Fits` says what is
         short [1].
     """
-    room = np.floor(np.divide(available, per_sequence))
+    room = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
     _, exponent = np.frexp(np.maximum(room, 1.0))
     power_of_two = np.exp2(exponent - 1.0)
     requested = np.maximum(batch, 1.0)

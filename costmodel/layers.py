@@ -3,8 +3,7 @@
 A kind is a model whose layers are all of that kind; what it does not override it computes as any
 other. A full layer of grouped heads is `LLM` itself.
 
-Symbols: b sequences, s tokens, h hidden, H query heads, w window, r latent rank, dr rotary size,
-dn size of a key's other part, dv of a value.
+Symbols: b sequences, s tokens, h hidden, H query heads, w window.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.compose import serial
+from nearkv.costmodel.compose import pipeline, serial
+from nearkv.costmodel.latent import Latent, Sparse
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real, Span
+
+NO_REASONS: Mapping[str, str] = {}
 
 
 def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
@@ -46,13 +48,35 @@ def with_widths(llm: LLM, **widths: Real) -> LLM:
     return replace(llm, **widths, layer_kinds=kinds)
 
 
-def not_modelled(llm: LLM, attends: Collection[str]) -> dict[str, NDArray[np.bool_]]:
+def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> Span:
+    """All layers through stages, the pipeline filled once, with an average layer.
+
+    Behind it the slowest stage of each layer sets the pace, whatever the kind before it: a sum
+    over kinds of the pipeline that all layers would make, times the kind's share of them.
+
+    Args:
+        llm: the model.
+        stages: spans of one layer by stage, given as a model whose layers are all like it.
+    """
+    if not llm.kinds:
+        return pipeline(llm.layers, **stages(llm))
+    spans: dict[str, Span] = {}
+    for name, kind in llm.kinds.items():
+        share = kind.layers / llm.layers
+        spans[name] = share * pipeline(llm.layers, **stages(kind))
+    return serial(**spans)
+
+
+def not_modelled(
+    llm: LLM, attends: Collection[str], reasons: Mapping[str, str] = NO_REASONS
+) -> dict[str, NDArray[np.bool_]]:
     """Where a model has layers that a system does not model, by the sentence that says so.
 
     Args:
         llm: the model.
         attends: attention that the system models, kind by kind; none where it takes models of full
             attention in layers that are all alike.
+        reasons: why not, by kind of attention.
     """
     missing: dict[str, NDArray[np.bool_]] = {}
     for kind in llm.kinds.values():
@@ -62,13 +86,15 @@ def not_modelled(llm: LLM, attends: Collection[str]) -> dict[str, NDArray[np.boo
         alone = np.equal(kind.layers, llm.layers) if attention == "full" else False
         present = np.greater(kind.layers, 0)
         sentence = f"{_SENTENCES[attention]} not modelled"
+        if attention in reasons:
+            sentence += f": {reasons[attention]}"
         affected = np.logical_and(present, np.logical_not(alone))
         missing[sentence] = np.logical_or(missing.get(sentence, False), affected)
     return missing
 
 
 def attention_kind(llm: LLM) -> str:
-    """How the layers of one kind attend: `full`, `window`, `chunk`, `latent`, `sparse` or `state`."""
+    """How the layers of one kind attend: a name of `KIND_OF`."""
     return _NAMES[type(llm)]
 
 
@@ -108,6 +134,10 @@ class Windowed(LLM):
 
     window: Real = np.inf
 
+    def attended_tokens(self, tokens: Real) -> Real:
+        """Tokens of the window, min(s, w) [1]."""
+        return np.minimum(tokens, self.window)
+
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
         """K and V of the window, 2 Hkv d b min(s, w) elements [B]."""
         return super().kv_bytes(batch, np.minimum(tokens, self.window))
@@ -145,131 +175,10 @@ class Chunked(Windowed):
 
 
 @dataclass(frozen=True)
-class Latent(LLM):
-    """Multi-head latent attention: all heads share one cached vector (DeepSeek-V2, sec. 2.1).
-
-    A token caches r + dr elements, which serve as key and as value. In `LLM`'s words that is half
-    a KV head of r + dr elements, so K and V together are one row. Decoding absorbs the projections
-    from the latent into the query and the output: every head multiplies its query of r + dr
-    elements with the cached row and weighs r elements of it. A prompt is projected back to heads.
-
-    Attributes:
-        query_rank: rank of the query's projection, 0 where it has one matrix [1].
-        kv_rank: r [1].
-        rope_size: dr [1].
-        key_size: dn [1].
-        value_size: dv [1].
-    """
-
-    query_rank: Real = 0.0
-    kv_rank: Real = 0.0
-    rope_size: Real = 0.0
-    key_size: Real = 0.0
-    value_size: Real = 0.0
-
-    @property
-    def group(self) -> Real:
-        """Multiply-adds per cached element and pair of products, H (2 r + dr) / (r + dr) [1]."""
-        return self.heads * (2 * self.kv_rank + self.rope_size) / self.head_size
-
-    @property
-    def attention_parameters(self) -> Real:
-        """Projections of the query, to the latent, from the latent, and of the output [1]."""
-        query = self.heads * (self.key_size + self.rope_size)
-        low_rank = self.query_rank * (self.hidden + query)
-        to_query = np.where(np.greater(self.query_rank, 0), low_rank, self.hidden * query)[
-            ()
-        ]
-        to_latent = self.hidden * (self.kv_rank + self.rope_size)
-        from_latent = self.kv_rank * self.heads * (self.key_size + self.value_size)
-        return to_query + to_latent + from_latent + self._output_parameters
-
-    @property
-    def _output_parameters(self) -> Real:
-        return self.heads * self.value_size * self.hidden
-
-    def activation_bytes(self, tokens: Real) -> Real:
-        """Largest set of activations of a prompt: X, queries, keys, values and outputs [B]."""
-        heads = 2 * (self.key_size + self.rope_size + self.value_size) * self.heads
-        mlp = 2 * self.hidden + (1 + self.gated) * self.ffn * self.active_experts
-        return tokens * np.maximum(self.hidden + heads, mlp) * self.activation_width
-
-    def qkv_flops(self, tokens: Real) -> Real:
-        """All projections but the output's, absorbed or not [FLOP]."""
-        return 2 * tokens * (self.attention_parameters - self._output_parameters)
-
-    def output_flops(self, tokens: Real) -> Real:
-        """Output projection of the attention [FLOP]."""
-        return 2 * tokens * self._output_parameters
-
-    def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """One absorbed query per head against the latent, 2 b s H (2 r + dr) [FLOP]."""
-        return 2 * batch * tokens * self.heads * (2 * self.kv_rank + self.rope_size)
-
-    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Causal attention of a prompt in heads, b s^2 H (dn + dr + dv) [FLOP]."""
-        pair = self.key_size + self.rope_size + self.value_size
-        return batch * prompt**2 * self.heads * pair
-
-
-@dataclass(frozen=True)
-class Sparse(Latent):
-    """Latent attention to the k tokens that an indexer scores highest (DeepSeek-V3.2, sec. 2.1).
-
-    Beside the latent, a token caches one key of the indexer, which all its heads share. A step
-    reads every such key, and the latents of the tokens it chose. It attends in latents also over
-    a prompt, where that is cheaper than projecting to heads.
-
-    Attributes:
-        index_heads: heads of the indexer [1].
-        index_size: elements of its keys [1].
-        chosen: tokens attended to, k [1].
-    """
-
-    index_heads: Real = 0.0
-    index_size: Real = 0.0
-    chosen: Real = np.inf
-
-    @property
-    def attention_parameters(self) -> Real:
-        """Those of latent attention; queries, key and weights of the indexer [1]."""
-        queries = self.query_rank * self.index_heads * self.index_size
-        key_and_weights = self.hidden * (self.index_size + self.index_heads)
-        return super().attention_parameters + queries + key_and_weights
-
-    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
-        """Latents and keys of the indexer, (r + dr + di) b s elements [B]."""
-        return super().kv_bytes(batch, tokens) + self._index_bytes(batch, tokens)
-
-    def attended_bytes(self, batch: Real, tokens: Real) -> Real:
-        """All keys of the indexer, the latents of the chosen tokens [B]."""
-        latents = super().kv_bytes(batch, np.minimum(tokens, self.chosen))
-        return latents + self._index_bytes(batch, tokens)
-
-    def _index_bytes(self, batch: Real, tokens: Real) -> Real:
-        return self.index_size * batch * tokens * self.kv_width
-
-    def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """Scores of all tokens, 2 b s Hi di; attention to the chosen ones [FLOP]."""
-        scores = 2 * batch * tokens * self.index_heads * self.index_size
-        return scores + super().attention_flops(batch, np.minimum(tokens, self.chosen))
-
-    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Scores of a causal square; the cheaper of its heads and a band of k latents [FLOP]."""
-        scores = batch * prompt**2 * self.index_heads * self.index_size
-        width = np.minimum(prompt, self.chosen)
-        band: Real = prompt * width - width**2 / 2
-        latents = super().attention_flops(batch, band)
-        return scores + np.minimum(
-            latents, super().prefill_attention_flops(batch, prompt)
-        )
-
-
-@dataclass(frozen=True)
 class Recurrent(LLM):
     """Linear attention or a state space: a state of constant size (Mamba-2, sec. 3 and 6).
 
-    A step reads and writes the whole state, so `kv_bytes` of one new token are its bytes as well.
+    It has no K, V or X; a step reads and writes the whole state.
 
     Attributes:
         mixer_parameters: all matrices of the mixer [1].
@@ -286,9 +195,36 @@ class Recurrent(LLM):
         """All matrices of the mixer [1]."""
         return self.mixer_parameters
 
+    @property
+    def cache_shards(self) -> Real:
+        """As many as wanted: a state divides by its channels [1]."""
+        return np.inf
+
     def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """None [B]."""
+        return 0.0
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """None: X of old tokens is in the state [B]."""
+        return 0.0
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """None [FLOP]."""
+        return 0.0
+
+    def state_bytes(self, batch: Real) -> Real:
         """The state of every sequence, whatever its length [B]."""
-        return batch * np.minimum(tokens, 1.0) * self.state_size * self.activation_width
+        return batch * self.state_size * self.activation_width
+
+    def cache_traffic(self, batch: Real, tokens: Real) -> Real:
+        """The state, read and written [B]."""
+        return 2 * self.state_bytes(batch)
+
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Input and output of every projection of the mixer, or the MLP's activations [B]."""
+        projected = self.hidden + self.mixer_parameters / self.hidden
+        mixer = tokens * projected * self.activation_width
+        return np.maximum(mixer, super().activation_bytes(tokens))
 
     def qkv_flops(self, tokens: Real) -> Real:
         """All projections of the mixer but the output's, which `output_flops` has [FLOP]."""
@@ -297,6 +233,14 @@ class Recurrent(LLM):
     def attention_flops(self, batch: Real, tokens: Real) -> Real:
         """Update and read the state once [FLOP]."""
         return batch * np.minimum(tokens, 1.0) * self.state_flops
+
+    def eager_scores(self, prompt: Real) -> Real:
+        """None [1]."""
+        return 0.0
+
+    def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Update and read the state once for each token of a prompt [FLOP]."""
+        return self.prefill_attention_flops(batch, prompt)
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
         """Update and read the state once for each token of a prompt [FLOP]."""

@@ -70,6 +70,11 @@ class LLM:
         return self.heads / self.kv_heads
 
     @property
+    def cache_shards(self) -> Real:
+        """Parts that a layer's cache divides into without copies, its KV heads [1]."""
+        return self.kv_heads
+
+    @property
     def kv_size(self) -> Real:
         """Elements of K (or V) of one token in one layer, Hkv * d [1]."""
         return self.kv_heads * self.head_size
@@ -213,13 +218,23 @@ class LLM:
         """K and V of one layer, 2 Hkv d b s elements [B]."""
         return 2 * self.kv_size * batch * tokens * self.kv_width
 
-    def attended_bytes(self, batch: Real, tokens: Real) -> Real:
-        """What a step reads of K and V of one layer, all unless it chooses tokens [B]."""
+    def cache_traffic(self, batch: Real, tokens: Real) -> Real:
+        """What a step moves of the cache of one layer: it reads all K and V [B]."""
         return self.kv_bytes(batch, tokens)
 
     def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:
-        """K and V, or the states, of all layers [B]."""
+        """K and V of all layers [B]."""
         return self.sum_over_layers(lambda kind: kind.kv_bytes(batch, tokens))
+
+    def state_bytes(self, batch: Real) -> Real:
+        """Recurrent state of one layer, which attention has none of [B]."""
+        return 0.0
+
+    def all_state_bytes(self, batch: Real) -> Real:
+        """Recurrent states of all layers [B]."""
+        if not self.kinds:
+            return 0.0
+        return self.sum_over_layers(lambda kind: kind.state_bytes(batch))
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:
         """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
@@ -239,6 +254,10 @@ class LLM:
         mlp = 2 * self.hidden + (1 + self.gated) * self.ffn * self.active_experts
         return tokens * np.maximum(attention, mlp) * self.activation_width
 
+    def attended_tokens(self, tokens: Real) -> Real:
+        """Tokens of a context that a query attends to [1]."""
+        return tokens
+
     # --- FLOPs of one layer -------------------------------------------------------------------
 
     def qkv_flops(self, tokens: Real) -> Real:
@@ -256,6 +275,14 @@ class LLM:
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
         """Causal attention of a whole prompt, half of the square, 2 b s^2 H d [FLOP]."""
         return 2 * batch * prompt**2 * self.query_size
+
+    def eager_scores(self, prompt: Real) -> Real:
+        """Scores that eager attention computes of one prompt, the whole square, H s^2 [1]."""
+        return self.heads * prompt**2
+
+    def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Eager attention of a whole prompt, future tokens too, 4 b s^2 H d [FLOP]."""
+        return 2 * (2 * batch * prompt**2 * self.query_size)
 
     def output_flops(self, tokens: Real) -> Real:
         """Output projection of the attention [FLOP]."""

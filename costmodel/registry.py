@@ -78,6 +78,7 @@ class System:
         model: the function.
         attends: attention of the layers it sums over, as in `layers.attention_kind`; empty where
             it takes models of full attention in layers that are all alike.
+        lacks: why it does not model other attention, by its name.
         plugin: the user's file that registered it, where it is no system of nearkv.
     """
 
@@ -88,6 +89,7 @@ class System:
     knobs: Mapping[str, Knob]
     model: Model
     attends: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = field(default_factory=dict)
     plugin: Plugin | None = None
 
     @property
@@ -111,7 +113,7 @@ class System:
         }
         estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
         if llm.kinds:
-            fits = estimate.fits.without(not_modelled(llm, self.attends))
+            fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
         if notes := _notes(estimate, llm, work):
             estimate = replace(estimate, notes={**estimate.notes, **notes})
@@ -156,13 +158,14 @@ def system(
     owns: tuple[str, ...],
     knobs: Mapping[str, Knob] | None = None,
     attends: tuple[str, ...] = (),
+    lacks: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
     The function takes (hw, llm, work, *, knobs...), or all of its knobs as `**knobs`, and returns
     an `Estimate`. Where it names the
     attention of its layers (`attends`), it sums over the kinds of layer of a model; a model with
-    any other kind is answered by `not-modelled`.
+    any other kind is answered by `not-modelled`, for the reason in `lacks`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.
@@ -170,7 +173,7 @@ def system(
 
     def register(model: Model) -> Model:
         plugin = _RUNNING[-1] if _RUNNING else None
-        registered = System(name, platform, cite, owns, knobs or {}, model, attends, plugin)
+        registered = System(name, platform, cite, owns, knobs or {}, model, attends, lacks, plugin)
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)

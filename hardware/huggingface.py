@@ -15,8 +15,8 @@ from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
-from nearkv.hardware.unread import warn_of_unread
 from nearkv.hardware.schema import KINDS
+from nearkv.hardware.unread import warn_of_unread
 
 LARGEST_FILE = 1 << 20
 QUANTISATION_FILE = "hf_quant_config.json"

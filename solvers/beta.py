@@ -5,13 +5,14 @@ Symbols: beta = M_c / M_s, M = M_c + M_s bytes of K and V off the GPU, M_0 the D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.capacity import Fits
+from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import place
 from nearkv.costmodel.mechanisms.scoring import (
@@ -101,33 +102,43 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
             `hillinfer` [1].
 
     Returns:
-        The optimum with its certificate, and the loss of the paper's formulas.
+        The optimum with its certificate, and the loss of the paper's formulas. Where layers are of
+        several kinds, their paths balance at different shares; the optimum is that of the sum.
     """
     alpha, sigma, hop = knobs["retention"], knobs["sigma"], knobs["hop"]
     precision, source = knobs["score_precision"], knobs["score_source"]
     off_gpu = 1 - place(hw, llm, work, knobs["placement"]).gpu
-    off_bytes = off_gpu * llm.layers * llm.kv_bytes(work.batch, work.context)
 
-    def paths(share: Real) -> Span:
-        hot = share * off_bytes
-        cold = (1 - share) * off_bytes
-        pools = Pools(hot, cold, alpha, sigma, hop)
-        return balanced_paths(hw, llm, pools, precision, source)
+    def paths(kind: LLM, share: Real) -> Span:
+        off_bytes = off_gpu * kind.kv_bytes(work.batch, work.context)
+        pools = Pools(share * off_bytes, (1 - share) * off_bytes, alpha, sigma, hop)
+        return balanced_paths(hw, kind, pools, precision, source)
+
+    def over_kinds(share: Real) -> Span:
+        return over_layers(llm, lambda kind: paths(kind, share))
 
     low, high = _feasible(hw, llm, work, knobs)
 
     def split_at(beta: Real) -> Split:
-        share = np.clip(share_of(beta), low, high)
-        return split(paths, share)
+        return at_share(np.clip(share_of(beta), low, high))
+
+    def at_share(share: Real) -> Split:
+        return Split(
+            share,
+            cpu=llm.sum_over_layers(lambda kind: paths(kind, share).parts["cpu"].seconds),
+            csd=llm.sum_over_layers(lambda kind: paths(kind, share).parts["csd"].seconds),
+            seconds=over_kinds(share).seconds,
+        )
 
     scoring = rates(hw, llm, precision, source, hop)
     balanced = beta_balanced(scoring, alpha, sigma, hop)
     eq4 = beta_eq4(scoring, alpha)
     sec54 = beta_sec54(scoring, alpha)
-    best = split_at(balanced)
+    exact = minimise(over_kinds(0.0), over_kinds(1.0), low, high)
+    best = at_share(exact.value) if llm.kinds else split_at(balanced)
     return BestBeta(
         best=best,
-        bound=minimise(paths(0.0), paths(1.0), low, high).bound,
+        bound=exact.bound,
         bound_by=what_binds(balanced, low, high, off_gpu, best),
         eq4=Rule(eq4, split_at(eq4)),
         sec54=Rule(sec54, split_at(sec54)),
@@ -144,14 +155,6 @@ def _feasible(
         return hillinfer(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits
 
     return feasible_share(fits_at(0.0), fits_at(1.0))
-
-
-def split(paths: Callable[[Real], Span], share: Real) -> Split:
-    """Evaluate one hot share [1]."""
-    span = paths(share)
-    cpu = span.parts["cpu"].seconds
-    csd = span.parts["csd"].seconds
-    return Split(share, cpu, csd, span.seconds)
 
 
 def what_binds(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from conftest import NATIVE, model
 
-from nearkv.costmodel.layers import Latent, Recurrent, Windowed, over_layers
+from nearkv.costmodel.latent import Latent, Sparse
+from nearkv.costmodel.layers import Recurrent, Windowed, over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.models import alike_llm, llm_from_part, llms_from_parts
 from nearkv.costmodel.span import Leaf, Real, Span
@@ -55,7 +56,8 @@ def test_kv_of_one_token_more(name: str, token: int) -> None:
 )
 def test_kv_that_does_not_grow(name: str, constant: int) -> None:
     llm = model(name)
-    assert llm.kv_cache_bytes(1, 64 * K) - 64 * K * kv_per_token(llm) == constant
+    cache = llm.kv_cache_bytes(1, 64 * K) + llm.all_state_bytes(1)
+    assert cache - 64 * K * kv_per_token(llm) == constant
 
 
 def test_an_engine_that_keeps_all_tokens_holds_twice_as_much_of_gpt_oss() -> None:
@@ -142,8 +144,10 @@ def test_a_latent_layer_absorbs_its_projections() -> None:
 def test_a_state_costs_the_same_at_any_context() -> None:
     state = kind("jamba-v0.1", "state_moe")
     assert isinstance(state, Recurrent)
-    assert state.kv_bytes(3, 10**6) == state.kv_bytes(3, 1) == 3 * state.kv_bytes(1, 1)
-    assert state.kv_bytes(0, 4096) == 0
+    assert state.state_bytes(3) == 3 * state.state_bytes(1)
+    assert state.kv_bytes(3, 10**6) == state.x_bytes(3, 10**6) == 0
+    # a step reads and writes it
+    assert state.cache_traffic(3, 10**6) == 2 * state.state_bytes(3)
     assert state.prefill_attention_flops(2, 100) == 100 * state.attention_flops(2, 5)
 
 
@@ -216,3 +220,37 @@ def test_a_shape_far_from_its_published_count_is_refused(tmp_path: Path) -> None
 def test_solvers_refuse_layers_that_they_do_not_model() -> None:
     with pytest.raises(InputError, match="multi-head latent attention is not modelled by placem"):
         alike_llm(load_llm("deepseek-v3"), NATIVE, "placement")
+
+
+# --- attention to chosen tokens -----------------------------------------------------------------
+
+
+def test_an_indexer_reads_every_key_and_few_latents() -> None:
+    sparse = kind("deepseek-v3.2", "sparse_moe")
+    assert isinstance(sparse, Sparse)
+    # a token caches 512 + 64 latent elements and an indexer's key of 128, in 2 B
+    assert sparse.kv_bytes(1, 1) == (576 + 128) * 2
+    # a step at 64k reads all keys, 2,048 latents
+    assert sparse.cache_traffic(1, 64 * K) == (64 * K * 128 + 2048 * 576) * 2
+    assert sparse.cache_traffic(1, 1000) == sparse.kv_bytes(1, 1000)
+    scores = 2 * 64 * K * 64 * 128
+    attended = 2 * 2048 * 128 * (576 + 512)
+    assert sparse.attention_flops(1, 64 * K) == scores + attended
+    # queries 1536 x 64 x 128, key 7168 x 128, weights 7168 x 64
+    indexer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
+    latent = kind("deepseek-v3", "latent_moe")
+    assert sparse.attention_parameters - latent.attention_parameters == indexer
+
+
+def test_a_long_prompt_attends_to_chosen_latents_and_a_short_one_to_heads() -> None:
+    sparse = kind("deepseek-v3.2", "sparse_moe")
+    dense = kind("deepseek-v3", "latent_moe")
+    scores = 64 * 128
+    short, long = 1024.0, 64 * K
+    assert sparse.prefill_attention_flops(1, short) == (
+        scores * short**2 + dense.prefill_attention_flops(1, short)
+    )
+    band = 2048 * long - 2048**2 / 2
+    assert sparse.prefill_attention_flops(1, long) == (
+        scores * long**2 + 2 * band * 128 * (576 + 512)
+    )

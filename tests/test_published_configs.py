@@ -55,7 +55,7 @@ def answer(config: Config) -> tuple[float, ...]:
     attention = llm.sum_over_layers(lambda kind: kind.attention_flops(1, MILLION))
     prefill = llm.sum_over_layers(lambda kind: kind.prefill_attention_flops(1, MILLION))
     linear = llm.sum_over_layers(lambda kind: kind.linear_flops(1))
-    cache = llm.kv_cache_bytes(1, MILLION)
+    cache = llm.kv_cache_bytes(1, MILLION) + llm.all_state_bytes(1)
     sizes = (llm.parameters, llm.active_parameters, llm.weight_bytes, cache)
     return tuple(float(value) for value in (*sizes, attention, prefill, linear))
 
@@ -102,7 +102,7 @@ def twins(config: Config) -> dict[str, Config | None]:
         "quantised": {**config, "quantization_config": AWQ},
         "8 bits": {**config, "quantization_config": INT8},
         "kv in 8 bits": changed(config, {"kv_cache_scheme": {"num_bits": 8}}),
-        "indexer": changed(config, {"index_topk": 2048}),
+        "indexer": changed(config, {"index_topk": 1024}),
         "unknown key": changed(config, {"kv_shared_layers": 4}),
     }
 
@@ -132,8 +132,8 @@ def test_a_mamba_keeps_a_constant_state() -> None:
     config = CONFIGS["mamba2-2.7b"][1]
     llm = llm_from_part(part_of_config(config, "mamba2", "config.json", "test"), NATIVE)
     # 64 layers x (80 heads x 64 x 128 of state + 3 inputs of 5,120 + 2 x 128 channels) x 2 B
-    assert llm.kv_cache_bytes(1, MILLION) == 64 * (80 * 64 * 128 + 3 * (5120 + 256)) * 2
-    assert llm.kv_cache_bytes(1, 1) == llm.kv_cache_bytes(1, MILLION)
+    assert llm.all_state_bytes(1) == 64 * (80 * 64 * 128 + 3 * (5120 + 256)) * 2
+    assert llm.kv_cache_bytes(1, MILLION) == 0
 
 
 def test_a_latent_without_a_query_rank_has_one_query_matrix() -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, stream
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import prefill_compute
+from nearkv.costmodel.mechanisms.offload import gpu_working_set, prefill_compute
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -33,6 +34,11 @@ PLACEMENT = Knob(
     kind="choice",
     choices=("static", "capacity"),
 )
+ATTENDS = ("full", "window", "chunk", "state")
+"""Attention that these systems model: of any layer's cache they keep the same share."""
+_SHARED_ROW = "keys cannot be scored apart from values, which are the same row"
+LACKS = {"latent": _SHARED_ROW, "sparse": _SHARED_ROW}
+"""Why they model no other."""
 RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
 
 
@@ -71,7 +77,7 @@ def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
         hw: roles gpu, host.
         placement: 0 static shares, 1 by capacity.
     """
-    kv = np.maximum(llm.layers * llm.kv_bytes(work.batch, work.final), 1.0)
+    kv = np.maximum(llm.kv_cache_bytes(work.batch, work.final), 1.0)
     beside_weights = hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work)
     room = np.maximum(beside_weights, 0.0)
     static_gpu, static_host = STATIC_SHARES
@@ -84,7 +90,7 @@ def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
 
 def weights_and_activations(llm: LLM, work: Workload) -> Real:
     """GPU memory beside the KV cache, prompts prefilled one at a time [B]."""
-    return llm.weight_bytes + llm.activation_bytes(work.prompt)
+    return gpu_working_set(llm, work.prompt, 1.0, work.batch)
 
 
 def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
@@ -94,10 +100,22 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
         attended: share of the context the attention uses [1].
     """
     b, s = work.batch, work.context
+    if isinstance(llm, Recurrent):
+        return recurrent_layer(llm, b, gpu_)
     read = llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s)
     flops = llm.linear_flops(b) + attended * llm.attention_flops(b, s)
     return overlap(
         hbm=gpu_.read(read, "weights and retained KV"),
+        compute=gpu_.run(flops, "2 FLOPs a weight and token"),
+    )
+
+
+def recurrent_layer(llm: LLM, b: Real, gpu_: Gpu) -> Span:
+    """One decode layer with a recurrent state, which stays on the GPU and evicts nothing."""
+    read = llm.layer_weight_bytes(b) + llm.cache_traffic(b, 1.0)
+    flops = llm.linear_flops(b) + llm.attention_flops(b, 1.0)
+    return overlap(
+        hbm=gpu_.read(read, "weights and state"),
         compute=gpu_.run(flops, "2 FLOPs a weight and token"),
     )
 
@@ -210,7 +228,7 @@ def fits_in(
         capacity: of all drives of that role [B].
         beside: what the drive holds beside K and V [B].
     """
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
+    kv = llm.kv_cache_bytes(work.batch, work.final)
     gpu_ = gpu(hw)
     return {
         "gpu": (weights_and_activations(llm, work) + tiers.gpu * kv, gpu_.memory),
@@ -221,7 +239,7 @@ def fits_in(
 
 def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> Mapping[str, Real]:
     """Columns: gigabytes of K and V in each tier when the requests end."""
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final) / 1e9
+    kv = llm.kv_cache_bytes(work.batch, work.final) / 1e9
     return {
         "kv_gpu_gb": tiers.gpu * kv,
         "kv_host_gb": tiers.host * kv,

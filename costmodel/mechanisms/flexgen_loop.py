@@ -18,10 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.mechanisms.offload import Path, attend_on_cpu, exchange_with_cpu
 from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.span import Real, Span
 from nearkv.hardware.machine import Machine
+
+ATTENDS = ("full", "window", "chunk", "state")
+"""Attention that the loop models kind by kind."""
+_CPU = "the CPU's attention is timed for grouped heads only"
+LACKS = {"latent": _CPU, "sparse": _CPU}
+"""Why it models no other attention."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,8 @@ class DecodeLoop:
 
     def layer(self) -> Span:
         """The attention half of all GPU batches, then their feed-forward half."""
+        if isinstance(self.weights.llm, Recurrent):
+            return self.weights.recurrent_layer(self.b)
         several = np.minimum(self.batches - 1, 1.0)
         middle = np.maximum(self.batches - 2, 0.0)
         read, attend = self._read_cache(), self._attend()

@@ -34,6 +34,16 @@ from nearkv.hardware.machine import Machine
 
 SUBLAYERS = ("attention", "qkv", "fc")
 """In the order in which Algorithm 1 maps them."""
+_ONE_KIND = "its tables are of heads of one kind of layer"
+LACKS = {
+    "full": _ONE_KIND,
+    "window": _ONE_KIND,
+    "chunk": _ONE_KIND,
+    "latent": "all heads share one row, which a split by heads would keep on both sides",
+    "sparse": "all heads share one row, which a split by heads would keep on both sides",
+    "state": "its chips have no unit that updates a state",
+}
+"""Why it models layers that are alike, with full attention, and no others."""
 MOST_UNITS = 1024
 """Most heads, or layers, that can be mapped one by one; models have at most 128."""
 

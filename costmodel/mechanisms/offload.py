@@ -26,12 +26,6 @@ Load = Callable[[Real], Span]
 # --- the GPU ----------------------------------------------------------------------------------
 
 
-def with_head(llm: LLM, layer: Span, b: Real, gpu: Gpu, load: Load) -> Span:
-    """All layers, then the output head for one token of each of b sequences."""
-    head = arriving_head(llm, b, gpu, load)
-    return serial(layers=llm.layers * layer, head=head)
-
-
 def arriving_head(llm: LLM, b: Real, gpu: Gpu, load: Load) -> Span:
     """Logits of one token of each of b sequences beside the loading of the output head."""
     arriving = load(head_weights(llm, b))
@@ -64,16 +58,32 @@ def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
     return gpu.run(linear + attention, "2 P b s + 2 b h s^2")
 
 
-def gpu_working_set(llm: LLM, prompt: Real, on_gpu: Real = 0.0) -> Real:
-    """GPU memory of layer-wise inference, one prompt at a time: weights and activations [B].
+def gpu_working_set(
+    llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
+) -> Real:
+    """GPU memory of layer-wise inference: weights, activations, recurrent states [B].
 
     Args:
-        prompt: tokens of one prompt [1].
+        prompt: tokens of one prompt, of which one is processed at a time [1].
         on_gpu: 1 where all weights stay, 0 where only those on their way do.
+        sequences: whose states stay there [1].
     """
     resident = on_gpu * llm.weight_bytes
     passing = (1 - on_gpu) * llm.weight_buffer_bytes()
-    return resident + passing + llm.activation_bytes(prompt)
+    working = resident + passing + llm.activation_bytes(prompt)
+    return working + llm.all_state_bytes(sequences) if llm.kinds else working
+
+
+def update_state(llm: LLM, b: Real, gpu: Gpu) -> Span:
+    """Read, update and write the recurrent states of b sequences in one layer.
+
+    They are small and do not grow, so wherever K and V live they stay on the GPU.
+    """
+    moved = llm.cache_traffic(b, 1.0)
+    return overlap(
+        hbm=gpu.read(moved, "state, read and written"),
+        compute=gpu.run(llm.attention_flops(b, 1.0), "update and read the state"),
+    )
 
 
 # --- plain drives -----------------------------------------------------------------------------

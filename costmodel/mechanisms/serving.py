@@ -15,6 +15,17 @@ from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.hardware.machine import Machine
 
+_TOKENS = "its queue counts a cache in tokens of one size"
+LACKS = {
+    "full": "its queue counts layers of one kind",
+    "window": f"{_TOKENS}, which a window ends",
+    "chunk": f"{_TOKENS}, which a chunk ends",
+    "latent": "its attention units are timed for K and V of heads",
+    "sparse": "its attention units choose no tokens",
+    "state": f"{_TOKENS}, which a state has not",
+}
+"""Why serving systems model layers that are alike, with full attention, and no others."""
+
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""

@@ -27,7 +27,7 @@ def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Por
     """
     units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_tiled, "FLOP")
     elements = llm.kv_bytes(sequences, s) / llm.kv_width
-    scores = llm.heads * sequences * s
+    scores = llm.heads * sequences * llm.attended_tokens(s)
     moved = SCORE_PASSES * scores * llm.activation_width
     reduced = 2 * SOFTMAX_PASSES * scores
     return serial(

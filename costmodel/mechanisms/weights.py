@@ -18,11 +18,11 @@ from nearkv.costmodel.mechanisms.offload import (
     arriving_head,
     gpu_working_set,
     prefill_compute,
-    with_head,
+    update_state,
 )
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, Host, Link, gpu, host
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.span import Real, Span, total
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -117,19 +117,34 @@ def host_weights(hw: Machine, llm: LLM, home: Residency) -> Real:
 
 def _pinned_over_exact(llm: LLM) -> Real:
     """Bytes of a layer's matrices in buffers of powers of two, over their own [1]."""
+    if not llm.kinds:
+        return _pinned_bytes(llm) / _matrix_bytes(llm)
+    return llm.sum_over_layers(_pinned_bytes) / llm.sum_over_layers(_matrix_bytes)
+
+
+def _matrix_bytes(llm: LLM) -> Real:
+    return total(number * size for number, size in _matrices(llm))
+
+
+def _pinned_bytes(llm: LLM) -> Real:
+    return total(number * _power_of_two(size) for number, size in _matrices(llm))
+
+
+def _power_of_two(size: Real) -> Real:
+    """The next power of two bytes; nothing for a matrix that there is not [B]."""
+    rounded = np.exp2(np.ceil(np.log2(np.maximum(size, 1.0))))
+    return rounded * np.greater(size, 0)
+
+
+def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
+    """Matrices of one layer: how many of which size [1, B]."""
     experts = 1 - llm.moe_share + llm.moe_share * llm.experts
-    matrices = (
+    shapes = (
         (2, llm.query_size),
         (2, llm.kv_size),
         (experts * (2 + llm.gated), llm.ffn),
     )
-    exact: Real = 0.0
-    pinned: Real = 0.0
-    for number, width in matrices:
-        size = llm.hidden * width * llm.weight_width
-        exact = exact + number * size
-        pinned = pinned + number * np.exp2(np.ceil(np.log2(size)))
-    return pinned / exact
+    return [(number, llm.hidden * width * llm.weight_width) for number, width in shapes]
 
 
 # --- what they leave to the KV cache ------------------------------------------------------------
@@ -248,9 +263,9 @@ class WeightStream:
             feed_forward=overlap(weights=attention_weights, products=products),
         )
 
-    def all_layers(self, layer: Span, b: Real) -> Span:
-        """All layers, then the output head for one token of each of b sequences."""
-        return with_head(self.llm, layer, b, self.gpu, self.load)
+    def recurrent_layer(self, b: Real) -> Span:
+        """One layer of a step with a recurrent state, which stays on the GPU."""
+        return self.layer(b, state=update_state(self.llm, b, self.gpu))
 
     def over_kinds(self, layer: Callable[[WeightStream], Span], b: Real) -> Span:
         """All layers kind by kind, then the output head for one token of each of b sequences.
@@ -266,10 +281,6 @@ class WeightStream:
         layers = over_layers(self.llm, layer_of)
         head = arriving_head(self.llm, b, self.gpu, self.load)
         return serial(layers=layers, head=head)
-
-    def prefill(self, work: Workload, b: Real, **caches: Span) -> Span:
-        """All layers over the prompts of b sequences, weights and compute beside the caches."""
-        return self.all_layers(self.prefill_layer(work, b, **caches), b)
 
     def prefill_layer(self, work: Workload, b: Real, **caches: Span) -> Span:
         """One layer over the prompts of b sequences, weights and compute beside the caches."""

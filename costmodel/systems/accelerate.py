@@ -8,8 +8,9 @@ from __future__ import annotations
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import gpu_working_set, with_head
+from nearkv.costmodel.mechanisms.offload import arriving_head, gpu_working_set
 from nearkv.costmodel.mechanisms.weights import weights_on_gpu
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, host, link
@@ -21,7 +22,17 @@ SOFTMAX_BYTES = 4.0
 """An element of a softmax in single precision, whatever the width of activations [B]."""
 
 
-@system("accelerate", platform="inf2-h100", cite="inf2", owns=("gpu", "host"))
+@system(
+    "accelerate",
+    platform="inf2-h100",
+    cite="inf2",
+    owns=("gpu", "host"),
+    attends=("full", "window", "chunk", "state"),
+    lacks={
+        "latent": "Transformers caches latents projected to heads, which has another size",
+        "sparse": "Transformers has no indexer in its eager attention",
+    },
+)
 def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights beyond the GPU's memory arrive layer by layer, each before its use; KV stays there.
 
@@ -46,17 +57,22 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         streamed = (1 - on_gpu) * amount
         return stream(streamed, "weights, then compute", **path)
 
-    step = serial(
-        weights=load(llm.layer_weight_bytes(b)),
-        compute=decode_layer(llm, b, work.context, gpu_),
-    )
-    prefill = serial(
-        weights=load(llm.layer_weight_bytes(b * work.prompt)),
-        compute=prefill_layer(llm, b, work.prompt, gpu_),
-    )
+    def decode(kind: LLM) -> Span:
+        return serial(
+            weights=load(kind.layer_weight_bytes(b)),
+            compute=decode_layer(kind, b, work.context, gpu_),
+        )
+
+    def prefill(kind: LLM) -> Span:
+        return serial(
+            weights=load(kind.layer_weight_bytes(b * work.prompt)),
+            compute=prefill_layer(kind, b, work.prompt, gpu_),
+        )
+
+    head = arriving_head(llm, b, gpu_, load)
     return Estimate(
-        prefill=with_head(llm, prefill, b, gpu_, load),
-        step=with_head(llm, step, b, gpu_, load),
+        prefill=serial(layers=over_layers(llm, prefill), head=head),
+        step=serial(layers=over_layers(llm, decode), head=head),
         fits=capacity_check(hw, llm, work, on_gpu),
         work=work,
         batch_run=b,
@@ -65,7 +81,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     """One layer of a step: weights and KV cache read once, 2 FLOPs a weight and token."""
-    weights, kv = llm.layer_weight_bytes(b), llm.kv_bytes(b, s)
+    weights, kv = llm.layer_weight_bytes(b), llm.cache_traffic(b, s)
     flops = llm.linear_flops(b) + llm.attention_flops(b, s)
     return overlap(
         hbm=gpu.read(weights + kv, "weights and KV cache"),
@@ -77,7 +93,7 @@ def prefill_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     """One layer over b prompts of s tokens: the whole square of scores, written and read."""
     weights = llm.layer_weight_bytes(b * s)
     scores = 2 * b * score_bytes(llm, s)
-    square = 2 * llm.prefill_attention_flops(b, s)
+    square = llm.eager_attention_flops(b, s)
     flops = llm.linear_flops(b * s) + square
     return overlap(
         hbm=gpu.read(weights + scores, "weights; scores written and read"),
@@ -88,19 +104,21 @@ def prefill_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
 def score_bytes(llm: LLM, s: Real) -> Real:
     """All scores of one prompt while eager attention casts its softmax back [B].
 
+    A window masks them and saves none.
+
     The product, the softmax in 32 bits, its 16-bit copy. Source: Hugging Face transformers, eager
     attention of Llama: softmax(scores, dtype=float32).to(query.dtype).
     """
-    scores = llm.heads * s**2
+    scores = llm.eager_scores(s)
     width = 2 * llm.activation_width + SOFTMAX_BYTES
     return scores * width
 
 
 def capacity_check(hw: Machine, llm: LLM, work: Workload, on_gpu: Real) -> Fits:
     """KV cache and the scores of one prompt on the GPU, weights there or in host memory."""
-    kv = llm.layers * llm.kv_bytes(work.batch, work.final)
-    working_set = gpu_working_set(llm, work.prompt, on_gpu)
-    scores = score_bytes(llm, work.prompt)
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    working_set = gpu_working_set(llm, work.prompt, on_gpu, work.batch)
+    scores = llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
     streamed = (1 - on_gpu) * llm.weight_bytes
     return fits(
         gpu=(working_set + kv + scores, gpu(hw).memory),

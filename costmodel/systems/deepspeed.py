@@ -10,6 +10,7 @@ import numpy as np
 from nearkv.costmodel.capacity import fits, reduced_batch
 from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage
 from nearkv.costmodel.mechanisms.weights import WeightStream, beside_gpu, weights_on_storage
@@ -25,7 +26,10 @@ from nearkv.hardware.machine import Machine
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "ssd"),
-    attends=("full", "window", "chunk", "latent"),
+    attends=("full", "window", "chunk", "latent", "state"),
+    lacks={
+        "sparse": "page faults bring pages, and how chosen tokens share them is not known"
+    },
 )
 def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
@@ -61,7 +65,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         prefill=rounds * prefill,
         step=rounds * step,
         fits=fits(
-            gpu=(llm.weight_buffer_bytes(), weights.gpu.memory),
+            gpu=(llm.weight_buffer_bytes() + llm.all_state_bytes(b), weights.gpu.memory),
             host=(in_dram + b * sequence, weights.host.memory),
             ssd=(weights.home.storage * llm.weight_bytes, drives.capacity),
         ),
@@ -79,6 +83,8 @@ def prefill_layer(weights: WeightStream, work: Workload, b: Real, spilled: Span)
 def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
     """One layer of a step: its attention touches the KV cache by page faults."""
     llm = weights.llm
+    if isinstance(llm, Recurrent):
+        return weights.recurrent_layer(b)
     attention = overlap(
         faults=faults(llm.kv_bytes(b, s), "KV cache by page faults"),
         compute=weights.gpu.run(llm.attention_flops(b, s), "4 b s H d"),

@@ -13,7 +13,7 @@ from nearkv.costmodel.capacity import Fits, fits, reduced_batch
 from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.flexgen_loop import DecodeLoop
+from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.weights import (
     WEIGHTS,
@@ -49,9 +49,6 @@ SPLIT = Knob(
     choices=("whole", "filled"),
 )
 
-ATTENDS = ("full", "window", "chunk")
-"""Attention that its loop sums over kind by kind; its CPU kernel has no latent form."""
-
 
 # --- the systems ------------------------------------------------------------------------------
 
@@ -73,6 +70,7 @@ ATTENDS = ("full", "window", "chunk")
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
     attends=ATTENDS,
+    lacks=LACKS,
 )
 def flexgen_raid(
     hw: Machine,
@@ -116,6 +114,7 @@ def flexgen_raid(
     owns=("gpu", "host", "ssd"),
     knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
+    lacks=LACKS,
 )
 def flexgen_ssd(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
@@ -145,6 +144,7 @@ def flexgen_ssd(
     owns=("gpu", "host", "raid", "chassis"),
     knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
+    lacks=LACKS,
 )
 def flexgen_16ssd(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
@@ -174,6 +174,7 @@ def flexgen_16ssd(
     owns=("gpu", "host", "ssd"),
     knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
     attends=ATTENDS,
+    lacks=LACKS,
 )
 def flexgen_dram(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
@@ -211,7 +212,7 @@ def flexgen_dram(
         prefill=rounds * streamed.over_kinds(prefill_layer, b),
         step=rounds * streamed.over_kinds(decode_layer, b),
         fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt, home.gpu), streamed.gpu.memory),
+            gpu=(gpu_working_set(llm, work.prompt, home.gpu, b), streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
             ssd=(home.storage * llm.weight_bytes, drives.capacity),
         ),
@@ -305,7 +306,10 @@ def capacity_check(
     host_need = host_weights(hw, llm, home) + layer_copies(llm, work) + in_dram * kv
     drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
+        gpu=(
+            gpu_working_set(llm, work.prompt, home.gpu, work.batch),
+            weights.gpu.memory,
+        ),
         host=(host_need, weights.host.memory),
         **{drives.role: (drive_need, drives.capacity)},
     )

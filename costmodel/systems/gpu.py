@@ -14,6 +14,7 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import at_share, balanced_share, host_attention
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, resident, steady
 from nearkv.costmodel.mechanisms.serving import (
+    LACKS,
     data_parallel,
     decode_attention,
     gpu_room,
@@ -35,6 +36,7 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
+    lacks=LACKS,
     knobs={"policy": POLICY},
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -81,6 +83,7 @@ CPU_SHARE = Knob(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
+    lacks=LACKS,
     knobs={"cpu_share": CPU_SHARE},
 )
 def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:

@@ -17,6 +17,7 @@ from nearkv.costmodel.compose import serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import (
+    LACKS,
     MOST_UNITS,
     asymmetric_memory,
     attention,
@@ -72,6 +73,7 @@ def layer_knobs() -> dict[str, Knob]:
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-exact"),
 )
 def asymmetric(
@@ -89,6 +91,7 @@ def asymmetric(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-greedy"),
 )
 def h2m2(
@@ -114,6 +117,7 @@ def h2m2(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-exact"),
 )
 def oracle(
@@ -131,6 +135,7 @@ def oracle(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-q-major"),
 )
 def q_major(
@@ -148,6 +153,7 @@ def q_major(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-a-major"),
 )
 def a_major(
@@ -165,6 +171,7 @@ def a_major(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=mapping_knobs("mapping-f-major"),
 )
 def f_major(
@@ -182,6 +189,7 @@ def f_major(
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs={
         "longest": Knob(
             "context the static mapping is made for [tokens]",
@@ -220,6 +228,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     platform="gh-asymmetric",
     cite="h2m2",
     owns=OWNS,
+    lacks=LACKS,
     knobs=layer_knobs(),
 )
 def naive_granularity(

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, pipeline, serial, stream
+from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Recurrent, over_layers, pipelined_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import (
+    ATTENDS,
+    LACKS,
     PLACEMENT,
     RETENTION,
     Tiers,
@@ -105,6 +108,8 @@ MEMORY = Knob(
         "placement": PLACEMENT,
         "memory": MEMORY,
     },
+    attends=ATTENDS,
+    lacks=LACKS,
 )
 def hillinfer(
     hw: Machine,
@@ -138,28 +143,46 @@ def hillinfer(
         Source: HillInfer sec. 4.2 to 4.4, eq. 2, 3.
     """
     tiers = split_off_gpu(place(hw, llm, work, placement).gpu, hot_share)
-    gpu_, dev = gpu(hw), csd(hw, llm.group)
     launches = np.minimum(work.batch, 1.0)
-    pools = pools_of(llm, work, tiers, retention, sigma, hop)
-    prefetch = overlap(
-        cpu=cpu_path(hw, pools),
-        csd=csd_path(hw, llm, pools, score_precision, score_source, chunks, launches),
-        store_new=store_new(hw, llm, llm.kv_bytes(work.batch, 1), tiers),
-        demote=demoted(hw, llm, pools),
-    )
-    layer = gpu_layer(llm, work, tiers.gpu + retention * (1 - tiers.gpu), gpu_)
-    stored = store_new(hw, llm, llm.kv_bytes(work.batch, work.prompt), tiers)
-    prompt = prefill_layer(llm, work, gpu_, stored)
-    head = output_head(llm, work.batch, gpu_)
+    attended = tiers.gpu + retention * (1 - tiers.gpu)
+
+    def stages(kind: LLM) -> dict[str, Span]:
+        layer = gpu_layer(kind, work, attended, gpu(hw))
+        if isinstance(kind, Recurrent):
+            return {"gpu": layer}
+        pools = pools_of(kind, work, tiers, retention, sigma, hop)
+        csd_ = csd_path(hw, kind, pools, score_precision, score_source, chunks, launches)
+        return {"prefetch": prefetch(hw, kind, work, tiers, pools, csd_), "gpu": layer}
+
+    prompt = over_layers(llm, lambda kind: prompt_layer(hw, kind, work, tiers))
+    head = output_head(llm, work.batch, gpu(hw))
     return Estimate(
-        prefill=serial(layers=llm.layers * prompt, head=head),
-        step=serial(layers=pipeline(llm.layers, prefetch=prefetch, gpu=layer), head=head),
+        prefill=serial(layers=prompt, head=head),
+        step=serial(layers=pipelined_layers(llm, stages), head=head),
         fits=memories(hw, llm, work, tiers, score_precision, score_source),
         work=work,
         batch_run=work.batch,
-        accelerator_power={"csd": dev.kernel_power},
+        accelerator_power={"csd": csd(hw, llm.group).kernel_power},
         also=where_kv_lives(llm, work, tiers),
     )
+
+
+def prefetch(
+    hw: Machine, llm: LLM, work: Workload, tiers: Tiers, pools: Pools, csd_: Span
+) -> Span:
+    """What runs a layer ahead of the GPU: both pools, and tokens on their way to the drive."""
+    return overlap(
+        cpu=cpu_path(hw, pools),
+        csd=csd_,
+        store_new=store_new(hw, llm, llm.kv_bytes(work.batch, 1), tiers),
+        demote=demoted(hw, llm, pools),
+    )
+
+
+def prompt_layer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers) -> Span:
+    """One layer over all prompts while its K and V leave for their tiers."""
+    stored = store_new(hw, llm, llm.kv_bytes(work.batch, work.prompt), tiers)
+    return prefill_layer(llm, work, gpu(hw), stored)
 
 
 def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
@@ -194,7 +217,7 @@ def memories(
     hw: Machine, llm: LLM, work: Workload, tiers: Tiers, precision: Real, source: Real
 ) -> Fits:
     """What GPU, host, flash and the accelerator's DRAM must hold; the host up to M_0 (eq. 3)."""
-    cold = tiers.drive * llm.layers * llm.kv_bytes(work.batch, work.final)
+    cold = tiers.drive * llm.kv_cache_bytes(work.batch, work.final)
     copies = narrow_copies(llm, cold, precision, source)
     capacity = drives(hw, "csd").capacity
     beside_copies = fits_in(hw, llm, work, tiers, "csd", capacity, copies.flash)

@@ -14,6 +14,7 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import exchange, gpu_working_set, rebuild_from_x
 from nearkv.costmodel.mechanisms.weights import (
@@ -100,7 +101,8 @@ DEVICES = Knob("number of computational storage devices", kind="count", sets="cs
         "weights": WEIGHTS,
         "devices": DEVICES,
     },
-    attends=("full", "window", "chunk", "latent"),
+    attends=("full", "window", "chunk", "latent", "state"),
+    lacks={"sparse": "Table 3 has no kernel that scores keys and gathers the best of them"},
 )
 def hilos(
     hw: Machine,
@@ -160,6 +162,8 @@ def decode_layer(
 ) -> Span:
     """One layer of a step: products, the new token, attention near storage and on the GPU."""
     llm, alpha, b, s = weights.llm, caching.alpha, work.batch, work.context
+    if isinstance(llm, Recurrent):
+        return weights.recurrent_layer(b)
     near = (1 - alpha) * b
     devices = csd(hw, llm.group, llm.kv_width)
     uplink = link(hw, "uplink", "uplink")
@@ -258,7 +262,7 @@ def capacity_check(
     llm, home, b = weights.llm, weights.home, work.batch
     cache = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, work.final))
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
+        gpu=(gpu_working_set(llm, work.prompt, home.gpu, b), weights.gpu.memory),
         host=(host_weights(hw, llm, home) + buffers, weights.host.memory),
         csd=(home.storage * llm.weight_bytes + cache, csd(hw, llm.group).capacity),
     )

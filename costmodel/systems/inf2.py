@@ -7,22 +7,21 @@ c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import (
-    attend_on_cpu,
-    exchange,
-    exchange_with_cpu,
-    gpu_working_set,
-    rebuild_from_x,
+from nearkv.costmodel.mechanisms.host_x_cache import (
+    Spill,
+    Split,
+    decode_layer,
+    prefill_layer,
 )
-from nearkv.costmodel.mechanisms.tiled_attention import near_storage
+from nearkv.costmodel.mechanisms.offload import (
+    gpu_working_set,
+)
 from nearkv.costmodel.mechanisms.weights import (
     Residency,
     WeightStream,
@@ -33,9 +32,8 @@ from nearkv.costmodel.mechanisms.weights import (
     layer_copies,
     weights_on_gpu,
 )
-from nearkv.costmodel.mechanisms.writeback import Writeback, head_rows, stage_sequences
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.resources import Csd, Link, csd, gpu, host, link
+from nearkv.costmodel.resources import csd, gpu, host, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -58,13 +56,19 @@ def alpha_of_host_memory(
     interval = knobs.get("interval", SPILL_INTERVAL)
     buffered = knobs.get("writeback", 1) * interval
     home = weight_residency(hw, llm, work, knobs.get("ssd_weights", 0.0))
-    buffers = llm.layers * llm.kv_bytes(work.batch, buffered)
-    beyond = llm.layers * llm.x_bytes(work.batch, work.final) - buffers
+    buffers = llm.kv_cache_bytes(work.batch, buffered)
+    x = llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
+    beyond = x - buffers
     room = host(hw).memory - host_weights(hw, llm, home) - buffers
     filled = np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
 
 
+LACKS = {
+    "latent": "a cache that fits host memory is the CPU's, timed for grouped heads only",
+    "sparse": "its kernel scores no keys to gather the best of them",
+}
+"""Why it models no other attention."""
 ALPHA = Knob(
     "share of the batch whose X is cached in host memory instead of K and V on flash (sec. 4.3)",
     rules={"paper": alpha_of_host_memory},
@@ -115,6 +119,8 @@ BUFFERING = Knob(
         ),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
+    attends=("full", "window", "chunk", "state"),
+    lacks=LACKS,
 )
 def inf2(
     hw: Machine,
@@ -147,27 +153,18 @@ def inf2(
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
-    b = work.batch
-    devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
+    b, devices = work.batch, csd(hw, llm.group)
     weights = stream_weights(hw, llm, work, ssd_weights)
-    cache_link = link(hw, "gpu_link", "cache_relay")
     split = split_batch(hw, llm, work, weights.home, alpha)
-    rows = Writeback(
-        llm, devices, head_rows(llm, split.near, 1.0, 0.0), writeback, interval
-    )
-    layer = weights.layer(
-        b,
-        new_token=exchange_new_token(llm, split, weights.link, uplink),
-        writeback=rows.in_step(),
-        stage=writeback
-        * stage_sequences(llm, split.near, interval, devices, uplink.outward),
-        attention=attend(hw, weights, work, split, rows, buffering),
-    )
-    caches = put_caches(llm, work.prompt, split, cache_link, uplink, devices)
+    spill = Spill(writeback, interval)
+
+    def decode(kind: WeightStream) -> Span:
+        return decode_layer(hw, kind, work, split, spill, buffering)
+
     check = capacity_check(hw, weights, work, split, writeback * interval, devices.capacity)
     return Estimate(
-        prefill=weights.prefill(work, b, caches=caches),
-        step=weights.all_layers(layer, b),
+        prefill=weights.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
+        step=weights.over_kinds(decode, b),
         fits=check,
         work=work,
         batch_run=b,
@@ -199,21 +196,6 @@ def stream_weights(
     )
 
 
-@dataclass(frozen=True)
-class Split:
-    """How many sequences of a batch keep what in which memory (sec. 4.3, 7.5).
-
-    Attributes:
-        near: K and V on flash, attended to inside the devices [1].
-        beside: K and V in host memory, attended to by the CPU [1].
-        with_x: X in host memory, attended to by the GPU [1].
-    """
-
-    near: Real
-    beside: Real
-    with_x: Real
-
-
 def split_batch(
     hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: Real
 ) -> Split:
@@ -242,61 +224,18 @@ def capacity_check(
         flash: capacity of all devices [B].
     """
     llm, home = weights.llm, weights.home
-    x = llm.x_bytes(split.with_x, work.final)
-    kv = llm.kv_bytes(split.beside, work.final)
-    buffers = llm.kv_bytes(split.near, buffered)
-    in_host = host_weights(hw, llm, home) + llm.layers * (x + kv + buffers)
-    stored = llm.layers * llm.kv_bytes(split.near, work.final)
+
+    def caches(kind: LLM) -> Real:
+        """X, K and V of one layer in host memory [B]."""
+        x = kind.x_bytes(split.with_x, work.final)
+        kv = kind.kv_bytes(split.beside, work.final)
+        return x + kv + kind.kv_bytes(split.near, buffered)
+
+    in_host = host_weights(hw, llm, home) + llm.sum_over_layers(caches)
+    stored = llm.kv_cache_bytes(split.near, work.final)
+    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt, home.gpu), weights.gpu.memory),
+        gpu=(working, weights.gpu.memory),
         host=(in_host, weights.host.memory),
         csd=(home.storage * llm.weight_bytes + stored, flash),
-    )
-
-
-# --- a decode step ----------------------------------------------------------------------------
-
-
-def attend(
-    hw: Machine,
-    weights: WeightStream,
-    work: Workload,
-    split: Split,
-    rows: Writeback,
-    buffering: Real,
-) -> Span:
-    """Each sequence where its cache lives, all side by side, while rows are spilled (sec. 4.3)."""
-    llm, s = weights.llm, work.context
-    relay = link(hw, "gpu_link", "cache_relay")
-    x_path = {"dram": weights.host.read, "link": relay.inward}
-    return overlap(
-        near_storage=near_storage(hw, llm, split.near, s, buffering, rows.device),
-        cpu=attend_on_cpu(hw, llm, split.beside, s, weights.host),
-        x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
-        spill=rows.in_background(work.output),
-    )
-
-
-# --- caches on their way ----------------------------------------------------------------------
-
-
-def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> Span:
-    """Q, K, V to devices or CPU, attention output back, X to host memory (sec. 4.1, 4.3)."""
-    x = llm.x_bytes(split.with_x, 1)
-    return serial(
-        devices=exchange(llm, split.near, 0.0, uplink, gpu_link),
-        cpu=exchange_with_cpu(llm, split.beside, gpu_link),
-        keep_x=gpu_link.outward(x, "X of the new token to host memory, sec. 4.3"),
-    )
-
-
-def put_caches(
-    llm: LLM, s: Real, split: Split, cache_link: Link, uplink: Link, devices: Csd
-) -> Span:
-    """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3)."""
-    stays = llm.kv_bytes(split.beside, s) + llm.x_bytes(split.with_x, s)
-    path = {"link": cache_link.outward, "uplink": uplink.outward, "flash": devices.write}
-    return overlap(
-        flash=stream(llm.kv_bytes(split.near, s), "4sbhd, sec. 2.2", **path),
-        host=cache_link.outward(stays, "X, or K and V, to host memory"),
     )

@@ -9,10 +9,13 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 from __future__ import annotations
 
 from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, pipeline, serial, stream
+from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import over_layers, pipelined_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.eviction import (
+    ATTENDS,
+    LACKS,
     MIGRATION,
     PLACEMENT,
     RETENTION,
@@ -42,11 +45,14 @@ def with_prefill(
 ) -> Estimate:
     """Add what all four systems do alike to the layers of one decode step."""
     disk = storage(hw)
-    stored = disk.store_new(llm.kv_bytes(work.batch, work.prompt), tiers)
-    prompt = prefill_layer(llm, work, gpu(hw), stored)
+
+    def prompt(kind: LLM) -> Span:
+        stored = disk.store_new(kind.kv_bytes(work.batch, work.prompt), tiers)
+        return prefill_layer(kind, work, gpu(hw), stored)
+
     head = output_head(llm, work.batch, gpu(hw))
     return Estimate(
-        prefill=serial(layers=llm.layers * prompt, head=head),
+        prefill=serial(layers=over_layers(llm, prompt), head=head),
         step=serial(layers=layers, head=head),
         fits=fits(**fits_in(hw, llm, work, tiers, "ssd", disk.drives.capacity)),
         work=work,
@@ -75,8 +81,7 @@ def fetch(
     """
     disk = storage(hw)
     kv = share * llm.kv_bytes(work.batch, work.context)
-    cold = (1 - sigma) * tiers.drive * kv
-    off_gpu = (tiers.host + tiers.drive) * kv
+    cold, off_gpu = (1 - sigma) * tiers.drive * kv, (tiers.host + tiers.drive) * kv
     gather = scattered(hw, "ssd", disk.drives)
     return overlap(
         sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),
@@ -108,25 +113,27 @@ def evict(
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
     """
     disk = storage(hw)
-    proxy = scored * llm.kv_bytes(work.batch, work.context)
-    read = stream(
-        tiers.drive * proxy,
-        "what stands for keys on the SSD",
-        flash=disk.drives.read,
-        link=disk.ssd_link.inward,
-    )
-    score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
-    retained = fetch(hw, llm, work, tiers, alpha, in_sequence, sigma)
-    kv = llm.kv_bytes(work.batch, work.context)
-    prefetch = overlap(
-        score_and_fetch=serial(read=read, score=score, fetch=retained),
-        store_new=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
-        demote=disk.demote(kv, tiers, (1 - sigma) * migration),
-    )
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
-    layer = gpu_layer(llm, work, attended, gpu(hw))
-    layers = pipeline(llm.layers, prefetch=prefetch, gpu=layer)
-    return with_prefill(hw, llm, work, tiers, layers)
+
+    def stages(kind: LLM) -> dict[str, Span]:
+        kv = kind.kv_bytes(work.batch, work.context)
+        proxy = scored * kv
+        read = stream(
+            tiers.drive * proxy,
+            "what stands for keys on the SSD",
+            flash=disk.drives.read,
+            link=disk.ssd_link.inward,
+        )
+        score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
+        retained = fetch(hw, kind, work, tiers, alpha, in_sequence, sigma)
+        prefetch = overlap(
+            score_and_fetch=serial(read=read, score=score, fetch=retained),
+            store_new=disk.store_new(kind.kv_bytes(work.batch, 1), tiers),
+            demote=disk.demote(kv, tiers, (1 - sigma) * migration),
+        )
+        return {"prefetch": prefetch, "gpu": gpu_layer(kind, work, attended, gpu(hw))}
+
+    return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
 @system(
@@ -134,6 +141,8 @@ def evict(
     platform="aipc-4090",
     cite="hillinfer",
     owns=OWNS,
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={"placement": PLACEMENT},
 )
 def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
@@ -148,13 +157,15 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
         Prefill, one decode step and what fits. Source: HillInfer sec. 5.2, baseline 1.
     """
     tiers = place(hw, llm, work, placement)
-    prefetch = overlap(
-        fetch=fetch(hw, llm, work, tiers, share=1.0, in_sequence=1.0),
-        store_new=storage(hw).store_new(llm.kv_bytes(work.batch, 1), tiers),
-    )
-    layer = gpu_layer(llm, work, 1.0, gpu(hw))
-    layers = pipeline(llm.layers, prefetch=prefetch, gpu=layer)
-    return with_prefill(hw, llm, work, tiers, layers)
+
+    def stages(kind: LLM) -> dict[str, Span]:
+        prefetch = overlap(
+            fetch=fetch(hw, kind, work, tiers, share=1.0, in_sequence=1.0),
+            store_new=storage(hw).store_new(kind.kv_bytes(work.batch, 1), tiers),
+        )
+        return {"prefetch": prefetch, "gpu": gpu_layer(kind, work, 1.0, gpu(hw))}
+
+    return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
 @system(
@@ -162,6 +173,8 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
     platform="aipc-4090",
     cite="hillinfer",
     owns=OWNS,
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={"placement": PLACEMENT, "migration": MIGRATION},
 )
 def h2o(
@@ -180,18 +193,21 @@ def h2o(
     """
     tiers = place(hw, llm, work, placement)
     disk = storage(hw)
-    kv = llm.kv_bytes(work.batch, work.context)
-    cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
-    layer = serial(
-        from_ssd=stream(
-            cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward
-        ),
-        to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
-        gpu=gpu_layer(llm, work, 1.0, gpu(hw)),
-        store_new=disk.store_new(llm.kv_bytes(work.batch, 1), tiers),
-        demote=disk.demote(kv, tiers, migration),
-    )
-    return with_prefill(hw, llm, work, tiers, llm.layers * layer)
+
+    def layer(kind: LLM) -> Span:
+        kv = kind.kv_bytes(work.batch, work.context)
+        cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
+        return serial(
+            from_ssd=stream(
+                cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward
+            ),
+            to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
+            gpu=gpu_layer(kind, work, 1.0, gpu(hw)),
+            store_new=disk.store_new(kind.kv_bytes(work.batch, 1), tiers),
+            demote=disk.demote(kv, tiers, migration),
+        )
+
+    return with_prefill(hw, llm, work, tiers, over_layers(llm, layer))
 
 
 @system(
@@ -199,6 +215,8 @@ def h2o(
     platform="aipc-4090",
     cite="hillinfer",
     owns=OWNS,
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={
         "retention": RETENTION,
         "partial": Knob("share of each key's elements that scoring reads", default=0.3),
@@ -238,14 +256,13 @@ def infinigen(
         Prefill, one decode step and what fits. Source: HillInfer sec. 3.1, 5.2, baseline 3.
     """
     tiers = place(hw, llm, work, placement)
-    partial_keys = partial / 2
     return evict(
         hw,
         llm,
         work,
         tiers,
         alpha=retention,
-        scored=partial_keys,
+        scored=partial / 2,  # of K and V
         in_sequence=0.0,
         migration=migration,
         sigma=sigma,
@@ -257,6 +274,8 @@ def infinigen(
     platform="aipc-4090",
     cite="hillinfer",
     owns=OWNS,
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={
         "retention": RETENTION,
         "abstract": Knob(

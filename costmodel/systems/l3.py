@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.dimm import (
 )
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
 from nearkv.costmodel.mechanisms.serving import (
+    LACKS,
     data_parallel,
     in_use,
     kv_token_bytes,
@@ -68,6 +69,7 @@ PLACEMENT = Knob(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host", "dimm"),
+    lacks=LACKS,
     knobs={
         "ranksets": RANKSETS,
         "interleave": INTERLEAVE,

@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.accelerator import (
     side,
 )
 from nearkv.costmodel.mechanisms.head_mapping import (
+    LACKS,
     asymmetric_memory,
     check_heads,
     decoder_bytes,
@@ -63,7 +64,9 @@ def last_footprint(llm: LLM, work: Workload) -> Real:
     return decoder_bytes(llm, work.batch, np.maximum(work.final, work.context))
 
 
-@system("lpddr-only", platform="gh-asymmetric", cite="h2m2", owns=("lpddr", *CHIPS))
+@system(
+    "lpddr-only", platform="gh-asymmetric", cite="h2m2", owns=("lpddr", *CHIPS), lacks=LACKS
+)
 def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on LPDDR, which they share: the baseline (H2M2 sec. 5.1).
 
@@ -87,7 +90,7 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     )
 
 
-@system("hbm-8", platform="gh-asymmetric", cite="h2m2", owns=("hbm8", *CHIPS))
+@system("hbm-8", platform="gh-asymmetric", cite="h2m2", owns=("hbm8", *CHIPS), lacks=LACKS)
 def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Eight HBM modules, two chips' worth of compute, and all-reduces between them (H2M2 sec. 5.5).
 
@@ -123,6 +126,7 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     platform="gh-asymmetric",
     cite="h2m2",
     owns=("hbm", "lpddr", *CHIPS, "c2c"),
+    lacks=LACKS,
 )
 def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Both chips on HBM; what HBM cannot hold comes from LPDDR in every step (H2M2 fig. 4c).

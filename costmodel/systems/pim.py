@@ -12,6 +12,7 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
 from nearkv.costmodel.mechanisms.serving import (
+    LACKS,
     data_parallel,
     gpu_room,
     in_use,
@@ -33,6 +34,7 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
+    lacks=LACKS,
     knobs={"policy": POLICY},
 )
 def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -78,6 +80,7 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host", "dimm"),
+    lacks=LACKS,
     knobs={"policy": POLICY},
 )
 def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:

@@ -14,6 +14,7 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.sharding import copies, sequence_bytes
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -26,13 +27,14 @@ from nearkv.hardware.machine import Machine
     platform="hgx-h200",
     cite="vllm",
     owns=("gpu",),
-    attends=("full", "window", "chunk"),
+    attends=("full", "window", "chunk", "latent", "sparse", "state"),
 )
 def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache sharded over all GPUs, the batch cut to what fits.
 
     Every GPU keeps whole KV heads: where tp exceeds them, heads are replicated, in memory and in
-    what attention reads. Part of the memory is kept free for activations and graphs.
+    what attention reads; a latent, which all heads share, on every GPU. Part of the memory is kept
+    free for activations and graphs.
 
     Args:
         hw: roles gpu, nvlink (count: one set a GPU; GPUs without one take no part).
@@ -46,14 +48,13 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     tp = np.minimum(hw.gpu.count, hw.nvlink.count)
     hw = hw.with_values({"gpu.count": tp, "nvlink.count": tp})
     replica = Replica(hw, gpu(hw))
-    copies = np.maximum(tp / llm.kv_heads, 1.0)
-    sequence = copies * llm.kv_cache_bytes(1, work.final)
+    sequence = llm.sum_over_layers(lambda kind: sequence_bytes(kind, tp, work.final))
     usable = hw.derate.paged_memory * replica.gpus.memory
     room = np.floor((usable - llm.weight_bytes) / sequence)
     b = np.clip(room, 1.0, np.maximum(work.batch, 1.0))
     rounds = work.batch / b
     step = serial(
-        layers=over_layers(llm, lambda kind: replica.decode(kind, b, work.context, copies)),
+        layers=over_layers(llm, lambda kind: replica.decode(kind, b, work.context)),
         head=replica.head(llm, b),
     )
     prefill = serial(
@@ -81,11 +82,11 @@ class Replica:
     hw: Machine
     gpus: Gpu
 
-    def decode(self, llm: LLM, b: Real, s: Real, copies: Real) -> Span:
+    def decode(self, llm: LLM, b: Real, s: Real) -> Span:
         """One layer of a step: products, attention, launches and two all-reduces."""
         return serial(
             products=self.products(llm, b, 1.0),
-            attention=self.attention(llm, b, s, copies),
+            attention=self.attention(llm, b, s),
             **self.overheads(llm, b, 1.0),
         )
 
@@ -108,12 +109,13 @@ class Replica:
             compute=self.gpus.run(llm.linear_flops(tokens), "2 FLOPs a weight and token"),
         )
 
-    def attention(self, llm: LLM, b: Real, s: Real, copies: Real) -> Span:
+    def attention(self, llm: LLM, b: Real, s: Real) -> Span:
         """Decode attention of one layer, at the rate of its kernel."""
         rate = self.hw.gpu.count * self.hw.gpu.bandwidth * self.hw.derate.decode_attention
         read = Port("gpu.hbm", "read", rate)
+        traffic = copies(llm, self.hw.gpu.count) * llm.cache_traffic(b, s)
         return overlap(
-            read=read(copies * llm.kv_bytes(b, s), "KV cache"),
+            read=read(traffic, "KV cache"),
             compute=self.gpus.run(llm.attention_flops(b, s), "4 b s H d"),
         )
 

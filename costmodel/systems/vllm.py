@@ -15,6 +15,7 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import prefill_compute
+from nearkv.costmodel.mechanisms.sharding import copies, sequence_bytes
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, link
 from nearkv.costmodel.span import Real, Span
@@ -28,7 +29,7 @@ from nearkv.hardware.machine import Machine
     platform="hilos-a100",
     cite="hilos",
     owns=("cluster_gpu", "cluster_host"),
-    attends=("full", "window", "chunk", "latent"),
+    attends=("full", "window", "chunk", "latent", "sparse", "state"),
 )
 def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache in GPU memory, the batch cut to what fits.
@@ -46,7 +47,8 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     gpus = gpu(hw, "cluster_gpu")
     usable = hw.derate.paged_memory * gpus.memory
-    sequence = llm.kv_cache_bytes(1, work.final)
+    tp = hw.cluster_gpu.count / hw.cluster_host.count
+    sequence = llm.sum_over_layers(lambda kind: sequence_bytes(kind, tp, work.final))
     b = reduced_batch(work.batch, sequence, usable - llm.weight_bytes)
     cluster = parallel(hw, b)
     step = serial(
@@ -108,7 +110,7 @@ def parallel(hw: Machine, b: Real) -> Parallel:
 def decode_layer(llm: LLM, b: Real, s: Real, gpus: Gpu, cluster: Parallel) -> Span:
     """One layer of a step: weights once a micro-batch, KV, 2 FLOPs a weight and token."""
     weights = cluster.pp * llm.layer_weight_bytes(cluster.micro)
-    kv = cluster.idle * llm.kv_bytes(b, s)
+    kv = cluster.idle * copies(llm, cluster.tp) * llm.cache_traffic(b, s)
     flops = llm.linear_flops(b) + llm.attention_flops(b, s)
     return overlap(
         hbm=gpus.read(weights + kv, "weights a micro-batch, KV"),

@@ -14,7 +14,7 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.flexgen_loop import DecodeLoop
+from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.weights import Residency, WeightStream
 from nearkv.costmodel.registry import Knob, system
@@ -45,7 +45,8 @@ STORED = Knob("share of the weights on the drives", default=0.0)
     platform="zero-a6000",
     cite="zero-inference-readme",
     owns=("gpu", "host", "ssd"),
-    attends=("full", "window", "chunk"),
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={"ssd_weights": STORED, "cache": CACHE},
 )
 def zero_inference(
@@ -72,7 +73,8 @@ def zero_inference(
     platform="t4-box",
     cite="flexgen",
     owns=("gpu", "host", "ssd"),
-    attends=("full", "window", "chunk"),
+    attends=ATTENDS,
+    lacks=LACKS,
     knobs={
         "gpu_weights": Knob("share of the weights on the GPU", default=0.0),
         "ssd_weights": Knob("share of the other weights on the drives", default=0.0),
@@ -154,7 +156,8 @@ def streamed(
 def beside_gpu_attention(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     llm = weights.llm
-    read = weights.gpu.read(llm.kv_bytes(b, s), "KV cache")
+    traffic = llm.cache_traffic(b, s)
+    read = weights.gpu.read(traffic, "KV cache")
     attend = overlap(
         read=read, compute=weights.gpu.run(llm.attention_flops(b, s), "attention")
     )
@@ -172,7 +175,7 @@ def memories(
     llm, home = weights.llm, weights.home
     cache = llm.kv_cache_bytes(work.batch, work.final)
     in_host = 1 - on_gpu - stored
-    working = gpu_working_set(llm, work.prompt, home.gpu)
+    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
     return fits(
         gpu=(working + on_gpu * cache, weights.gpu.memory),
         host=(home.host * llm.weight_bytes + in_host * cache, weights.host.memory),

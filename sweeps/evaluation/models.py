@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.layers import Windowed
+from nearkv.costmodel.layers import Recurrent, Windowed
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.models import llm_from_part
 from nearkv.costmodel.span import Real
@@ -98,7 +98,7 @@ def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
         "kv per token, no windows", unlimited, 1, "B", "an engine that keeps all tokens"
     )
     for label, tokens in _CONTEXTS.items():
-        cache = llm.kv_cache_bytes(1, tokens)
+        cache = llm.kv_cache_bytes(1, tokens) + llm.all_state_bytes(1)
         yield _row(f"kv at {label}", cache, 1e9, "GB", "of one sequence")
 
 
@@ -117,6 +117,8 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
     for name, kind in (llm.kinds or {"full": llm}).items():
         count = float(kind.layers)
         note = f"{kind.heads:g} heads, {float(kind.kv_bytes(1, 1)):,.0f} B of a token"
+        if isinstance(kind, Recurrent):
+            note = f"a state of {float(kind.state_bytes(1)):,.0f} B"
         if isinstance(kind, Windowed):
             note += f", {kind.window:,.0f} tokens at most"
         if float(kind.experts) > 1:

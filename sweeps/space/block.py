@@ -81,7 +81,7 @@ class Block:
         replaced = {key: mesh[axis] for axis, key in self.sets.items()}
         machine = self.platform.machine().with_values({**replaced, **numbers})
         models = mesh["model"].astype(int)
-        llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
+        llm = llms_from_parts(self.parts, models, machine["precision"], self.set_widths)
         swept = {name: mesh[name] for name in self.system.defaults if name in mesh}
         return machine, llm, self._workload(mesh), {**swept, **self.requested}
 
@@ -91,7 +91,7 @@ class Block:
         return draws_of(self.platform, self.sets.values())
 
     @property
-    def _set_widths(self) -> list[str]:
+    def set_widths(self) -> list[str]:
         """Widths of elements that the user set, which override those of a model's own."""
         addresses = [address.partition(".") for address in self.sets.values()]
         return [key for role, _, key in addresses if role == "precision"]
