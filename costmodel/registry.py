@@ -173,7 +173,9 @@ def system(
 
     def register(model: Model) -> Model:
         plugin = _RUNNING[-1] if _RUNNING else None
-        registered = System(name, platform, cite, owns, knobs or {}, model, attends, lacks, plugin)
+        registered = System(
+            name, platform, cite, owns, knobs or {}, model, attends, lacks, plugin
+        )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)

@@ -314,15 +314,13 @@ def leoam(
         (KV-Abstract).
     """
     tiers = place(hw, llm, work, placement)
-    # two keys a chunk, each half of K and V of a token
-    abstracts = 1 / abstract
     return evict(
         hw,
         llm,
         work,
         tiers,
         alpha=retention,
-        scored=abstracts,
+        scored=1 / abstract,  # two keys a chunk, each half of K and V of a token
         in_sequence=1.0,
         migration=migration,
     )

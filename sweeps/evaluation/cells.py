@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from nearkv.costmodel.capacity import STATUSES, Fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.metrics import COLUMNS, Answer
-from nearkv.costmodel.models import stated_widths
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -117,7 +116,7 @@ def _offered(
         column, compute = _knob(block, shown, resolved, name)
         offered[column] = compute
     offered |= _FITTING if everywhere else _shortage(estimate.fits)
-    offered["note"] = partial(_note, {**estimate.notes, **_overridden(block, models)})
+    offered["note"] = partial(_note, {**estimate.notes, **block.overridden(models)})
     where: Where = True if everywhere else ok
     answer = Answer(estimate, hw, block.system.owns)
     for name, metric in COLUMNS.items():
@@ -190,17 +189,6 @@ def _shortage(fits: Fits) -> Offered:
         "short_of": lambda: Names(fits.limiting, ("", *fits.tiers)),
         "short_gb": lambda: fits.short_bytes / 1e9,
     }
-
-
-def _overridden(block: Block, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
-    """Sentence on a width that the user set -> where the model states its own."""
-    notes: dict[str, NDArray[np.bool_]] = {}
-    for key in block.set_widths:
-        stating = [i for i, part in enumerate(block.parts) if stated_widths(part, key)]
-        if stating:
-            sentence = f"precision.{key} as set, not the model's own"
-            notes[sentence] = np.isin(models, stating)
-    return notes
 
 
 def _note(notes: Mapping[str, NDArray[np.bool_]]) -> Names:

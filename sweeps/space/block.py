@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.models import llms_from_parts
+from nearkv.costmodel.models import llms_from_parts, stated_widths
 from nearkv.costmodel.registry import System
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Part, Platform
@@ -81,7 +81,7 @@ class Block:
         replaced = {key: mesh[axis] for axis, key in self.sets.items()}
         machine = self.platform.machine().with_values({**replaced, **numbers})
         models = mesh["model"].astype(int)
-        llm = llms_from_parts(self.parts, models, machine["precision"], self.set_widths)
+        llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
         swept = {name: mesh[name] for name in self.system.defaults if name in mesh}
         return machine, llm, self._workload(mesh), {**swept, **self.requested}
 
@@ -91,10 +91,20 @@ class Block:
         return draws_of(self.platform, self.sets.values())
 
     @property
-    def set_widths(self) -> list[str]:
+    def _set_widths(self) -> list[str]:
         """Widths of elements that the user set, which override those of a model's own."""
         addresses = [address.partition(".") for address in self.sets.values()]
         return [key for role, _, key in addresses if role == "precision"]
+
+    def overridden(self, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
+        """Sentence on a width that the user set -> where the model states its own."""
+        notes: dict[str, NDArray[np.bool_]] = {}
+        for key in self._set_widths:
+            stating = [i for i, part in enumerate(self.parts) if stated_widths(part, key)]
+            if stating:
+                sentence = f"precision.{key} as set, not the model's own"
+                notes[sentence] = np.isin(models, stating)
+        return notes
 
     def _workload(self, mesh: Mapping[str, Numbers]) -> Workload:
         if self.traces:
