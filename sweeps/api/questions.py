@@ -153,13 +153,20 @@ def pareto(
 
 
 def sensitivity(
-    system: Value, model: Models, *, of: str = "throughput_tok_s", **axes: Unpack[Axes]
+    system: Value,
+    model: Models,
+    *,
+    of: str = "throughput_tok_s",
+    sobol: bool = False,
+    **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Say which hardware numbers a prediction depends on.
 
     Args:
         system, model, axes: as `estimate` takes them: one design point.
         of: the column that depends.
+        sobol: give shares of the band's variance in place of elasticities, and in
+            `width_if_known` how wide the band is once a number is known.
 
     Returns:
         A row a number, the most important first, with its `elasticity` (percent of change for one
@@ -173,9 +180,13 @@ def sensitivity(
     >>> bool(table["elasticity"].abs().is_monotonic_decreasing)
     True
     """
+    from nearkv.sweeps.explore.importance import importance
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
-    rows, band = elasticities(study_of(system, model, axes), of)
+    study = study_of(system, model, axes)
+    if sobol:
+        return table_of_rows(importance(study, of).rows)
+    rows, band = elasticities(study, of)
     table = table_of_rows(rows)
     table.attrs["band"] = band
     return table

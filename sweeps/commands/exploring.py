@@ -35,6 +35,12 @@ DESIGN = [
 FrontOf = Annotated[
     str, typer.Option("--by", metavar="COLUMNS", help="Two or three columns.")
 ]
+Sobol = Annotated[
+    bool,
+    typer.Option(
+        "--sobol", help="Shares of the band's variance, and what measuring a number buys."
+    ),
+]
 Where = Annotated[
     list[str],
     typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200."),
@@ -68,15 +74,26 @@ def pareto(
 
 @with_axes
 def sensitivity(
-    study: Study, system: System, of: Of = "throughput_tok_s", form: Format = "table"
+    study: Study,
+    system: System,
+    of: Of = "throughput_tok_s",
+    sobol: Sobol = False,
+    form: Format = "table",
 ) -> None:
     """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
+
+    With --sobol, the share of the band's variance that each unknown explains alone and in total,
+    and how wide the band is once it is known: what to measure before you believe the prediction.
 
     Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
     """
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
-    rows, band = elasticities(replace(study, systems=(system,)), of)
+    point = replace(study, systems=(system,))
+    if sobol:
+        show_importance(point, of, form)
+        return
+    rows, band = elasticities(point, of)
     show(rows, form)
     if form != "table":
         return
@@ -87,3 +104,17 @@ def sensitivity(
     )
     if band["unfit"]:
         typer.echo(f"{band['unfit']:,} samples did not fit")
+
+
+def show_importance(study: Study, of: str, form: str) -> None:
+    """Print what a band is made of, and what to measure first."""
+    from nearkv.sweeps.evaluation.table import check_format
+    from nearkv.sweeps.explore.importance import importance
+
+    check_format(form)
+    answer = importance(study, of)
+    show(answer.rows, form)
+    if form == "table":
+        typer.echo(f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide")
+        for sentence in answer.advice:
+            typer.echo(sentence)
