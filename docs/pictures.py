@@ -23,11 +23,19 @@ def systems() -> None:
     nearkv.plot.save(axes.figure, FOLDER / "systems.svg")
 
 
+def parity() -> None:
+    """Predictions beside what the papers and others state, one paper a colour."""
+    rows = nearkv.validate()
+    axes = nearkv.plot.parity(rows, by="paper")
+    nearkv.plot.save(axes.figure, FOLDER / "parity.svg")
+
+
 def main() -> None:
     """Draw all pictures; the same numbers give the same bytes."""
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "nearkv"
     systems()
+    parity()
 
 
 if __name__ == "__main__":

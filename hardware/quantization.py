@@ -59,6 +59,9 @@ def widths_of(config: Config) -> Widths:
     kv = _kv_bits(config, scheme)
     if not scheme:
         return Widths(kv=kv)
+    if scheme.get("quant_method") == "gguf":
+        others = _gguf_bits(config, scheme, "others")
+        return Widths(_gguf_bits(config, scheme, "experts"), others, others, kv)
     weight = _weight_bits(config, scheme)
     kept = _unquantised(scheme)
     attention_kept = any("attn" in name or "attention" in name for name in kept)
@@ -109,6 +112,19 @@ def _weight_bits(config: Config, scheme: Mapping[str, Any]) -> float:
     raise config.refuse("quantization_config", problem)
 
 
+def _gguf_bits(config: Config, scheme: Mapping[str, Any], tensors: str) -> float:
+    name = str(scheme.get(tensors))
+    if name not in _GGUF:
+        raise config.refuse("quantization_config", f"has {tensors} {name!r}, not modelled")
+    return _GGUF[name]
+
+
+_GGUF = {
+    "F16": NATIVE_BITS,
+    "Q8_0": grouped(8, 32, scale=16),
+    "MXFP4": grouped(4, 32, scale=8),
+}
+"""Bits by the types of llama.cpp's files: blocks of 32 that share a scale."""
 _MODELOPT = {"FP8": 8.0, "NVFP4": grouped(4, 16, scale=8)}
 """Bits by the algorithm that ModelOpt names."""
 

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from nearkv.cli import app
-from nearkv.sweeps.validation.claims import FIELDS, load, papers
+from nearkv.sweeps.validation.claims import FIELDS, INDEPENDENT, load, papers
+from nearkv.sweeps.validation.sources import by_source
 from nearkv.sweeps.validation.validate import validate, worse
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -88,6 +89,15 @@ def test_analytic_claims_match_or_are_inconsistent(paper: str) -> None:
     for row in rows(paper):
         if row["kind"] == "analytic" and row["id"] not in UNSTATED:
             assert row["verdict"] in ("match", "inconsistent", "excluded"), row["id"]
+
+
+def test_measurements_by_others_are_met_in_the_median() -> None:
+    *sources, last = by_source(rows(INDEPENDENT))
+    medians = {line["source"]: line["median_error"] for line in sources if line["rows"]}
+    assert len(medians) == 9
+    assert {source: error for source, error in medians.items() if error > 0.35} == {}
+    assert last["median_error"] <= 0.20
+    assert sum(line["not_modelled"] for line in sources) <= 5
 
 
 def test_misses_of_no_claim_are_not_explained() -> None:

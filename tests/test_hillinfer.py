@@ -303,7 +303,10 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
             "unknown value of score_precision 'int3'; did you mean",
         ),
         ({"sets": {"host.kv_memory": "80GB"}}, r"host.kv_memory \(M0\) is larger than host.memory"),
-        ({"sets": {"precision.kv": "3bit"}}, "precision.kv: '3bit' must be 4, 8, 16 or 32 bit"),
+        (
+            {"sets": {"precision.kv": "3bit"}},
+            "precision.kv: '3bit' must be 4, 4.5, 8, 16 or 32 bit",
+        ),
         (
             {"sets": {"precision.kv": "4bit"}, "knobs": {"score_source": "flash-copy"}},
             "a copy of the keys is wider than the cache",

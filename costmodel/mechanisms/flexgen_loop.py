@@ -60,8 +60,8 @@ class DecodeLoop:
             return self.weights.recurrent_layer(self.b)
         several = np.minimum(self.batches - 1, 1.0)
         middle = np.maximum(self.batches - 2, 0.0)
-        read, attend = self._read_cache(), self._attend()
-        weights, products = self.weights, self.weights.feed_forward(self._sequences)
+        read, attend = self.read_cache(), self.attend()
+        weights, products = self.weights, self.feed_forward()
         attention_weights = weights.load(weights.attention_weights(self.b))
         feed_forward_weights = weights.load(weights.feed_forward_weights(self.b))
         return serial(
@@ -87,12 +87,13 @@ class DecodeLoop:
     # --- one GPU batch ------------------------------------------------------------------------
 
     @property
-    def _sequences(self) -> Real:
+    def sequences(self) -> Real:
+        """Sequences of one GPU batch [1]."""
         return self.b / self.batches
 
-    def _read_cache(self) -> Span:
+    def read_cache(self) -> Span:
         """Keys and values on the drives, of one GPU batch (HILOS eq. 3: 4sh a sequence)."""
-        kv = self.weights.llm.kv_bytes(self._sequences, self.s)
+        kv = self.weights.llm.kv_bytes(self.sequences, self.s)
         return stream(self.stored * kv, "4sh, eq. 3", **self.read)
 
     def _write_cache(self) -> Span:
@@ -100,11 +101,15 @@ class DecodeLoop:
         new = self.weights.llm.kv_bytes(self.b, 1)
         return stream(self.stored * new, "4h, eq. 3", **self.write)
 
-    def _attend(self) -> Span:
+    def attend(self) -> Span:
         """Projections on the GPU, Q, K, V to the CPU and its result back, attention there."""
-        llm, tokens, host = self.weights.llm, self._sequences, self.weights.host
+        llm, tokens, host = self.weights.llm, self.sequences, self.weights.host
         return serial(
             projections=self.weights.projections(tokens),
             exchange=exchange_with_cpu(llm, tokens, self.weights.link),
             attend=attend_on_cpu(self.hw, llm, tokens, self.s, host),
         )
+
+    def feed_forward(self) -> Span:
+        """Feed-forward products of one GPU batch on the GPU."""
+        return self.weights.feed_forward(self.sequences)

@@ -1,0 +1,250 @@
+"""FlexGen at given shares of weights and cache by memory, as its options take them.
+
+Source: Sheng et al., ICML 2023, sec. 4; `flex_opt.py` of its public code.
+
+Symbols: b batch, s context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
+from nearkv.costmodel.mechanisms.offload import FileStorage, prefill_compute
+from nearkv.costmodel.mechanisms.streaming import (
+    attend_on_gpu,
+    drives_of,
+    memories,
+    products,
+    weights_at,
+)
+from nearkv.costmodel.mechanisms.unpacking import EAGER, unpack_weights
+from nearkv.costmodel.mechanisms.weights import Residency, WeightStream
+from nearkv.costmodel.registry import Knob, system
+from nearkv.costmodel.resources import link
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
+
+CACHE = Knob(
+    "memory that holds the KV cache",
+    high=2,
+    default=1,
+    kind="choice",
+    choices=("gpu", "host", "ssd"),
+)
+ATTEND = Knob(
+    "who attends to a cache that is not on the GPU (FlexGen's --cpu-cache-compute, or the GPU)",
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("cpu", "gpu"),
+)
+PIN = Knob(
+    "whether weights in host memory are pinned (FlexGen's --pin-weight)",
+    high=1,
+    default=1,
+    kind="choice",
+    choices=("no", "yes"),
+)
+BATCHES = Knob(
+    "GPU batches that a step sends through each layer (FlexGen's --num-gpu-batches)",
+    low=1,
+    high=64,
+    default=1,
+    kind="count",
+)
+
+
+@system(
+    "flexgen-percent",
+    platform="t4-box",
+    cite="flexgen",
+    owns=("gpu", "host", "ssd"),
+    attends=ATTENDS,
+    lacks=LACKS,
+    knobs={
+        "gpu_weights": Knob("share of the weights on the GPU", default=0.0),
+        "ssd_weights": Knob("share of the other weights on the drives", default=0.0),
+        "cache": CACHE,
+        "attend": ATTEND,
+        "pin": PIN,
+        "gpu_batches": BATCHES,
+    },
+)
+def flexgen_percent(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_weights: Real,
+    ssd_weights: Real,
+    cache: Real,
+    attend: Real,
+    pin: Real,
+    gpu_batches: Real,
+) -> Estimate:
+    """FlexGen at given shares, as its `--percent` option takes them.
+
+    Weights and cache of fewer bits than activations are unpacked on the GPU by eager operations,
+    weights once a GPU batch. A cache in host memory is never pinned: prompts leave the GPU at
+    `derate.cache_relay`, and where the GPU attends the cache comes at `derate.pageable`.
+
+    Args:
+        hw: roles gpu, gpu_link, host, ssd, ssd_link.
+        llm, work: what runs; the batch is that of all GPU batches.
+        gpu_weights: share of the weights on the GPU [1].
+        ssd_weights: share of the others on the drives, the rest in host memory [1].
+        cache: 0 KV cache on the GPU, 1 in host memory, 2 on the drives.
+        attend: 0 the CPU attends to a cache that is not on the GPU, 1 the GPU.
+        pin: 1 weights in host memory are pinned, 0 they come at `derate.pageable`.
+        gpu_batches: GPU batches of a step [1].
+
+    Returns:
+        Prefill, one decode step and what fits. Source: Sheng et al., sec. 4.1, 4.2, Alg. 1.
+    """
+    streamed_share = 1 - gpu_weights
+    in_files = streamed_share * ssd_weights
+    home = Residency(gpu_weights, streamed_share - in_files, in_files)
+    weights = weights_at(hw, llm, home, pin)
+    run = SharedRun(
+        hw=hw,
+        work=work,
+        storage=drives_of(hw),
+        on_gpu=np.equal(cache, 0) * 1.0,
+        stored=np.equal(cache, 2) * 1.0,
+        by_gpu=np.equal(attend, 1) * 1.0,
+        batches=gpu_batches,
+    )
+    return Estimate(
+        prefill=weights.over_kinds(run.prefill_layer, work.batch),
+        step=weights.over_kinds(run.decode_layer, work.batch),
+        fits=memories(weights, work, run.storage, run.on_gpu, run.stored),
+        work=work,
+        batch_run=work.batch,
+    )
+
+
+@dataclass(frozen=True)
+class SharedRun:
+    """Layers of a run whose cache lives in one of three memories.
+
+    Attributes:
+        hw, work: the machine, what runs.
+        storage: the drives.
+        on_gpu, stored: 1 where the cache is on the GPU, on the drives [1].
+        by_gpu: 1 where the GPU attends to a cache elsewhere, 0 where the CPU does [1].
+        batches: GPU batches of a step [1].
+    """
+
+    hw: Machine
+    work: Workload
+    storage: FileStorage
+    on_gpu: Real
+    stored: Real
+    by_gpu: Real
+    batches: Real
+
+    def decode_layer(self, kind: WeightStream) -> Span:
+        """One layer of a step, for each home of the cache and who attends to it."""
+        off_gpu = 1 - self.on_gpu
+        to_gpu = off_gpu * self.by_gpu
+        on_cpu = self.loop(PackedLoop, kind)
+        on_gpu = self.loop(GpuLoop, kind)
+        near = beside_weights(kind, self.work.batch, self.work.context)
+        return serial(
+            cache_on_gpu=self.on_gpu * near,
+            cache_to_gpu=to_gpu * on_gpu.layer(),
+            cache_to_cpu=(off_gpu - to_gpu) * on_cpu.layer(),
+        )
+
+    def loop(self, form: type[DecodeLoop], kind: WeightStream) -> DecodeLoop:
+        """FlexGen's loop of a form over the layers of a kind."""
+        return form(
+            hw=self.hw,
+            weights=kind,
+            b=self.work.batch,
+            s=self.work.context,
+            batches=self.batches,
+            stored=self.stored,
+            read=self.storage.read,
+            write=self.storage.write,
+        )
+
+    def prefill_layer(self, kind: WeightStream) -> Span:
+        """One layer over all prompts, whose cache leaves meanwhile."""
+        llm, work = kind.llm, self.work
+        prompts = llm.kv_bytes(work.batch, work.prompt)
+        relay = link(self.hw, "gpu_link", "cache_relay").outward
+        packed = llm.layer_weight_bytes(work.batch * work.prompt)
+        unpack = unpack_weights(llm, packed, kind.gpu, EAGER)
+        return overlap(
+            weights=kind.load(packed),
+            compute=serial(
+                unpack=self.batches * unpack,
+                products=prefill_compute(llm, work, work.batch, kind.gpu),
+            ),
+            cache=relay((1 - self.on_gpu) * prompts, "4bsh, not pinned"),
+            drives=stream(self.stored * prompts, "4bsh", **self.storage.write),
+        )
+
+
+def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
+    """One layer with its cache on the GPU: the next layer's weights beside all its work."""
+    computed = serial(
+        products=products(weights, b, EAGER),
+        attend=attend_on_gpu(weights, b, s, EAGER),
+    )
+    arriving = weights.load(weights.llm.layer_weight_bytes(b))
+    return overlap(weights=arriving, computed=computed)
+
+
+@dataclass(frozen=True)
+class PackedLoop(DecodeLoop):
+    """FlexGen's loop with weights that each GPU batch unpacks before its products."""
+
+    def attend(self) -> Span:
+        """Projections on the GPU and attention on the CPU, of one GPU batch."""
+        return serial(
+            unpack=self.unpack(self.weights.attention_weights(self.sequences)),
+            attend=super().attend(),
+        )
+
+    def feed_forward(self) -> Span:
+        """Feed-forward products of one GPU batch on the GPU."""
+        return serial(
+            unpack=self.unpack(self.weights.feed_forward_weights(self.sequences)),
+            products=super().feed_forward(),
+        )
+
+    def unpack(self, packed: Real) -> Span:
+        """So many bytes of weights in full width."""
+        return unpack_weights(self.weights.llm, packed, self.weights.gpu, EAGER)
+
+
+@dataclass(frozen=True)
+class GpuLoop(PackedLoop):
+    """The same where the GPU attends to a cache that comes from host memory or drives."""
+
+    def read_cache(self) -> Span:
+        """Keys and values to the GPU, of one GPU batch."""
+        kv = self.weights.llm.kv_bytes(self.sequences, self.s)
+        inward = link(self.hw, "gpu_link", "pageable").inward
+        return overlap(
+            drives=stream(self.stored * kv, "4sh", **self.read),
+            dram=self.weights.host.read(kv, "4sh"),
+            link=inward(kv, "4sh, not pinned"),
+        )
+
+    def attend(self) -> Span:
+        """Projections and attention of one GPU batch on the GPU."""
+        return serial(
+            unpack=self.unpack(self.weights.attention_weights(self.sequences)),
+            projections=self.weights.projections(self.sequences),
+            attend=attend_on_gpu(self.weights, self.sequences, self.s, EAGER),
+        )

@@ -1,0 +1,101 @@
+"""One GPU that streams its weights: ZeRO-Inference and FlexGen by shares, against hand counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import SYSTEMS, model
+
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+
+WORK = Workload(96.0, 512.0, 32.0).at(528.0)
+WEIGHTS = 48 * 12 * 7168**2 * 2
+"""Matrices of OPT-30B's layers, 12 h^2 each, 16 bits [B]."""
+CACHE = 48 * 4 * 7168 * 96 * 528
+"""K and V of 96 sequences of 528 tokens, 4 h bytes a layer and token [B]."""
+LINK = 0.8 * 31.5e9
+"""PCIe 4.0 x16 from pinned memory [B/s]."""
+
+
+def bed(name: str, **widths: float) -> Machine:
+    """A test bed whose weights or cache have so many bytes an element."""
+    changes = {f"precision.{key}": value for key, value in widths.items()}
+    return load_platform(name).machine().with_values(changes)
+
+
+def layers(system: str, hw: Machine, **knobs: Real) -> Span:
+    """The layers of a decode step of OPT-30B, without the output head."""
+    llm = model("opt-30b", hw)
+    return SYSTEMS[system](hw, llm, WORK, knobs).step.parts["layers"]
+
+
+def test_zero_inference_waits_for_what_its_bucket_does_not_hold() -> None:
+    # 2 h^2 of the 12 h^2 weights of a layer come beside its attention, which takes longer
+    hw = bed("zero-a6000")
+    attend = CACHE / (0.117 * 153.6e9)
+    step = layers("zero-inference", hw, cache=0.0).seconds
+    assert step > WEIGHTS / LINK * 10 / 12 + attend
+    assert step == pytest.approx(WEIGHTS / LINK * 10 / 12 + attend, rel=0.05)
+    alone = layers("zero-inference", hw, cache=0.0, prefetch=12.0).seconds
+    # then all weights come beside attention, and both read the host's memory
+    assert alone == pytest.approx(attend + WEIGHTS / 153.6e9, rel=0.01)
+
+
+def test_a_larger_bucket_never_slows_a_step_down() -> None:
+    buckets = np.arange(13.0)
+    step = layers("zero-inference", bed("zero-a6000"), cache=1.0, prefetch=buckets)
+    seconds = np.asarray(step.seconds)
+    assert np.all(np.diff(seconds) <= 1e-9)
+    assert seconds[2] < seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "knobs", "bytes_each"),
+    [
+        # a kernel reads 0.5625 bytes and writes 2, which the products read
+        ("zero-inference", {"cache": 1.0}, 0.5625 + 2 + 2),
+        # two elements: 2 x (read 1, write 1, read 1, write 2), then twice read 4, write 4
+        ("flexgen-percent", {"cache": 0.0}, 0.5625 - 0.5 + (10 + 16) / 2 + 2),
+    ],
+)
+def test_packed_weights_pass_gpu_memory_several_times(
+    system: str, knobs: dict[str, float], bytes_each: float
+) -> None:
+    hw = bed("zero-a6000", weight=0.5625)
+    traffic = layers(system, hw, **knobs).traffic()
+    weights = WEIGHTS / 2 * bytes_each
+    assert traffic["gpu.hbm", "read"] == pytest.approx(weights + CACHE, rel=0.002)
+    assert traffic["gpu_link.in", "move"] == pytest.approx(WEIGHTS / 2 * 0.5625, rel=0.001)
+
+
+def test_flexgen_unpacks_weights_for_each_gpu_batch_anew() -> None:
+    hw = bed("zero-a6000", weight=0.5625)
+    reads = []
+    for batches in (1.0, 3.0):
+        traffic = layers("flexgen-percent", hw, cache=1.0, gpu_batches=batches).traffic()
+        reads.append(traffic["gpu.hbm", "read"])
+    assert reads[1] == pytest.approx(3 * reads[0], rel=0.001)
+
+
+def test_full_width_needs_no_unpacking() -> None:
+    paths = layers("flexgen-percent", bed("zero-a6000"), cache=0.0).breakdown()
+    assert sum(seconds for path, seconds in paths.items() if "unpack" in path) == 0
+
+
+def test_weights_that_nobody_pins_come_at_the_pageable_rate() -> None:
+    # batch 1 computes next to nothing: the step is the transfer, 0.8 of the link or 0.29
+    hw = bed("zero-a6000")
+    llm, work = model("opt-30b", hw), Workload(1.0, 32.0, 32.0)
+    steps = []
+    for pin in (1.0, 0.0):
+        knobs = {"cache": 0.0, "pin": pin}
+        steps.append(SYSTEMS["flexgen-percent"](hw, llm, work, knobs).step.seconds)
+    assert steps[1] / steps[0] == pytest.approx(0.8 / 0.29, rel=0.001)
+
+
+def test_a_gpu_that_attends_draws_the_cache_over_its_link() -> None:
+    traffic = layers("flexgen-percent", bed("zero-a6000"), cache=1.0, attend=1.0).traffic()
+    assert traffic["gpu_link.in", "move"] == pytest.approx(WEIGHTS + CACHE, rel=0.001)
