@@ -46,8 +46,9 @@ STORED = Knob("share of the weights on the drives", default=0.0)
 PREFETCH = Knob(
     "weights that come beside a layer's computation, in squares of the hidden size "
     "(stage3_prefetch_bucket_size); for the others it waits",
-    high=1024,
+    high=64,
     default=2,
+    kind="count",
 )
 
 
