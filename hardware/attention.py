@@ -20,8 +20,29 @@ def _full(config: Config) -> Attention:
     """Grouped heads: num_attention_heads, num_key_value_heads, head_dim."""
     heads = heads_of(config)
     kv_heads = config.count("num_key_value_heads", default=heads)
-    size = config.count("head_dim", default=0) or hidden_of(config) // max(heads, 1)
+    size = _head_size(config, heads)
     return Attention("full", heads, kv_heads or heads, size)
+
+
+def _head_size(config: Config, heads: int) -> int:
+    """Elements of one head, stated or as the heads share the model's width [1].
+
+    Raises:
+        InputError: a stated size of zero, or a width that the heads do not divide.
+    """
+    if config.value("head_dim") is not None:
+        size = config.count("head_dim")
+        if not size:
+            raise config.refuse(
+                "head_dim", "is no size of a head; correct it or leave it out"
+            )
+        return size
+    hidden = hidden_of(config)
+    size, rest = divmod(hidden, max(heads, 1))
+    if rest:
+        problem = f"a width of {hidden:,} does not divide into {heads:,} heads"
+        raise InputError(f"{config.where}: {problem}; correct one, or add head_dim")
+    return size
 
 
 def _limited(full: Attention, kind: str, window: int) -> Attention:

@@ -54,13 +54,21 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     )
 
 
+FORMULA = ("=", "+", "-", "@")
+"""What a spreadsheet takes a cell for a formula by."""
+
+
 def once(names: Names, where: str) -> Names:
-    """Names as they are, each of which may be there only once.
+    """Names as they are, each of which may be there only once and be shown in a table.
 
     Raises:
-        InputError: one is there twice.
+        InputError: one is there twice, or a spreadsheet would compute it.
     """
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{where}: names {name!r} twice; name it once")
+        *_, folder, file = ("", *name.split("/"))
+        if any(text.startswith(FORMULA) for text in (name, folder, file)):
+            problem = "begins like a formula, which a spreadsheet would compute; rename it"
+            raise InputError(f"{where} {name!r}: {problem}")
     return names

@@ -15,10 +15,10 @@ from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
+from nearkv.hardware.reading import read_text
 from nearkv.hardware.schema import KINDS
 from nearkv.hardware.unread import warn_of_unread
 
-LARGEST_FILE = 1 << 20
 QUANTISATION_FILE = "hf_quant_config.json"
 """Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
 LOOKS_LIKE = "llama"
@@ -220,18 +220,10 @@ def _quantity(value: float, unit: str, source: str) -> Quantity:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InputError(
-                f"{path}: larger than 1 MiB, which no config.json is; check the path"
-            )
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(read_text(path, "config.json"))
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(
             f"{path}: not a valid JSON file ({problem}); correct it there"
-        ) from None
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be read ({problem.strerror}); check the path"
         ) from None
     if not isinstance(table, dict):
         raise InputError(f"{path}: must hold a JSON object with model_type and sizes")

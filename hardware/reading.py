@@ -36,19 +36,28 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise InputError(sentence) from None
 
 
-def read_text(path: Path, what: str, most: int = 1 << 20) -> str:
-    """Read a text file of the user's, which must be a regular file of bounded size.
+def read_text(
+    path: Path,
+    what: str,
+    most: int = 1 << 20,
+    advice: str = "check the path",
+    encoding: str = "utf-8",
+) -> str:
+    """Read a text file of the user's: the one place that opens what a path names.
 
-    A pipe would be waited for, and a device such as /dev/zero never ends.
+    It must be a regular file of bounded size. A pipe would be waited for, and a device such as
+    /dev/zero never ends.
 
     Args:
         path: the file.
         what: the kind of file, used in errors.
         most: largest size [B].
+        advice: what to do about a larger one, used in errors.
+        encoding: of the text.
 
     Raises:
         InputError: no regular file, unreadable or too large.
-        ValueError: not UTF-8.
+        ValueError: not in this encoding.
     """
     try:
         status = path.stat()
@@ -58,10 +67,8 @@ def read_text(path: Path, what: str, most: int = 1 << 20) -> str:
             )
         if status.st_size > most:
             size = f"{most >> 20} MiB"
-            raise InputError(
-                f"{path}: larger than {size}, which no {what} file is; check the path"
-            )
-        return path.read_text(encoding="utf-8")
+            raise InputError(f"{path}: larger than {size}, which no {what} is; {advice}")
+        return path.read_text(encoding=encoding)
     except OSError as problem:
         raise InputError(
             f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"

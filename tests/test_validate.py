@@ -113,7 +113,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
         (["--id", "hilos-tput-mx"], "unknown claim 'hilos-tput-mx'; did you mean 'hilos-tput-max'"),
         (["hilos", "--claims", "my.csv"], "--claims FILE.csv has no paper"),
         (["--claims", "nowhere.csv"], "nowhere.csv: cannot be read"),
-        (["--claims", "/dev/zero"], "is not a regular file"),
+        (["--claims", "/dev/zero"], "is no regular file"),
     ],
 )
 def test_a_bad_question_is_one_sentence(words: list[str], problem: str) -> None:

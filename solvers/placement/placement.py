@@ -35,6 +35,8 @@ ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
 """The hardware number behind each tier."""
 _GB = 1e9
 _OVERFULL = 1e-6
+_MOST_STATED = 1 << 40
+"""Largest block size that may be stated; far more than any machine holds [1]."""
 """What the tolerance of a linear program may add to a full memory, as a share of it."""
 _GROUPS = {"w": "weights", "c": "KV cache", "h": "activations"}
 
@@ -186,8 +188,8 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
 
 def _space(problem: BlockProblem, gpu_batch: int | None, num_batches: int | None) -> Box:
     for name, value in (("gpu batch", gpu_batch), ("number of batches", num_batches)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} {value} must be at least 1")
+        if value is not None and not 1 <= value <= _MOST_STATED:
+            raise InputError(f"{name}: must be a whole number from 1 to {_MOST_STATED:,}")
     gbs = (gpu_batch, gpu_batch) if gpu_batch else (1, problem.most)
     nb = (num_batches, num_batches) if num_batches else (1, problem.most)
     return Box(*gbs, *nb)

@@ -24,7 +24,13 @@ from nearkv.sweeps.commands.options import (
     Systems,
     with_axes,
 )
-from nearkv.sweeps.commands.printing import is_readable, show, show_columns, show_point
+from nearkv.sweeps.commands.printing import (
+    check_shown,
+    is_readable,
+    show,
+    show_columns,
+    show_point,
+)
 from nearkv.sweeps.commands.sweeping import check_output, save
 
 if TYPE_CHECKING:
@@ -104,12 +110,16 @@ def compare(
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
+    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.cells import TIMES
     from nearkv.sweeps.evaluation.comparison import compare as compared
     from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=tuple(systems))
+    if chart and form != "table":
+        raise InputError("--chart draws with letters; leave out --format")
+    check_shown(columns, breakdown, comma_list(ratio), study.method)
     if file:
         (check_figure if is_figure(file) else check_output)(file)
     table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())

@@ -170,13 +170,16 @@ def placement(
 def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
-    Neither takes --batch into account; no batch up to the largest exceeds `bound_tok_s`.
+    No batch up to the largest exceeds `bound_tok_s`.
 
     Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
     """
+    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.explore.batches import best_batches
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.space.study import Study, comma_list
 
+    if study.batch != Study.batch:
+        raise InputError("solve batch chooses the batch; leave out --batch")
     show(best_batches(replace(study, systems=comma_list(system))), form)
 
 

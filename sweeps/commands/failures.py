@@ -69,6 +69,18 @@ class Commands(TyperGroup):
             complain(f"{place} cannot be used ({problem.strerror}); choose another")
             sys.exit(BAD_INPUT)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options of the group itself; a failure is one sentence, as in `invoke`."""
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except USAGE as problem:
+            if type(problem).__name__ == "NoArgsIsHelpError":
+                raise
+            advice = f"options follow the command; see `{ctx.command_path} --help`"
+            complain(f"{_sentence(problem)}; {advice}")
+            raise typer.Exit(BAD_INPUT) from None
+        return rest
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; bad input exits with 2, Ctrl-C with 130; warnings go to standard error."""
         from nearkv.hardware.errors import NearkvError, NearkvWarning

@@ -165,3 +165,24 @@ def say(sentences: Iterable[str]) -> None:
 def show_point(row: dict[str, Any], form: str) -> None:
     """Print one row; on a terminal a line per quantity."""
     show([row], form)
+
+
+def check_shown(columns: str, breakdown: bool, ratios: Sequence[str], method: str) -> None:
+    """Refuse columns that are asked for by one option and left out by another.
+
+    Raises:
+        InputError: a breakdown or a ratio that --columns does not name, or a breakdown of a queue.
+    """
+    from nearkv.hardware.errors import InputError
+
+    if breakdown and method == "simulate":
+        raise InputError(
+            "--breakdown needs --method fluid; a queue has no time per resource"
+        )
+    if breakdown and columns and "time_s:" not in columns:
+        raise InputError(
+            "--columns leaves out what --breakdown adds; name time_s:RESOURCE too"
+        )
+    for name in ratios:
+        if columns and f"{name}_ratio" not in columns.split(","):
+            raise InputError(f"--columns leaves out --ratio {name}; name {name}_ratio too")

@@ -18,7 +18,7 @@ from nearkv.sweeps.commands.options import (
     StudyFile,
     with_axes,
 )
-from nearkv.sweeps.commands.printing import BRIEF, show_columns
+from nearkv.sweeps.commands.printing import BRIEF, check_shown, show_columns
 from nearkv.sweeps.commands.running import (
     BestPer,
     By,
@@ -74,6 +74,7 @@ def sweep(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
     check_use(run, file, bool(reducer), form)
+    check_shown(columns, breakdown, (), chosen.method)
     only = _columns(chosen, columns, breakdown)
     if reducer:
         _keep_best(chosen, reducer, run, only, file, form)

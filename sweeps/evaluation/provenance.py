@@ -1,12 +1,14 @@
 """Write results, and where each of their numbers comes from.
 
-A file is written under a temporary name first, so that an interrupted run loses nothing.
+A file takes its name once complete, so that an interrupted run loses nothing, and leaves nothing
+where the system has files without a name.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,9 @@ from nearkv.hardware.reading import sources
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.runtime.interrupts import careful
 from nearkv.sweeps.space.study import Block
+
+_MODE = 0o666
+"""Permissions of what is written, less those that the user's mask takes away."""
 
 
 def place_of(name: str | Path) -> Path:
@@ -75,8 +80,12 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
+    named = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle = _open_unnamed(path.parent)
+        linked = handle >= 0
+        if not linked:
+            handle = os.open(named, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
     except OSError as problem:
         raise InputError(
             f"{path}: cannot be written ({problem.strerror}); choose another place"
@@ -86,21 +95,28 @@ def _replacing(path: Path) -> Iterator[TextIO]:
             yield cast("TextIO", file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+            if linked:
+                # a folder given makes the call follow the link that stands for the open file
+                os.link(f"/proc/self/fd/{handle}", named, src_dir_fd=handle)
+        os.replace(named, path)
     except OSError as problem:
         raise InputError(
             f"{path}: cannot be written ({problem.strerror}); nothing was changed there"
         ) from None
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(named)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _open_unnamed(folder: Path) -> int:
+    """Open a file without a name, which ends with the process; -1 where a system has none."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if not unnamed or not Path("/proc/self/fd").is_dir():
+        return -1
+    try:
+        return os.open(folder, unnamed | os.O_WRONLY, _MODE)
+    except OSError:
+        return -1
 
 
 def write_text(path: Path, text: str) -> None:

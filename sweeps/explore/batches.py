@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
 from nearkv.sweeps.evaluation.probe import Probe, column
@@ -30,6 +31,11 @@ def best_batches(study: Study) -> Rows:
     Raises:
         InputError: the study cannot be evaluated.
     """
+    if study.traces:
+        advice = "leave out --trace, and state their lengths"
+        raise InputError(
+            f"solve batch chooses the batch of requests that are alike; {advice}"
+        )
     values(study.batch, size, "--batch")
     rows: Rows = []
     for block in searched(replace(study, batch="1")):

@@ -53,8 +53,8 @@ class SubbatchPoint:
     placement: str
     seed: int
     time_limit: float
-    slack: float
     sets: Mapping[str, str]
+    slack: float = 0.02
 
 
 def subbatch(question: SubbatchPoint) -> Rows:
@@ -78,6 +78,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
         )
     if not np.isfinite(question.slack):
         raise InputError(f"--slack {question.slack:g}: must be a number, such as 0.02")
+    _check_read(question)
     problem = _problem(question)
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
@@ -91,6 +92,17 @@ def subbatch(question: SubbatchPoint) -> Rows:
             _timed(problem, "optimal", best, best),
         ]
     )
+
+
+def _check_read(question: SubbatchPoint) -> None:
+    """Refuse what no answer depends on: a slack without prompts, a seed where nothing is drawn."""
+    drawn = question.requests.endswith(".csv") or question.requests in names("trace")
+    if question.slack != SubbatchPoint.slack and not (drawn or question.prompts):
+        raise InputError(
+            "--slack is time for prompts that wait; give --prompts, or leave it out"
+        )
+    if question.seed and not drawn and question.placement == "balanced":
+        raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
 
 
 def _problem(question: SubbatchPoint) -> SubbatchProblem:

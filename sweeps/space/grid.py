@@ -9,8 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.hardware.errors import InputError
+
 Box = tuple[slice, ...]
 """A rectangular piece of a grid, one slice per axis."""
+
+MOST_AXES = 56
+"""Arrays have 64 dimensions; solvers add some of their own to those of a grid."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,21 @@ class Grid:
     """The product of axes, in row-major order; never materialised as a whole."""
 
     axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse more axes than arrays have dimensions.
+
+        Raises:
+            InputError: too many axes.
+        """
+        count = len(self.axes)
+        if count > MOST_AXES:
+            advice = (
+                "write the numbers that do not vary into a platform, --platform FILE.toml"
+            )
+            raise InputError(
+                f"{count} axes are more than the {MOST_AXES} of a grid; {advice}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.reading import read_text
 
 _COLUMNS = ("input_tok", "output_tok")
 REQUESTS = 1000
@@ -169,17 +171,12 @@ def _read(path: Path) -> Trace:
 def _rows(path: Path) -> list[list[str]]:
     """Rows of a CSV that hold anything, the header first."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: larger than 64 MiB; give a sample of the trace")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return [row for row in csv.reader(file) if row]
+        advice = "give a sample of the requests"
+        text = read_text(path, "trace", MOST_BYTES, advice, encoding="utf-8-sig")
+        return [row for row in csv.reader(io.StringIO(text)) if row]
     except (UnicodeDecodeError, csv.Error) as problem:
         needed = f"it needs columns {', '.join(_COLUMNS)}"
         raise InputError(f"{path}: not a CSV file ({problem}); {needed}") from None
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be read ({problem.strerror}); check the path"
-        ) from None
 
 
 def _check_header(header: list[str], path: Path) -> None:

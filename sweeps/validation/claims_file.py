@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.reading import read_text
 from nearkv.sweeps.validation.claims import FIELDS, Claim
 
 REQUIRED = ("id", "low", "unit", "metric", "system")
@@ -46,20 +48,14 @@ def read_claims(path: Path) -> list[Claim]:
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     """Number of the line, and its cells by column."""
     try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is not a regular file; give a CSV of claims")
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: larger than 4 MiB; split it")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file, strict=True)
-            _check_header(table.fieldnames or [], path)
-            return [(table.line_num, row) for row in table]
+        text = read_text(
+            path, "list of claims", MOST_BYTES, "split it", encoding="utf-8-sig"
+        )
+        table = csv.DictReader(io.StringIO(text), strict=True)
+        _check_header(table.fieldnames or [], path)
+        return [(table.line_num, row) for row in table]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InputError(f"{path}: not a CSV file ({problem})") from None
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be read ({problem.strerror}); check the path"
-        ) from None
 
 
 def _check_header(header: Sequence[str], path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from nearkv.costmodel.metrics import COLUMNS
 from nearkv.costmodel.registry import find_system
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.reading import read_text
 from nearkv.sweeps.space.sizes import size
 
 REQUIRED = ("system", "model", "batch", "context", "output")
@@ -94,10 +96,6 @@ def _rows(path: Path) -> tuple[list[str], Rows]:
         raise InputError(
             f"{path}: not a CSV file ({problem}); it needs columns {needed}"
         ) from None
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be read ({problem.strerror}); check the path"
-        ) from None
     if len(set(header)) < len(header):
         raise InputError(
             f"{path}: a column is there twice; its columns are {', '.join(header)}"
@@ -119,16 +117,15 @@ def _rows(path: Path) -> tuple[list[str], Rows]:
 
 def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Header and stripped cells of the lines that are not blank."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: larger than 4 MiB; give a sample of the runs")
+    advice = "give a sample of the runs"
+    text = read_text(path, "table of runs", MOST_BYTES, advice, encoding="utf-8-sig")
     lines = []
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        table = csv.reader(file, strict=True)
-        header = [name.strip() for name in next(table, [])]
-        for row in table:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                lines.append((table.line_num, cells))
+    table = csv.reader(io.StringIO(text), strict=True)
+    header = [name.strip() for name in next(table, [])]
+    for row in table:
+        cells = [cell.strip() for cell in row]
+        if any(cells):
+            lines.append((table.line_num, cells))
     return header, lines
 
 

@@ -12,7 +12,14 @@ from pathlib import Path
 from random import Random
 
 from fuzz.judge import Outcome, run
-from fuzz.lines import LINES, REFUSED, mutated, without_each_option
+from fuzz.lines import (
+    LINES,
+    REFUSED,
+    extreme,
+    mutated,
+    with_each_addition,
+    without_each_option,
+)
 from fuzz.words import write_files
 
 ONLY_HOW = {"--format", "--jobs", "--time-limit", "--platform"}
@@ -60,18 +67,38 @@ def campaign(seed: int, seconds: float, most: int) -> Report:
                 if time.monotonic() < end:
                     _remove_each(run(line.split()), report)
             while time.monotonic() < end and report.lines < most:
-                line = random.choice(LINES + REFUSED)
-                report.add(run(mutated(line.split(), random, files)), [])
+                report.add(run(attack(random, files)), [])
         finally:
             os.chdir(before)
     return report
 
 
+def attack(random: Random, files: list[str]) -> list[str]:
+    """A hostile or, as often, an extreme command line."""
+    if random.random() < 0.5:
+        return extreme(random.choice(LINES).split(), random)
+    return mutated(random.choice(LINES + REFUSED).split(), random, files)
+
+
 def _remove_each(whole: Outcome, report: Report) -> None:
     report.add(whole, [] if whole.code == 0 else [f"no answer: {whole.err.strip()[:200]}"])
-    for option, outcome in removals(whole):
+    for option, outcome in (*removals(whole), *additions(whole)):
         unread = f"{' '.join(whole.words[:2])}: {option} was not read"
         report.add(outcome, [unread] if outcome.same_as(whole) else [])
+
+
+SAME = {
+    ("solve subbatch", "--set gpu.flops=1TFLOP/s"),
+}
+"""Additions that may leave an answer as it is: other numbers bind."""
+
+
+def additions(whole: Outcome) -> Iterator[tuple[str, Outcome]]:
+    """Every option that a line with an answer has not, and what the line does with it."""
+    command = " ".join(whole.words[:2])
+    for addition, longer in with_each_addition(whole.words):
+        if (command, addition) not in SAME:
+            yield addition, run(longer)
 
 
 def removals(whole: Outcome) -> Iterator[tuple[str, Outcome]]:

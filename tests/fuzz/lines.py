@@ -45,7 +45,7 @@ LINES = (
     " --of step_ms --batch 4 --output-tokens 8 --format json",
     "solve mapping --model opt-66b --platform gh-asymmetric --method greedy --set hbm.memory=80GB"
     " --format json",
-    "validate --id hilos-tput-max --format json",
+    "validate hilos --id hilos-tput-max --format json",
     "report --system hilos --model opt-30b --context 8k -o report.html",
     "systems --format json",
     "systems show hilos --format json",
@@ -64,6 +64,36 @@ REFUSED = (
 )
 """Lines whose files do not exist; with a hostile file in their place they are read."""
 
+ADDITIONS = (
+    "--output-tokens 24",
+    "--platform hilos-h100",
+    "--set gpu.flops=1TFLOP/s",
+    "--knob alpha=0.125",
+    "--knob placement=capacity",
+    "--trace dolphin",
+    "--method simulate",
+    "--seed 3",
+    "--batch 3",
+    "--context 3k",
+    "--columns system",
+    "--breakdown",
+    "--ratio cost_usd",
+    "--chart",
+    "--explain",
+    "--top 1",
+    "--by cost_usd",
+    "--best-per batch",
+    "--jobs 2",
+    "--resume",
+    "--of cost_usd",
+    "--where batch_run>=9",
+    "--search paper",
+    "--fix wg=0.1",
+    "--slack 0.5",
+    "--factor derate.pcie",
+)
+"""Options with a value; where a command takes one, its answer changes, or it refuses."""
+
 FILE_OPTIONS = (
     "--model",
     "--platform",
@@ -75,6 +105,31 @@ FILE_OPTIONS = (
 )
 """Options that name a file, of any command."""
 OPTIONS = sorted({word for line in LINES for word in line.split() if word.startswith("--")})
+
+
+MILD = (
+    *("1", "2", "3", "7", "64", "200k", "1M", "4k,8k", "1:8:+1", "1k:64k:x2", "0.5", "1e-3"),
+    *("hilos", "inf2", "l3", "h2m2", "oracle", "flexgen-raid", "cpu-offload", "hillinfer", "h2o"),
+    *("opt-66b", "llama3.1-8b", "mixtral-8x7b", "gpt-oss-20b", "qwen3-235b-a22b"),
+    *("alpha=0.999", "alpha=paper", "ssd_weights=auto", "cpu_share=0", "placement=capacity"),
+    *("csd.count=1", "csd.count=1,64", "host.memory=1GB", "host.memory=64TB", "gpu.memory=1GB"),
+    *("gpu.count=512", "dimm.ranksets=1", "hbm.memory=1GB", "gpu.flops=1e20FLOP/s"),
+    *("ssd.read=1GB/s", "pcie=0.01", "derate.pcie=0.01", "json", "csv", "step_ms", "cost_usd"),
+    *("hilos-a100", "inf2-a100", "dgx-a100-pim", "gh-asymmetric", "aipc-4090", "dolphin"),
+    *("step_ms<=1e9", "throughput_tok_s>=1", "batch_run>=1", "context=1k:2k", "batch=1:4"),
+)
+"""Values that some option takes."""
+
+
+def extreme(words: list[str], random: Random) -> list[str]:
+    """A command line with one or two values replaced by others that some option takes."""
+    words = list(words)
+    values = [place for place in range(1, len(words)) if not is_option(words[place])]
+    for _ in range(random.randint(1, 2)):
+        words[random.choice(values)] = random.choice(MILD)
+    if random.random() < 0.3:
+        words += random.choice(ADDITIONS).split()
+    return words
 
 
 def is_option(word: str) -> bool:
@@ -116,6 +171,17 @@ def _file(words: list[str], _: int, word: str, random: Random) -> None:
 
 def _repeat(words: list[str], place: int, _: str, __: Random) -> None:
     words += words[place : place + 2]
+
+
+def with_each_addition(words: list[str]) -> list[tuple[str, list[str]]]:
+    """Every addition that a line has not, and the line with it."""
+    repeatable = ("--set", "--knob", "--where", "--factor")
+    longer = []
+    for addition in ADDITIONS:
+        option = addition.split()[0]
+        if option not in words or option in repeatable:
+            longer.append((addition, words + addition.split()))
+    return longer
 
 
 def without_each_option(words: list[str]) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,128 @@
+"""What was once believed, waited for or ended in a traceback is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nearkv.cli import app
+from nearkv.sweeps.evaluation.provenance import replacing
+
+PIPES = (
+    "validate --claims pipe.csv",
+    "calibrate --measurements pipe.csv",
+    "compare gpu-only --model gpt-175b --trace pipe.csv",
+    "solve subbatch --model gpt-175b --requests pipe.csv",
+    "estimate hilos --model pipe.json",
+    "estimate hilos --model opt-30b --platform pipe.toml",
+    "sweep pipe.toml",
+    "report pipe.toml -o page.html",
+    "pareto pipe.toml",
+    "plot lines pipe.csv -o lines.svg",
+)
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "intermediate_size": 100,
+    "vocab_size": 1000,
+    "hidden_size": 96,
+    "num_attention_heads": 3,
+}
+
+
+def sentence(words: list[str]) -> str:
+    """What a refused command line says."""
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    lines = done.stderr.splitlines()
+    (problem,) = [line for line in lines if not line.startswith("nearkv: warning:")]
+    return problem
+
+
+@pytest.mark.parametrize("line", PIPES)
+def test_no_option_waits_for_a_pipe(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("csv", "json", "toml"):
+        os.mkfifo(f"pipe.{kind}")
+    assert "is no regular file" in sentence(line.split()).replace("not an ordinary", "no regular")
+
+
+@pytest.mark.parametrize("line", PIPES)
+def test_no_option_reads_a_device_without_end(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("csv", "json", "toml"):
+        Path(f"pipe.{kind}").symlink_to("/dev/zero")
+    assert "is no regular file" in sentence(line.split()).replace("not an ordinary", "no regular")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"hidden_size": 100}, "a width of 100 does not divide into 3 heads"),
+        ({"head_dim": 0}, "head_dim = 0 is no size of a head"),
+    ],
+)
+def test_a_head_has_a_whole_size(keys: dict[str, int], problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**LLAMA, **keys}))
+    assert problem in sentence(["estimate", "hilos", "--model", str(file)])
+
+
+def test_more_axes_than_arrays_have_dimensions_are_refused() -> None:
+    numbers = "capacity read write page power idle_power price p2p_read memory memory_bandwidth"
+    numbers = f"{numbers} kernel_g1 kernel_g4 kernel_g5 kernel_power_g1 kernel_power_g4 count"
+    units = {"capacity": "GB", "memory": "GB", "page": "KiB", "price": "USD", "count": ""}
+    words = ["compare", "hilos", "--model", "opt-30b"]
+    for role in ("csd", "raid"):
+        for name in numbers.split():
+            unit = units.get(name, "W" if "power" in name else "GB/s")
+            unit = "TFLOP/s" if name in ("kernel_g1", "kernel_g4", "kernel_g5") else unit
+            words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{unit}"]
+    for role in ("gpu", "host", "ssd", "cluster_gpu", "cluster_host"):
+        for name in ("count", "price", "power", "idle_power"):
+            words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{units.get(name, 'W')}"]
+    assert "axes are more than the 56 of a grid" in sentence(words)
+
+
+def test_options_before_the_command_are_refused_in_one_sentence() -> None:
+    assert "options follow the command" in sentence(["--model", "opt-30b", "estimate", "hilos"])
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_refused() -> None:
+    assert "begins like a formula" in sentence(
+        ["compare", "gpu-only", "--model", "opt-66b", "--trace", "=1+1.csv"]
+    )
+
+
+def test_a_batch_is_not_chosen_for_a_trace() -> None:
+    line = "solve batch --system gpu-only --model opt-66b --trace dolphin"
+    assert "leave out --trace" in sentence(line.split())
+
+
+def test_a_count_of_hundreds_of_digits_is_refused() -> None:
+    line = "solve placement --model opt-30b --context 256 --output-tokens 8 --gpu-batch"
+    assert "gpu batch: must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
+
+
+def test_a_part_of_another_kind_fills_no_role(tmp_path: Path) -> None:
+    file = tmp_path / "bed.toml"
+    file.write_text('base = "hilos-a100"\n[gpu_link]\npart = "a100-40gb"\ncount = 1\n')
+    line = ["estimate", "hilos", "--model", "opt-30b", "--platform", str(file)]
+    assert "a100-40gb is a gpu; this role takes a link" in sentence(line)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name")
+def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
+    """So that a process that is killed leaves nothing behind."""
+    with replacing(tmp_path / "table.csv") as file:
+        file.write("a\n")
+        assert list(tmp_path.iterdir()) == []
+    assert (tmp_path / "table.csv").read_text() == "a\n"
