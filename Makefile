@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz bench lock
+.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -62,6 +62,12 @@ sizes: setup ## print lines, tokens per line and per statement, import cycles
 
 fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'
 	cd tests && ../$(BIN)/python -m fuzz $(ARGS)
+
+mutants: setup ## change models and solvers; tests must notice; ARGS='--count 300 --seed 1'
+	cd tests && ../$(BIN)/python -m mutants $(ARGS)
+
+cover: setup ## which branches of each module the tests run, other processes included
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench

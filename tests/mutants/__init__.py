@@ -1,0 +1,1 @@
+"""Changes to the models and solvers that some test must notice."""

@@ -1,0 +1,95 @@
+"""Which tests run a line, the quickest first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from coverage import CoverageData
+
+COMPARED = ("test_golden.py", "test_readme.py", "test_docs.py", "test_own_page.py")
+"""They compare what was stored: a mutant must be noticed for a reason."""
+PAGE = "test_the_page_of_claims_is_current"
+STARTING = "not browser and not processes"
+"""Tests that start programs measure no lines here and take long."""
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+
+Lines = dict[str, dict[int, list[str]]]
+
+
+class Covering:
+    """Tests by the lines they run."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        """What the tests under `root` run; measures it unless `folder` holds it already."""
+        data, times = folder / "lines", folder / "times.xml"
+        if not times.exists():
+            _measure(root, data, times)
+        self.seconds = _seconds(times)
+        self.lines = _lines(root, data)
+
+    def tests(self, file: str, line: int, budget: float) -> list[str]:
+        """Tests that run a line of a file, quickest first, `budget` seconds in all.
+
+        A line that runs when its module is imported is covered by every test of the module.
+        """
+        by_line = self.lines.get(file, {})
+        tests: Iterable[str] = by_line.get(line) or {
+            test for tests in by_line.values() for test in tests
+        }
+        chosen: list[str] = []
+        for test in self._by_turns(tests):
+            budget -= self.seconds.get(test, 0.0)
+            if budget < 0:
+                break
+            chosen.append(test)
+        return chosen
+
+    def _by_turns(self, tests: Iterable[str]) -> list[str]:
+        """The quickest case of every test, then the next case of every test, and so on."""
+        quickest = sorted(tests, key=lambda test: (self.seconds.get(test, 0.0), test))
+        cases: Counter[str] = Counter()
+        turns: dict[str, int] = {}
+        for test in quickest:
+            name = test.partition("[")[0]
+            turns[test] = cases[name]
+            cases[name] += 1
+        return sorted(quickest, key=lambda test: turns[test])
+
+
+def _measure(root: Path, data: Path, times: Path) -> None:
+    command = [*PYTEST, "-n", "auto", "-m", STARTING, f"--deselect=tests/test_claims.py::{PAGE}"]
+    command += [f"--ignore=tests/{name}" for name in COMPARED]
+    command += ["--cov=nearkv", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
+    settings = data.with_name("coverage.ini")
+    settings.write_text(f"[run]\ndata_file = {data}\nbranch = true\n")
+    subprocess.run([*command, f"--cov-config={settings}", "tests"], cwd=root, check=True)
+
+
+def _seconds(times: Path) -> dict[str, float]:
+    """How long each test takes."""
+    cases = ElementTree.parse(times).iter("testcase")
+    return {
+        f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}": float(
+            case.attrib["time"]
+        )
+        for case in cases
+    }
+
+
+def _lines(root: Path, data: Path) -> Lines:
+    """Tests of every line of every file."""
+    measured = CoverageData(str(data))
+    measured.read()
+    lines: Lines = defaultdict(dict)
+    for file in measured.measured_files():
+        name = Path(file).resolve().relative_to(root.resolve())
+        for line, contexts in measured.contexts_by_lineno(file).items():
+            tests = [context.partition("|")[0] for context in contexts if context]
+            if tests:
+                lines[str(name)][line] = tests
+    return lines
