@@ -31,6 +31,8 @@ class LLM:
         weight_width, kv_width, activation_width: bytes of one element [B].
         dense_width: of attention and what every token shares, if not `weight_width` [B].
         head_width: of embeddings and output head, if not `weight_width` [B].
+        operand_width: of the wider operand of products with quantised weights, if not
+            `activation_width` [B].
         shared_parameters: of one layer beside attention and experts, used by every token:
             shared experts, router, biases [1].
         longest: tokens that the model's positions reach [1].
@@ -54,6 +56,7 @@ class LLM:
     activation_width: Real = 2.0
     dense_width: Real | None = None
     head_width: Real | None = None
+    operand_width: Real | None = None
     shared_parameters: Real = 0.0
     longest: Real = np.inf
 
@@ -183,6 +186,17 @@ class LLM:
     def head_bytes(self) -> Real:
         """Weights of the output head [B]."""
         return self.head_parameters * self._width(self.head_width)
+
+    @property
+    def operands(self) -> tuple[Real, Real]:
+        """Bytes of the wider operand of the products of attention, and of the others [B]."""
+        stated = self.operand_width
+        if stated is None:
+            both = np.maximum(self.weight_width, self.activation_width)
+            return both, both
+        mlp = np.maximum(stated, np.floor(2 * self.weight_width) / 2)
+        kept = np.greater(self.attention_width, self.weight_width)
+        return np.where(kept, self.activation_width, mlp)[()], mlp
 
     @property
     def attention_width(self) -> Real:

@@ -22,9 +22,9 @@ Table = Mapping[str, Real]
 _PUBLISHED = 0.1
 """Largest relative distance between the parameters of a shape and the published ones."""
 _SET_BY = {
-    "weight": ("weight_width", "dense_width", "head_width"),
+    "weight": ("weight_width", "dense_width", "head_width", "operand_width"),
     "kv": ("kv_width",),
-    "activation": ("activation_width",),
+    "activation": ("activation_width", "operand_width"),
 }
 """Number of the `precision` role -> widths that it stands for."""
 
@@ -136,6 +136,7 @@ def _unstated(llm: LLM) -> dict[str, Real]:
         "head_width": llm.weight_width,
         "kv_width": llm.kv_width,
         "activation_width": llm.activation_width,
+        "operand_width": llm.activation_width,
         "shared_parameters": 0.0,
         "longest": np.inf,
     }

@@ -14,6 +14,10 @@ from nearkv.hardware.machine import Machine
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
+NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}
+"""Rate of narrow products -> widest operand that takes it [B], the widest first."""
+WIDEST = 2.0
+"""Operand of the rate that every GPU has [B]."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,34 @@ class Gpu:
         run: matrix products [FLOP].
         read: device memory [B].
         memory: capacity [B].
+        narrow: rates of narrower products: widest operand [B], rate [FLOP/s].
     """
 
     run: Port
     read: Port
     memory: Real
+    narrow: tuple[tuple[float, Real], ...] = ()
+
+    def is_faster_for(self, operands: tuple[Real, ...]) -> bool:
+        """Whether any of these operands [B] is narrow enough for a faster rate."""
+        widest = max((width for width, _ in self.narrow), default=0.0)
+        return any(np.any(np.less_equal(operand, widest)) for operand in operands)
+
+    def products(self, operand: Real) -> Port:
+        """Matrix products of operands so wide [B], at the rate of their width [FLOP]."""
+        if not self.narrow:
+            return self.run
+        rate = self.run.rate
+        for widest, narrow in self.narrow:
+            rate = np.where(np.less_equal(operand, widest), narrow, rate)[()]
+        return Port(self.run.resource, self.run.verb, rate, self.run.unit)
+
+    def product_width(self, operand: Real) -> Real:
+        """Width that weights must have when they enter a product of such operands [B]."""
+        width: Real = WIDEST
+        for widest, _ in self.narrow:
+            width = np.where(np.less_equal(operand, widest), widest, width)[()]
+        return width
 
 
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
@@ -36,7 +63,12 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     part = hw[role]
     run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
-    return Gpu(run, read, part.count * part.memory)
+    narrow = [
+        (width, part.count * part.values[key] * hw.derate.gemm)
+        for key, width in NARROW.items()
+        if key in part.values
+    ]
+    return Gpu(run, read, part.count * part.memory, tuple(narrow))
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ class Widths:
         dense: of attention, and of what every token shares.
         head: of embeddings and output head.
         kv: of the KV cache.
+        operand: of the wider operand of products with quantised weights.
     """
 
     weight: float | None = None
     dense: float | None = None
     head: float | None = None
     kv: float | None = None
+    operand: float | None = None
 
     @property
     def stated(self) -> dict[str, float]:
@@ -66,7 +68,7 @@ def widths_of(config: Config) -> Widths:
     kept = _unquantised(scheme)
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
-    return Widths(weight, dense, NATIVE_BITS, kv)
+    return Widths(weight, dense, NATIVE_BITS, kv, _operand_bits(scheme))
 
 
 def _unquantised(scheme: Mapping[str, Any]) -> list[str]:
@@ -82,6 +84,24 @@ _KEPT_UNDER = (
     "exclude_modules",
 )
 """Keys of a scheme that list matrices it leaves as they are."""
+
+
+def _operand_bits(scheme: Mapping[str, Any]) -> float:
+    """Bits of activations where they are quantised with the weights; 16 where they are not."""
+    method = _method(scheme)
+    if method in ("fp8", "fbgemm_fp8"):
+        return 8.0
+    if method == "bitsandbytes":
+        return NATIVE_BITS if scheme.get("load_in_4bit") else 8.0
+    if method == "modelopt":
+        return float(int(_MODELOPT.get(str(scheme.get("quant_algo")), NATIVE_BITS)))
+    if method == "compressed-tensors":
+        groups = (scheme.get("config_groups") or {}).values()
+        inputs = [
+            (group.get("input_activations") or {}).get("num_bits") for group in groups
+        ]
+        return float(inputs[0] or NATIVE_BITS) if inputs else NATIVE_BITS
+    return NATIVE_BITS
 
 
 def _method(scheme: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def test_what_is_not_modelled_has_no_answer_even_where_it_would_fit() -> None:
 
 def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
     """A system without long contexts, which rounds batches: at two contexts and two batches."""
-    study = Study(("hilos",), ("opt-66b",), batch="1,2", context="1k,2k")
+    study = Study(("hilos",), ("opt-66b",), batch="1,2", context="1k,1600")
     (block,) = blocks(study)
 
     def limited(*inputs: Any, **knobs: Any) -> Estimate:

@@ -16,7 +16,11 @@ import numpy as np
 from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import gpu_working_set, prefill_compute
+from nearkv.costmodel.mechanisms.offload import (
+    gpu_working_set,
+    layer_compute,
+    prefill_compute,
+)
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -103,10 +107,10 @@ def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
     if isinstance(llm, Recurrent):
         return recurrent_layer(llm, b, gpu_)
     read = llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s)
-    flops = llm.linear_flops(b) + attended * llm.attention_flops(b, s)
+    attention = attended * llm.attention_flops(b, s)
     return overlap(
         hbm=gpu_.read(read, "weights and retained KV"),
-        compute=gpu_.run(flops, "2 FLOPs a weight and token"),
+        compute=layer_compute(llm, b, attention, gpu_, "2 FLOPs a weight and token"),
     )
 
 

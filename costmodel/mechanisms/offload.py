@@ -53,9 +53,46 @@ def head_weights(llm: LLM, b: Real) -> Real:
 
 def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
     """One layer over all prompts: 2 P b s + 2 b s^2 H d FLOPs."""
-    linear = llm.linear_flops(batch * work.prompt)
     attention = llm.prefill_attention_flops(batch, work.prompt)
-    return gpu.run(linear + attention, "2 P b s + 2 b h s^2")
+    return layer_compute(llm, batch * work.prompt, attention, gpu, "2 P b s + 2 b h s^2")
+
+
+def layer_compute(llm: LLM, tokens: Real, attention: Real, gpu: Gpu, eq: str) -> Span:
+    """All products of one layer at the rate of their widths, attention at that of 16 bits.
+
+    Args:
+        tokens: computed [1].
+        attention: of Q K^T and scores V [FLOP].
+        eq: where the sum comes from.
+    """
+    if not gpu.is_faster_for(llm.operands):
+        return gpu.run(llm.linear_flops(tokens) + attention, eq)
+    dense, mlp = llm.operands
+    projected = llm.qkv_flops(tokens) + llm.output_flops(tokens)
+    return serial(
+        projections=gpu.products(dense)(projected, eq),
+        attention=gpu.run(attention, eq),
+        feed_forward=gpu.products(mlp)(llm.ffn_flops(tokens), eq),
+    )
+
+
+def unpacked_bytes(weights: Real, width: Real, operand: Real, gpu: Gpu) -> Real:
+    """Device memory traffic of unpacking weights before a product: copies written and read [B].
+
+    Where weights are narrower than the product takes them, systems built on PyTorch unpack each
+    matrix first (FlexGen's `decompress`, bitsandbytes); serving engines fuse it into the product.
+
+    Args:
+        weights: as they are stored [B].
+        width: of one of them [B].
+        operand: width of the wider operand [B].
+    """
+    taken = gpu.product_width(operand)
+    narrower = np.less(width, taken)
+    if not np.any(narrower):
+        return 0.0
+    copies = np.where(narrower, weights / width * taken, 0.0)
+    return 2 * copies
 
 
 def gpu_working_set(

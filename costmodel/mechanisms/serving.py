@@ -10,6 +10,7 @@ import numpy as np
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
+from nearkv.costmodel.mechanisms.offload import layer_compute
 from nearkv.costmodel.queue import Load
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -89,7 +90,7 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     weights = visits * dp * llm.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
     products = overlap(
         weights=gpus.read(weights, "W / tp on every GPU"),
-        compute=gpus.run(llm.linear_flops(tokens), "2 P n"),
+        compute=layer_compute(llm, tokens, 0.0, gpus, "2 P n"),
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
     latency = Port("nvlink.latency", "wait", 1.0, "s")

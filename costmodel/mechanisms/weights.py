@@ -18,6 +18,7 @@ from nearkv.costmodel.mechanisms.offload import (
     arriving_head,
     gpu_working_set,
     prefill_compute,
+    unpacked_bytes,
     update_state,
 )
 from nearkv.costmodel.registry import Knob
@@ -123,11 +124,13 @@ def _pinned_over_exact(llm: LLM) -> Real:
 
 
 def _matrix_bytes(llm: LLM) -> Real:
-    return total(number * size for number, size in _matrices(llm))
+    sizes = [number * size for number, size in _matrices(llm)]
+    return total(sizes)
 
 
 def _pinned_bytes(llm: LLM) -> Real:
-    return total(number * _power_of_two(size) for number, size in _matrices(llm))
+    sizes = [number * _power_of_two(size) for number, size in _matrices(llm)]
+    return total(sizes)
 
 
 def _power_of_two(size: Real) -> Real:
@@ -228,20 +231,28 @@ class WeightStream:
 
     def projections(self, tokens: Real) -> Span:
         """Q, K, V and output projections of one layer on the GPU, for tokens of one GPU batch."""
+        llm = self.llm
         weights = self.attention_weights(tokens)
-        flops = self.llm.qkv_flops(tokens) + self.llm.output_flops(tokens)
-        return overlap(
-            hbm=self.gpu.read(weights, "weights once a GPU batch"),
-            compute=self.gpu.run(flops, "2 FLOPs a weight and token"),
-        )
+        flops = llm.qkv_flops(tokens) + llm.output_flops(tokens)
+        operand, _ = llm.operands
+        return self._products(weights, llm.attention_width, operand, flops)
 
     def feed_forward(self, tokens: Real) -> Span:
         """The feed-forward products of one layer on the GPU, for tokens of one GPU batch."""
+        llm = self.llm
         weights = self.feed_forward_weights(tokens)
-        flops = self.llm.ffn_flops(tokens)
+        flops = llm.ffn_flops(tokens)
+        _, operand = llm.operands
+        return self._products(weights, llm.weight_width, operand, flops)
+
+    def _products(self, weights: Real, width: Real, operand: Real, flops: Real) -> Span:
+        """Products of weights [B] so wide [B], unpacked first where they are too narrow."""
+        unpacked = unpacked_bytes(weights, width, operand, self.gpu)
+        read = weights + unpacked
+        run = self.gpu.products(operand)
         return overlap(
-            hbm=self.gpu.read(weights, "weights once a GPU batch"),
-            compute=self.gpu.run(flops, "2 FLOPs a weight and token"),
+            hbm=self.gpu.read(read, "weights once a GPU batch"),
+            compute=run(flops, "2 FLOPs a weight and token"),
         )
 
     def layer(self, b: Real, **attention: Span) -> Span:

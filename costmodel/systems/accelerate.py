@@ -10,7 +10,12 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import arriving_head, gpu_working_set
+from nearkv.costmodel.mechanisms.offload import (
+    arriving_head,
+    gpu_working_set,
+    layer_compute,
+    unpacked_bytes,
+)
 from nearkv.costmodel.mechanisms.weights import weights_on_gpu
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, host, link
@@ -82,10 +87,11 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     """One layer of a step: weights and KV cache read once, 2 FLOPs a weight and token."""
     weights, kv = llm.layer_weight_bytes(b), llm.cache_traffic(b, s)
-    flops = llm.linear_flops(b) + llm.attention_flops(b, s)
+    unpacked = unpacked_bytes(weights, llm.weight_width, llm.operands[1], gpu)
+    attention = llm.attention_flops(b, s)
     return overlap(
-        hbm=gpu.read(weights + kv, "weights and KV cache"),
-        compute=gpu.run(flops, "2 FLOPs a weight and token"),
+        hbm=gpu.read(weights + kv + unpacked, "weights and KV cache"),
+        compute=layer_compute(llm, b, attention, gpu, "2 FLOPs a weight and token"),
     )
 
 
@@ -94,10 +100,9 @@ def prefill_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     weights = llm.layer_weight_bytes(b * s)
     scores = 2 * b * score_bytes(llm, s)
     square = llm.eager_attention_flops(b, s)
-    flops = llm.linear_flops(b * s) + square
     return overlap(
         hbm=gpu.read(weights + scores, "weights; scores written and read"),
-        compute=gpu.run(flops, "2 P b s + 4 b s^2 H d, eager"),
+        compute=layer_compute(llm, b * s, square, gpu, "2 P b s + 4 b s^2 H d, eager"),
     )
 
 

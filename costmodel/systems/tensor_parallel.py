@@ -14,6 +14,7 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.offload import layer_compute
 from nearkv.costmodel.mechanisms.sharding import copies, sequence_bytes
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, link
@@ -106,7 +107,9 @@ class Replica:
         weights = passes * llm.layer_weight_bytes(tokens / passes)
         return overlap(
             weights=self.gpus.read(weights, "weights once a pass"),
-            compute=self.gpus.run(llm.linear_flops(tokens), "2 FLOPs a weight and token"),
+            compute=layer_compute(
+                llm, tokens, 0.0, self.gpus, "2 FLOPs a weight and token"
+            ),
         )
 
     def attention(self, llm: LLM, b: Real, s: Real) -> Span:
