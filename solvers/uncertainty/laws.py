@@ -30,6 +30,11 @@ class Ranged:
     high: float
     is_log: bool = False
 
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """Ranks of the ends of the range."""
+        return 0.0, 1.0
+
     def at(self, rank: Numbers) -> Numbers:
         """The number at each rank, in the unit of the range."""
         if not self.is_log:
@@ -58,6 +63,11 @@ class Measured:
     p50: float
     p90: float
     most: float = np.inf
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """Ranks beyond which nothing is expected: the law has no ends."""
+        return 0.001, 0.999
 
     def at(self, rank: Numbers) -> Numbers:
         """The number at each rank, in the unit of the quantiles."""

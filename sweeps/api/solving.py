@@ -23,6 +23,7 @@ class Options(Axes, total=False):
     Attributes:
         systems: names, where the question is about chosen systems.
         method: of `mapping`: exact, greedy, milp or brute.
+        robust: of `alpha` and `spill`, with a band: share of the draws to be best for, or 1.
         vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
@@ -30,6 +31,7 @@ class Options(Axes, total=False):
     """
 
     systems: Names
+    robust: float
     vary: str
     target: str | Iterable[str]
     along: str
@@ -85,13 +87,17 @@ def _study(model: Models, options: Options, systems: Names) -> Study:
 def _alpha(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.knobs import best_knob
 
-    return table_of_columns(best_knob(_study(model, options, "hilos"), "alpha"))
+    return table_of_columns(
+        best_knob(_study(model, options, "hilos"), "alpha", options.get("robust", 0.0))
+    )
 
 
 def _spill(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.knobs import best_knob
 
-    return table_of_columns(best_knob(_study(model, options, "hilos"), "interval"))
+    return table_of_columns(
+        best_knob(_study(model, options, "hilos"), "interval", options.get("robust", 0.0))
+    )
 
 
 def _beta(model: Models, options: Options) -> pd.DataFrame:
@@ -191,8 +197,8 @@ _AXES = ("systems", *Axes.__annotations__)
 _MACHINE = ("platform", "sets")
 Question = tuple[Callable[[Models, Options], pd.DataFrame], tuple[str, ...]]
 QUESTIONS: Mapping[str, Question] = {
-    "alpha": (_alpha, _AXES),
-    "spill": (_spill, _AXES),
+    "alpha": (_alpha, (*_AXES, "robust")),
+    "spill": (_spill, (*_AXES, "robust")),
     "beta": (_beta, tuple(Axes.__annotations__)),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
     "batch": (_batch, _AXES),

@@ -69,6 +69,15 @@ BETA = [
 ]
 """Columns that a terminal shows of `solve beta`."""
 
+Robust = Annotated[
+    float,
+    typer.Option(
+        "--robust",
+        metavar="SHARE",
+        help="With --band: also the value that makes this quantile of the draws short, as 0.9; "
+        "1: the worst machine within all ranges.",
+    ),
+]
 SolveMethod = Annotated[
     str,
     typer.Option(
@@ -95,30 +104,35 @@ LengthSeed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random l
 
 def show_answer(answer: Columns, form: str) -> None:
     """Print a solved knob: the point, the answer, the bound and the paper's rules."""
-    names = [name for name in answer if name.startswith(("bound_", "rule"))]
+    beside = ("value_", "regret_", "robust", "bound_", "rule")
+    names = [name for name in answer if name.startswith(beside)]
     show_columns(answer, form, usual=[*POINT, "value", "gap", *names])
 
 
 @with_axes
-def alpha(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+def alpha(
+    study: Study, system: Named = "hilos", robust: Robust = 0.0, form: Format = "table"
+) -> None:
     """Find the best X-cache share: exact, with a lower bound.
 
     Beside it stand the paper's closed form and its power of two (HILOS sec. 4.2), and what
-    each loses.
+    each loses. With --band, how far it moves over what is unknown, and what that costs.
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
     """
     from nearkv.sweeps.explore.knobs import best_knob, why_alpha
     from nearkv.sweeps.space.study import comma_list
 
-    answer = best_knob(replace(study, systems=comma_list(system)), "alpha")
+    answer = best_knob(replace(study, systems=comma_list(system)), "alpha", robust)
     show_answer(answer, form)
     if form == "table":
         say(why_alpha(answer))
 
 
 @with_axes
-def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+def spill(
+    study: Study, system: Named = "hilos", robust: Robust = 0.0, form: Format = "table"
+) -> None:
     """Find the best spill interval c by trying every one.
 
     Beside it stands the paper's page over entry (HILOS sec. 4.3), and what it loses.
@@ -128,7 +142,7 @@ def spill(study: Study, system: Named = "hilos", form: Format = "table") -> None
     from nearkv.sweeps.explore.knobs import best_knob
     from nearkv.sweeps.space.study import comma_list
 
-    answer = best_knob(replace(study, systems=comma_list(system)), "interval")
+    answer = best_knob(replace(study, systems=comma_list(system)), "interval", robust)
     show_answer(answer, form)
 
 

@@ -24,30 +24,52 @@ PAPER = "paper"
 """The rule that a paper prints first; its columns are named `rule` alone."""
 
 
-def best_knob(study: Study, knob: str) -> Columns:
+def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     """Solve one knob of a system for the fastest decode step, at every design point.
 
     Args:
         study: what to evaluate; every system in it must have the knob.
         knob: its name.
+        robust: share of the draws of the study's band that the knob is also made best for; 1 for
+            the worst machine within all ranges; 0 for none. See `robust_knob`.
 
     Returns:
         `value` of the knob, its `step_ms`, `bound_ms` that no value beats and `gap`, the relative
         distance between both. For each rule of the paper `rule`, the value it picks, its
         `rule_step_ms` and `rule_loss`, how much longer its step takes; rules beyond the first carry
         their own name behind `rule`. A share also comes with `bound_by`, the resources that meet at
-        the optimum, and `x_over_kv`, bytes of X over bytes of K and V.
+        the optimum, and `x_over_kv`, bytes of X over bytes of K and V. With a band, how far the
+        value moves (`value_p05` and so on) and what `value` loses in each draw (`regret_p05`).
 
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.
     """
+    if robust and not study.band:
+        raise InputError(
+            "--robust is over the draws of a band; give --band, as in --band 90"
+        )
     if knob in study.knobs:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     solved = _blocks(study, knob, "auto")
     answer = stack([_certified(block, knob) for block in solved])
     for rule in _rules(solved, knob):
-        answer |= _ruled(study, knob, rule, answer)
+        answer |= _ruled(replace(study, band=0.0), knob, rule, answer)
+    if study.band:
+        answer |= _over_draws(solved, knob, answer, robust)
     return _blank_without_answer(answer)
+
+
+def _over_draws(solved: list[Block], knob: str, answer: Columns, robust: float) -> Columns:
+    """What the solved value costs at every draw, and the value that is best for bad draws."""
+    from nearkv.sweeps.explore.knob_bands import regrets
+    from nearkv.sweeps.explore.robust import robust_knob
+
+    ok = answer["status"] == "ok"
+    value = np.where(ok, answer["value"].astype(float), np.nan)
+    columns = regrets(solved, knob, value)
+    if robust:
+        columns |= robust_knob(solved, knob, value, robust)
+    return columns
 
 
 def _rules(solved: list[Block], knob: str) -> list[str]:
@@ -69,11 +91,17 @@ def _certified(block: Block, knob: str) -> Columns:
     (table,) = evaluate([block])
     answer: Columns = {}
     for name, column in table.items():
-        answer["value" if name == knob else name] = column
+        answer[_renamed(name, knob)] = column
     shape = block.grid.shape
     for name, certified in _certificate(block, knob).items():
         answer[name] = np.broadcast_to(certified, shape).ravel()
     return answer
+
+
+def _renamed(name: str, knob: str) -> str:
+    """Names of columns of the knob that is solved begin with `value`."""
+    is_of_knob = name == knob or name.startswith(f"{knob}_p")
+    return f"value{name.removeprefix(knob)}" if is_of_knob else name
 
 
 def _certificate(block: Block, knob: str) -> dict[str, Real | NDArray[np.str_]]:

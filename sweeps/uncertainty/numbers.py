@@ -46,6 +46,15 @@ def drawn_number(platform: Platform, address: str, rank: Numbers) -> Numbers:
     return np.round(drawn) if key.whole else drawn
 
 
+def across(platform: Platform, address: str, count: int) -> Numbers:
+    """Values of a number from one end of what it may be to the other [SI]."""
+    role, _, name = address.partition(".")
+    number = platform.roles[role].numbers[name]
+    law = law_of(number, platform.key(address))
+    low, high = law.extremes
+    return drawn_number(platform, address, np.linspace(low, high, count))
+
+
 def drawn_numbers(block: Block, band: Band) -> dict[str, Numbers]:
     """All uncertain numbers of a block by `role.key`, one value a draw [SI]."""
     common = ranks(band.names, band.samples, band.seed)

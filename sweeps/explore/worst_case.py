@@ -1,0 +1,109 @@
+"""The worst machine within the ranges of its numbers, and what proves that none is worse."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.costmodel.span import Real, Span
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.uncertainty.numbers import across
+
+LOOKS = 17
+"""Values of a number at which the time of each leaf is looked at."""
+ROUNDING = 1e-9
+"""A relative difference below this is rounding."""
+
+
+def worst_case(block: Block, knob: str) -> Columns:
+    """The knob that makes the longest step within the box of all ranges shortest.
+
+    A step is a sum, a maximum or a queue of leaves, all of which grow with each leaf. Where every
+    leaf grows with a number, or none does, the longest step is at an end of its range, whatever the
+    others are. The worst machine is then one corner of the box, and the exact solver's bound there
+    bounds every machine.
+
+    Args:
+        block: the knob solved.
+        knob: its name.
+
+    Returns:
+        `robust`, its value on the worst machine; `robust_step_ms`, its step there;
+        `robust_gap`, the distance to the proven bound; and `not_monotone`, numbers of which some
+        leaves grow and others shrink: with any, the corner is the worse end of each, not proven.
+    """
+    corner: dict[str, Numbers] = {}
+    unproven = []
+    for address in block.draws:
+        end, is_proven = _worse_end(block, address)
+        corner[address] = end
+        if not is_proven:
+            unproven.append(address)
+    mesh = block.grid.mesh(block.grid.whole)
+    hw, llm, work, requested = block.at(mesh, corner)
+    resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    seconds = resolved.estimate.step.seconds
+    choice = resolved.choice
+    bound = choice.bound if choice is not None else seconds
+    columns: dict[str, Real] = {
+        "robust": resolved.knobs[knob],
+        "robust_step_ms": 1e3 * seconds,
+        "robust_gap": seconds / bound - 1,
+    }
+    shape = block.grid.shape
+    ok = resolved.estimate.fits.ok
+    answer: Columns = {}
+    for name, column in columns.items():
+        fitting = np.where(ok, column, np.nan)
+        answer[name] = np.broadcast_to(fitting, shape).ravel()
+    names = " ".join(unproven)
+    answer["not_monotone"] = np.full(block.grid.size, names)
+    return answer
+
+
+def _worse_end(block: Block, address: str) -> tuple[Numbers, bool]:
+    """The end of a number's range with the longer step, and whether it is proven to be worst.
+
+    The end is one value, or where it is not proven one a design point.
+    """
+    values = across(block.platform, address, LOOKS)
+    mesh = {}
+    for name, along in block.grid.mesh(block.grid.whole).items():
+        mesh[name] = along[..., np.newaxis]
+    hw, llm, work, requested = block.at(mesh, {address: values})
+    fixed = {**requested, **_stated_knobs(block)}
+    resolved = resolve_knobs(block.system, hw, llm, work, fixed)
+    step = resolved.estimate.step
+    shape = (*block.grid.shape, LOOKS)
+    steps = np.broadcast_to(step.seconds, shape)
+    is_worse_high = steps[..., -1] >= steps[..., 0]
+    end = np.where(is_worse_high, values[-1], values[0])
+    return end, _is_monotone(step)
+
+
+def _is_monotone(step: Span) -> bool:
+    """Whether the leaves that change along the last axis all grow, or all shrink."""
+    grows = shrinks = False
+    for _, leaf, times in step.leaves():
+        seconds = np.asarray(times * leaf.seconds, dtype=float)
+        is_constant = seconds.ndim == 0 or seconds.shape[-1] != LOOKS
+        if is_constant:
+            continue
+        change = np.diff(seconds, axis=-1)
+        largest = np.max(np.abs(seconds))
+        least = ROUNDING * largest
+        grows = grows or bool(np.any(change > least))
+        shrinks = shrinks or bool(np.any(change < -least))
+    return not (grows and shrinks)
+
+
+def _stated_knobs(block: Block) -> dict[str, Numbers]:
+    """The knobs at their best on the stated machine, with one more axis."""
+    hw, llm, work, requested = block.inputs(block.grid.whole)
+    resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    knobs = {}
+    for name, value in resolved.knobs.items():
+        values = np.asarray(value)
+        knobs[name] = values[..., np.newaxis]
+    return knobs

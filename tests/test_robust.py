@@ -1,0 +1,69 @@
+"""Solved knobs over what is unknown: how far they move, what they cost, which is robust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nearkv
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.probe import Probe
+from nearkv.sweeps.space.study import Study, blocks
+
+POINT: dict[str, Any] = {"context": "64k", "band": 80, "samples": 256}
+
+
+def solved(**options: Any) -> dict[str, Any]:
+    table = nearkv.solve("alpha", "opt-66b", **POINT, **options)
+    return {str(name): table[name][0] for name in table}
+
+
+def test_the_robust_knob_has_the_least_quantile() -> None:
+    """`step_ms_p90` of a comparison is that at a fixed alpha, over the same draws."""
+    row = solved(robust=0.9)
+    alphas = [row["value"], row["robust"], 0.3, 0.45, 0.6, 0.8]
+    table = nearkv.compare("hilos", "opt-66b", knobs={"alpha": alphas}, **POINT)
+    high = table["step_ms_p90"].to_numpy()
+    assert high[0] == pytest.approx(row["value_step_ms"])
+    assert high[1] == pytest.approx(row["robust_step_ms"])
+    assert high[1] == high.min()
+    assert row["robust_step_ms"] < 0.95 * row["value_step_ms"]
+
+
+def test_a_value_chosen_at_the_stated_numbers_loses_elsewhere() -> None:
+    row = solved()
+    assert row["value_p10"] < row["value"] < row["value_p90"]
+    assert 0 <= row["regret_p10"] <= row["regret_p50"] <= row["regret_p90"]
+    assert 0 < row["regret_mean"] < row["regret_p90"]
+
+
+def test_no_machine_within_the_ranges_is_worse_than_the_worst_case() -> None:
+    """Random machines, half of them corners, at the robust alpha; every leaf is monotone."""
+    row = solved(robust=1)
+    assert row["not_monotone"] == ""
+    assert row["robust_gap"] == pytest.approx(0, abs=1e-9)
+    study = Study(("hilos",), ("opt-66b",), context="64k", knobs={"alpha": str(row["robust"])})
+    (block,) = blocks(study)
+    random = np.random.default_rng(0)
+    numbers = {}
+    for address in block.draws:
+        role, _, key = address.partition(".")
+        number = block.platform.roles[role].numbers[key]
+        assert number.range_si is not None
+        drawn = random.uniform(*number.range_si, 500)
+        corners = random.choice(number.range_si, 500)
+        numbers[address] = np.concatenate([drawn, corners])
+    numbers["policy.pinned_rounding"] = np.round(numbers["policy.pinned_rounding"])
+    answer = Probe(block).answer(np.zeros(1000, np.intp), numbers=numbers)
+    steps = 1e3 * np.asarray(answer.estimate.step.seconds)
+    assert steps.max() <= row["robust_step_ms"] * (1 + 1e-9)
+    assert steps.max() > 0.8 * row["robust_step_ms"]
+
+
+def test_a_robust_knob_needs_a_band() -> None:
+    with pytest.raises(InputError, match="give --band"):
+        nearkv.solve("alpha", "opt-66b", robust=0.9)
+    with pytest.raises(InputError, match=r"from 0.5 to 1"):
+        solved(robust=0.2)
