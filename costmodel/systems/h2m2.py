@@ -10,6 +10,7 @@ Symbols: n heads (or layers) on HBM, N heads, L layers.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -39,8 +40,10 @@ from nearkv.hardware.machine import Machine
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")
 SUBLAYERS = {"attention": "attention", "qkv": "qkv-linear", "fc": "fc"}
 """Name in code -> name in the paper."""
-
-
+on_asymmetric_memory = partial(
+    system, platform="gh-asymmetric", cite="h2m2", owns=OWNS, lacks=LACKS
+)
+"""Registers a system of one machine, that of sec. 3.1."""
 LONGER = "mapped for the context, which is beyond `longest`"
 
 
@@ -68,14 +71,7 @@ def layer_knobs() -> dict[str, Knob]:
     return knobs
 
 
-@system(
-    "asymmetric",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-exact"),
-)
+@on_asymmetric_memory("asymmetric", knobs=mapping_knobs("mapping-exact"))
 def asymmetric(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -86,14 +82,7 @@ def asymmetric(
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system(
-    "h2m2",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-greedy"),
-)
+@on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"))
 def h2m2(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -112,14 +101,7 @@ def h2m2(
     return replace(estimate, also={**estimate.also, **paging})
 
 
-@system(
-    "oracle",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-exact"),
-)
+@on_asymmetric_memory("oracle", knobs=mapping_knobs("mapping-exact"))
 def oracle(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -130,14 +112,7 @@ def oracle(
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system(
-    "q-major",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-q-major"),
-)
+@on_asymmetric_memory("q-major", knobs=mapping_knobs("mapping-q-major"))
 def q_major(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -148,14 +123,7 @@ def q_major(
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system(
-    "a-major",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-a-major"),
-)
+@on_asymmetric_memory("a-major", knobs=mapping_knobs("mapping-a-major"))
 def a_major(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -166,14 +134,7 @@ def a_major(
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system(
-    "f-major",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
-    knobs=mapping_knobs("mapping-f-major"),
-)
+@on_asymmetric_memory("f-major", knobs=mapping_knobs("mapping-f-major"))
 def f_major(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -184,12 +145,8 @@ def f_major(
     return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
 
-@system(
+@on_asymmetric_memory(
     "flexgen-mapping",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
     knobs={
         "longest": Knob(
             "context the static mapping is made for [tokens]",
@@ -223,12 +180,8 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     return replace(estimate, notes={LONGER: beyond} if np.any(beyond) else {})
 
 
-@system(
+@on_asymmetric_memory(
     "naive-granularity",
-    platform="gh-asymmetric",
-    cite="h2m2",
-    owns=OWNS,
-    lacks=LACKS,
     knobs=layer_knobs(),
 )
 def naive_granularity(
