@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "mathml",
+    "gallery",
     "glossary_of_columns",
 ]
 exclude_patterns = ["_build", "_extensions"]

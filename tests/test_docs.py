@@ -1,54 +1,141 @@
-"""Every command and every code block of the site works."""
+"""Every command, every file and every code block of the site works, in the order of its page."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
-from warm_command import run
+from command_line import succeed
+from helpers import COMMAND
+
+from nearkv.sweeps.figures.style import load_pyplot
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+ELSEWHERE = ("own", "cluster")
+"""Pages that a test of their own follows."""
+RUN_BY_OTHER_TESTS = {
+    "nearkv validate": "test_claims",
+    "nearkv calibrate --claims hilos": "test_calibrate",
+}
+"""Commands that take longer than a page's test should, and the test that runs them."""
+
+FENCE = re.compile(
+    r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n?)?(.*?)^```", re.S | re.M
+)
 
 mpl.use("agg")
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Code blocks of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+@dataclass(frozen=True)
+class Block:
+    """One block of a page.
+
+    Attributes:
+        language: of its text.
+        file: its name, where it is one that the reader writes.
+        text: what it holds.
+    """
+
+    language: str
+    file: str
+    text: str
 
 
-def commands(page: Path) -> list[list[str]]:
-    """Command lines of a page: what stands behind a dollar sign."""
-    lines = "\n".join(blocks(page, "console")).splitlines()
-    return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+def blocks(page: Path) -> list[Block]:
+    """Blocks of a page that a reader types."""
+    every = [Block(*groups) for groups in FENCE.findall(page.read_text())]
+    return [block for block in every if block.file or block.language in FOLLOW]
 
 
-WITH_COMMANDS = [page for page in PAGES if commands(page)]
-WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+def follow_console(block: Block, _: dict[str, object]) -> None:
+    """Run what stands behind each dollar sign; a pipe gives the next command what one prints."""
+    for line in block.text.splitlines():
+        if not line.startswith("$ ") or line.removeprefix("$ ") in RUN_BY_OTHER_TESTS:
+            continue
+        printed = ""
+        for command in line.removeprefix("$ ").split(" | "):
+            name, *arguments = shlex.split(command)
+            assert name == "nearkv", f"{name} is not ours to run"
+            printed = succeed(*arguments, text=printed)
 
 
-def test_pages_have_commands_and_code() -> None:
-    assert {page.stem for page in WITH_COMMANDS} >= {"start", "tutorial"}
-    assert WITH_CODE
+def follow_python(block: Block, names: dict[str, object]) -> None:
+    """Run code; names stay for the next block of the page."""
+    exec(compile(block.text, "page", "exec"), names)
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
-    for name, *arguments in commands(page):
-        assert name == "nearkv", f"{name} is not ours to run"
-        done = run(*arguments, cwd=tmp_path, env={"COLUMNS": "80"})
-        assert done.returncode == 0, f"nearkv {shlex.join(arguments)}\n{done.stderr}"
+FOLLOW: dict[str, Callable[[Block, dict[str, object]], None]] = {
+    "console": follow_console,
+    "python": follow_python,
+}
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if blocks(page)]
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(
+def test_pages_have_blocks() -> None:
+    assert {page.stem for page in PAGES} >= {"start", "tutorial", "own", "figures", "cluster"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_works_from_an_empty_folder(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if page.stem in ELSEWHERE:
+        pytest.skip("a test of its own follows this page")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).write_text(block.text)
+        else:
+            FOLLOW[block.language](block, names)
+    load_pyplot().close("all")
+
+
+SBATCH = """#!/bin/bash
+tasks=$(sed -n 's/^#SBATCH --array=0-//p' "$1")
+for task in $(seq 0 "$tasks"); do
+  SLURM_ARRAY_TASK_ID=$task SLURM_CPUS_PER_TASK=1 bash "$1" || exit 1
+done
+"""
+"""Runs the jobs of an array one after the other, as Slurm's `sbatch` would have them run."""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_page_of_clusters_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a smaller size, as the page says; Dask is real, Slurm is not."""
+    stub = tmp_path / "bin" / "sbatch"
+    stub.parent.mkdir()
+    stub.write_text(SBATCH)
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stub.parent}:{COMMAND.parent}", prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for code in blocks(page, "python"):
-        exec(compile(code, str(page), "exec"), names)
+    for block in blocks(DOCS / "cluster.md"):
+        smaller = Block(block.language, block.file, re.sub(r":\+1(?=k|\b)", ":+32", block.text))
+        if block.language == "sh" and block.file.endswith(".sh"):
+            shell = ["bash", "-m", "-c", smaller.text]
+            done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=60)
+            assert done.returncode == 0, done.stderr
+        elif block.file:
+            Path(block.file).write_text(smaller.text)
+        else:
+            FOLLOW[block.language](smaller, names)
+    table = names["table"]
+    assert isinstance(table, pd.DataFrame)
+    assert len(table) == 2 * 8 * 8  # an array of two, eight batches, eight contexts
+    assert Path("dask.csv").read_bytes() == Path("best.csv").read_bytes()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_command_hides_in_an_indented_block(page: Path) -> None:
+    assert not re.findall(r"^    (?:\$ )?nearkv .*", page.read_text(), re.M)
