@@ -8,6 +8,8 @@ Symbols: C, S bytes of K and V in host DRAM and on the SSD, alpha retained share
 
 from __future__ import annotations
 
+from functools import partial
+
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
@@ -37,7 +39,15 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
-OWNS = ("gpu", "host", "ssd")
+on_personal_computer = partial(
+    system,
+    platform="aipc-4090",
+    cite="hillinfer",
+    owns=("gpu", "host", "ssd"),
+    attends=ATTENDS,
+    lacks=LACKS,
+)
+"""Registers a system of one machine, the paper's AI PC (sec. 5.1)."""
 
 
 def with_prefill(
@@ -136,13 +146,8 @@ def evict(
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
-@system(
+@on_personal_computer(
     "full-cache",
-    platform="aipc-4090",
-    cite="hillinfer",
-    owns=OWNS,
-    attends=ATTENDS,
-    lacks=LACKS,
     knobs={"placement": PLACEMENT},
 )
 def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Estimate:
@@ -168,13 +173,8 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
 
-@system(
+@on_personal_computer(
     "h2o",
-    platform="aipc-4090",
-    cite="hillinfer",
-    owns=OWNS,
-    attends=ATTENDS,
-    lacks=LACKS,
     knobs={"placement": PLACEMENT, "migration": MIGRATION},
 )
 def h2o(
@@ -210,13 +210,8 @@ def h2o(
     return with_prefill(hw, llm, work, tiers, over_layers(llm, layer))
 
 
-@system(
+@on_personal_computer(
     "infinigen",
-    platform="aipc-4090",
-    cite="hillinfer",
-    owns=OWNS,
-    attends=ATTENDS,
-    lacks=LACKS,
     knobs={
         "retention": RETENTION,
         "partial": Knob("share of each key's elements that scoring reads", default=0.3),
@@ -269,13 +264,8 @@ def infinigen(
     )
 
 
-@system(
+@on_personal_computer(
     "leoam",
-    platform="aipc-4090",
-    cite="hillinfer",
-    owns=OWNS,
-    attends=ATTENDS,
-    lacks=LACKS,
     knobs={
         "retention": RETENTION,
         "abstract": Knob(
