@@ -21,7 +21,7 @@ def million(alpha: str) -> Block:
         batch="1:20:+1",
         context="4k:200k:+4k",
         sets=AXES,
-        knobs={"alpha": alpha},
+        knobs={"alpha": alpha, "weights": "paper"},
     )
     (block,) = blocks(study)
     return block

@@ -19,6 +19,8 @@ FREE = {
     "ssd_link.bandwidth": np.inf,
 }
 """Leaves weights on the GPU's link, reads on the host's file path, attention on the host."""
+PAPER = {"weights": 2.0}
+"""Weights where the paper puts them, in host DRAM."""
 LINK, FILE, ATTEND = 0.8 * 31.5e9, 10e9, 0.117 * 204.8e9
 """Rates of the three [B/s]."""
 
@@ -26,7 +28,7 @@ LINK, FILE, ATTEND = 0.8 * 31.5e9, 10e9, 0.117 * 204.8e9
 def step(batches: Real, context: float = 32768.0, batch: float = 16.0) -> Real:
     """A step of OPT-66B with its cache on drives, without the output head [s]."""
     hw, work = BED.with_values(FREE), Workload(batch, context, 64.0).at(context)
-    knobs = {"gpu_batches": batches}
+    knobs = {"gpu_batches": batches, **PAPER}
     span = SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, knobs).step
     return span.parts["layers"].seconds
 
@@ -92,7 +94,7 @@ def test_pinned_weights_fill_buffers_of_powers_of_two(name: str, times: float) -
     exact = BED.with_values({"policy.pinned_rounding": 0.0})
     weights = []
     for hw in (BED, exact):
-        needed, _ = SYSTEMS["hilos"](hw, llm, work, {"alpha": 0.0}).fits.tiers["host"]
+        needed, _ = SYSTEMS["hilos"](hw, llm, work, {"alpha": 0.0, **PAPER}).fits.tiers["host"]
         buffered = 16 * llm.layers * llm.kv_bytes(1.0, 1.0)
         weights.append(needed - buffered)
     assert weights[1] == pytest.approx(llm.weight_bytes)
@@ -102,7 +104,8 @@ def test_pinned_weights_fill_buffers_of_powers_of_two(name: str, times: float) -
 def test_rounded_weights_of_175b_exceed_host_memory() -> None:
     # sec. 6.1 puts weights above 100B on storage, where 350 GB would fit 550 GB
     hw = BED.with_values({"policy.weights_in_dram_up_to": 1e12})
-    fits = SYSTEMS["hilos"](hw, model("opt-175b"), Workload(1.0, 1024.0, 16.0), {"alpha": 0.0}).fits
+    llm, work = model("opt-175b"), Workload(1.0, 1024.0, 16.0)
+    fits = SYSTEMS["hilos"](hw, llm, work, {"alpha": 0.0, **PAPER}).fits
     needed, size = fits.tiers["host"]
     assert 350e9 < size < 600e9 < needed < 630e9
 

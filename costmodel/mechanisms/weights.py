@@ -30,7 +30,7 @@ from nearkv.hardware.machine import Machine
 WEIGHTS = Knob(
     "where weights live: filling GPU, host and storage, in one of them, or by the paper's rule",
     high=4,
-    default=2,
+    default=0,
     kind="choice",
     choices=("auto", "gpu", "paper", "host", "storage"),
 )

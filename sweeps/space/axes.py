@@ -78,12 +78,12 @@ def knob_choices(system: System, name: str, text: str) -> list[Axis | RuledKnob]
 
 
 def _choice(name: str, knob: Knob, item: str) -> str:
+    if item in knob.choices:
+        place = knob.choices.index(item)
+        return str(place)
     if item == "auto" or item.isdigit():
         return item
-    if item not in knob.choices:
-        raise unknown(f"value of {name}", item, [*knob.choices, "auto"])
-    place = knob.choices.index(item)
-    return str(place)
+    raise unknown(f"value of {name}", item, [*knob.choices, "auto"])
 
 
 def _knob_reader(system: System, knob: Knob) -> Reader:
@@ -100,7 +100,7 @@ def _knob_reader(system: System, knob: Knob) -> Reader:
 def _knob_fault(system: System, knob: Knob) -> str:
     """A sentence about a value that a knob does not take: what it takes."""
     if knob.choices:
-        names = ", ".join([*knob.choices, "auto"])
+        names = ", ".join(dict.fromkeys([*knob.choices, "auto"]))
         return f"is none of {names}"
     kind = "a number" if knob.kind == "share" else "a whole number"
     limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"

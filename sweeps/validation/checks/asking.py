@@ -14,6 +14,9 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.space.sizes import size
 
+PUBLISHED = "paper"
+"""The choice of a knob that a paper made."""
+
 
 def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
     """A platform and a model at its element widths."""
@@ -42,12 +45,22 @@ def workload(context: str | Real, batch: str = "16", output: str = "64") -> Work
 
 
 def default_knobs(system: System) -> dict[str, Real | str]:
-    """A system's knobs at their defaults, those that stand for hardware numbers left out."""
+    """A system's knobs as its paper has them, those that stand for hardware numbers left out."""
     knobs: dict[str, Real | str] = {}
     for name, knob in system.knobs.items():
         if not knob.sets:
             knobs[name] = knob.default
-    return knobs
+    return {**knobs, **published_choices(system)}
+
+
+def published_choices(system: System) -> dict[str, Real]:
+    """Places of the choices named `paper`, which is what a claim speaks of, by knob [1]."""
+    knobs = system.knobs.items()
+    return {
+        name: float(knob.choices.index(PUBLISHED))
+        for name, knob in knobs
+        if PUBLISHED in knob.choices
+    }
 
 
 def estimate_of(

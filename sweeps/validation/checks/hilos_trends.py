@@ -13,7 +13,12 @@ from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.sizes import size
 from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import decode_rate, estimate_of, workload
+from nearkv.sweeps.validation.checks.asking import (
+    PUBLISHED,
+    decode_rate,
+    estimate_of,
+    workload,
+)
 from nearkv.sweeps.validation.checks.catalogued import sum_of, times
 from nearkv.sweeps.validation.checks.hilos import PLATFORM, RULE
 from nearkv.sweeps.validation.checks.offload import CONTEXTS
@@ -124,8 +129,9 @@ def _gain(model: str, work: Workload) -> Values:
 def energy_saving(baseline: str, devices: str, *models: str) -> Values:
     """Energy per token that HILOS saves, 16K to 128K at batch 16 (abstract, fig. 17a) [%]."""
     contexts = "16k,32k,64k,128k"
-    ours = Study(("hilos",), models, "16", contexts, knobs={"devices": devices})
-    theirs = Study((baseline,), models, "16", contexts)
+    knobs = {"devices": devices, "weights": PUBLISHED}
+    ours = Study(("hilos",), models, "16", contexts, knobs=knobs)
+    theirs = Study((baseline,), models, "16", contexts, knobs={"weights": PUBLISHED})
     share = _energy(ours) / _energy(theirs)
     return 100 * (1 - share)
 

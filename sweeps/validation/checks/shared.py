@@ -7,7 +7,7 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.sweeps.space.sizes import size
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import model_on
+from nearkv.sweeps.validation.checks.asking import model_on, published_choices
 
 CONTEXT = 32768.0
 """Context of the step whose traffic is compared [tokens]."""
@@ -42,7 +42,7 @@ def step_bytes(platform: str, system: str, resource: str, knobs: str = "") -> Re
     """
     hw, llm = model_on(platform, "opt-66b")
     work = Workload(BATCH, CONTEXT, 2.0).at(CONTEXT)
-    requested: dict[str, Real] = {}
+    requested = published_choices(find_system(system))
     for item in filter(None, knobs.split(";")):
         name, _, value = item.partition("=")
         requested[name] = float(value)
