@@ -9,6 +9,7 @@ from nearkv.sweeps.commands import (
     exploring,
     reviewing,
     solving,
+    splitting,
 )
 from nearkv.sweeps.commands.asking import compare, estimate
 from nearkv.sweeps.commands.failures import Registry, Version
@@ -32,7 +33,7 @@ solve.add(solving.beta)
 solve.add(solving.spill)
 solve.add(solving.mapping)
 solve.add(solving.mapping_trace, "mapping-trace")
-solve.add(designing.subbatch)
+solve.add(splitting.subbatch)
 solve.add(designing.placement)
 solve.add(designing.batch)
 solve.add(designing.hardware)

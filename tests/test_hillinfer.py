@@ -28,7 +28,7 @@ from nearkv.solvers.beta import BestBeta, best_beta
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.explore.beta import best_beta as beta_table
-from nearkv.sweeps.explore.beta import why_beta
+from nearkv.sweeps.explore.why import why_beta
 from nearkv.sweeps.space.study import Study
 
 RNG = np.random.default_rng(7)

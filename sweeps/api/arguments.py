@@ -105,9 +105,9 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         if name not in Axes.__annotations__:
             raise unknown("argument", name, Axes.__annotations__)
     sizes = {
-        name: _sizes(axes[name], name)
-        for name in ("batch", "context", "output")
-        if name in axes
+        "batch": _sizes(axes.get("batch", Study.batch), "batch"),
+        "context": _sizes(axes.get("context", Study.context), "context"),
+        "output": _sizes(axes.get("output", Study.output), "output"),
     }
     return Study(
         systems=names_of(systems, "systems"),
@@ -122,7 +122,9 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         band=axes.get("band", Study.band),
         samples=axes.get("samples", Study.samples),
         plugins=names_of(axes["plugin"], "plugin") if "plugin" in axes else (),
-        **sizes,
+        batch=sizes["batch"],
+        context=sizes["context"],
+        output=sizes["output"],
     )
 
 

@@ -15,23 +15,10 @@ from nearkv.sweeps.commands.drawing import (
     print_chart,
     write_figure,
 )
-from nearkv.sweeps.commands.options import (
-    Breakdown,
-    Format,
-    Only,
-    Out,
-    System,
-    Systems,
-    with_axes,
-)
-from nearkv.sweeps.commands.printing import (
-    check_shown,
-    is_readable,
-    show,
-    show_columns,
-    show_point,
-)
-from nearkv.sweeps.commands.sweeping import check_output, save
+from nearkv.sweeps.commands.options import Breakdown, System, Systems
+from nearkv.sweeps.commands.printing import show_columns, show_rows
+from nearkv.sweeps.commands.views import View, check_shown
+from nearkv.sweeps.commands.writing import check_output, save
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -48,10 +35,7 @@ Ratio = Annotated[
 ]
 
 
-@with_axes
-def estimate(
-    study: Study, system: System, explain: Explain = False, form: Format = "table"
-) -> None:
+def estimate(study: Study, view: View, system: System, explain: Explain = False) -> None:
     """Predict one system on one workload.
 
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
@@ -59,30 +43,48 @@ def estimate(
     from nearkv.sweeps.evaluation.table import records
     from nearkv.sweeps.explore.explain import explain as explain_point
 
-    columns, tree = explain_point(replace(study, systems=(system,)))
+    chosen = replace(study, systems=(system,))
+    columns, tree = explain_point(chosen)
     (point,) = records(columns)
     if not explain:
-        show_point(point, form)
+        show_rows([point], view, study=chosen)
     elif point["status"] == "ok":
-        show_tree(point, tree, form)
-        if study.band and form == "table":
-            show_band(replace(study, systems=(system,)))
+        show_tree(chosen, point, tree, view)
     else:
         typer.echo(
-            f"{system} has no time to explain: {shortage(point)}", err=form != "table"
+            f"{system} has no time to explain: {shortage(point)}",
+            err=not view.is_for_people,
         )
-        if form != "table":
-            show([point], form)
+        if not view.is_for_people:
+            show_rows([point], view, study=chosen)
 
 
-def show_tree(point: dict[str, Any], tree: list[dict[str, Any]], form: str) -> None:
-    """Print the time tree of a design point."""
+def show_tree(
+    study: Study, point: dict[str, Any], tree: list[dict[str, Any]], view: View
+) -> None:
+    """Print the time tree of a design point, then its whole time."""
     from nearkv.sweeps.evaluation.table import indented
 
-    title = f"{point['system']}: {point['total_s']:.4g} s from the first prompt to the last token"
-    rows = indented(tree, "span") if form == "table" else tree
+    people = view.is_for_people
+    rows = indented(tree, "span") if people else tree
     columns = ("span", "seconds", "share", "resource", "equation", "amount", "unit", "word")
-    show(rows, form, columns if form == "table" else (), title=title)
+    whole = f"{point['total_s']:.4g} s from the first prompt to the last token"
+    conclusion = f"{point['system']}: {whole}; {longest_wait(tree)}."
+    show_rows(rows, view, columns if people else (), below=[conclusion], study=study)
+    if study.band and people:
+        show_band(study)
+
+
+def longest_wait(tree: list[dict[str, Any]]) -> str:
+    """The resource of a time tree with most of the time, in words."""
+    from nearkv.sweeps.explore.explain import ONE_STEP
+
+    shares: dict[str, float] = {}
+    for row in tree:
+        if row["word"] == "leaf" and not row["span"].startswith(ONE_STEP):
+            shares[row["resource"]] = shares.get(row["resource"], 0.0) + row["share"]
+    longest = max(shares, key=lambda resource: shares[resource])
+    return f"{shares[longest]:.0%} of them wait for {longest}"
 
 
 def shortage(point: dict[str, Any]) -> str:
@@ -92,15 +94,12 @@ def shortage(point: dict[str, Any]) -> str:
     return str(point["reason"])
 
 
-@with_axes
 def compare(
     study: Study,
+    view: View,
     systems: Systems,
     ratio: Ratio = "",
     breakdown: Breakdown = False,
-    columns: Only = "",
-    form: Format = "table",
-    file: Out = "",
     chart: Chart = False,
 ) -> None:
     """Put systems side by side; ratios are over the first, on its first platform and knob value.
@@ -113,23 +112,25 @@ def compare(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.cells import TIMES
     from nearkv.sweeps.evaluation.comparison import compare as compared
+    from nearkv.sweeps.evaluation.comparison import conclusion
     from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=tuple(systems))
-    if chart and form != "table":
+    if chart and not view.is_for_people:
         raise InputError("--chart draws with letters; leave out --format")
-    check_shown(columns, breakdown, comma_list(ratio), study.method)
-    if file:
-        (check_figure if is_figure(file) else check_output)(file)
+    check_shown(view.columns, breakdown, comma_list(ratio), study.method)
+    if view.file:
+        (check_figure if is_figure(view.file) else check_output)(view.file)
     table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())
-    if is_figure(file):
+    if is_figure(view.file):
         baseline = systems[0] if len(systems) > 1 else ""
-        write_figure(table, chosen, file, columns, baseline)
-    elif file:
-        save(select(table, columns), chosen, file)
+        write_figure(table, chosen, view.file, view.columns, baseline)
+        view = replace(view, file="")
+    if chart and view.file:
+        save(select(table, view.columns), chosen, view.file)
     if chart:
-        print_chart(table, chosen, columns)
+        print_chart(table, chosen, view.columns)
         return
-    if not file or is_readable(table, form):
-        show_columns(table, form, columns, study=chosen, requested=ratio_columns(table))
+    below = conclusion(chosen, table)
+    show_columns(table, view, study=chosen, requested=ratio_columns(table), below=below)

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from nearkv.sweeps.commands.bundles import bound
 from nearkv.sweeps.commands.failures import Registry
-from nearkv.sweeps.commands.options import Format, Plugins, Set, System
-from nearkv.sweeps.commands.printing import show
+from nearkv.sweeps.commands.options import Plugins, Set, System
+from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.views import View
 
 NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
 """Columns of a number, the most important first."""
@@ -59,18 +61,17 @@ OwnSystem = Annotated[
 OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 
 
-@systems.callback()
-def list_systems(ctx: typer.Context, plugins: Plugins = [], form: Format = "table") -> None:
+def list_systems(ctx: typer.Context, view: View, plugins: Plugins = []) -> None:
     """List the systems, each with the paper it comes from and its knobs."""
     from nearkv.sweeps.evaluation.catalogue import system_rows
     from nearkv.sweeps.runtime.plugin_files import load_plugins
 
     load_plugins(plugins)
-    if listed(ctx, form):
-        show(system_rows(), form, ("system", "what", "paper", "platform", "knobs"))
+    if listed(ctx, view):
+        show_rows(system_rows(), view, ("system", "what", "paper", "platform", "knobs"))
 
 
-def show_system(name: System, plugins: Plugins = [], form: Format = "table") -> None:
+def show_system(view: View, name: System, plugins: Plugins = []) -> None:
     """Print a system's knobs: range, default, the paper's rules.
 
     Example: nearkv systems show hilos
@@ -80,7 +81,7 @@ def show_system(name: System, plugins: Plugins = [], form: Format = "table") -> 
 
     load_plugins(plugins)
     columns = ("knob", "values", "default", "what", "rules")
-    show(knob_rows(name), form, columns, title=summary_of(name))
+    show_rows(knob_rows(name), view, columns, title=summary_of(name))
 
 
 def new_system(name: NewSystem) -> None:
@@ -120,35 +121,33 @@ def check_systems(file: OwnSystem) -> None:
         raise typer.Exit(1)
 
 
-@models.callback()
-def list_models(ctx: typer.Context, form: Format = "table") -> None:
+def list_models(ctx: typer.Context, view: View) -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.evaluation.models import model_rows
 
-    if listed(ctx, form):
-        show(model_rows(), form)
+    if listed(ctx, view):
+        show_rows(model_rows(), view)
 
 
-def show_model(name: Model, form: Format = "table") -> None:
+def show_model(view: View, name: Model) -> None:
     """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
     Example: nearkv models show mixtral-8x7b
     """
     from nearkv.sweeps.evaluation.models import model_numbers
 
-    show(model_numbers(name), form)
+    show_rows(model_numbers(name), view)
 
 
-@hardware.callback()
-def list_hardware(ctx: typer.Context, form: Format = "table") -> None:
+def list_hardware(ctx: typer.Context, view: View) -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluation.catalogue import hardware_rows
 
-    if listed(ctx, form):
-        show(hardware_rows(), form, ("name", "kind", "what", "roles"))
+    if listed(ctx, view):
+        show_rows(hardware_rows(), view, ("name", "kind", "what", "roles"))
 
 
-def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") -> None:
+def show_hardware(view: View, name: PlatformOrPart, sets: Set = []) -> None:
     """Print every number of a platform or part with unit, kind and source.
 
     Example: nearkv hardware show hilos-a100 --set csd.count=16
@@ -156,50 +155,50 @@ def show_hardware(name: PlatformOrPart, sets: Set = [], form: Format = "table") 
     from nearkv.sweeps.evaluation.catalogue import hardware_numbers
     from nearkv.sweeps.space.study import pairs
 
-    show(hardware_numbers(name, pairs(sets, "--set")), form, NUMBERS)
+    show_rows(hardware_numbers(name, pairs(sets, "--set")), view, NUMBERS)
 
 
-@columns.callback()
-def list_columns(ctx: typer.Context, form: Format = "table") -> None:
+def list_columns(ctx: typer.Context, view: View) -> None:
     """List the columns of results with unit and definition."""
     from nearkv.sweeps.evaluation.catalogue import column_rows
 
-    if listed(ctx, form):
-        show(column_rows(), form)
+    if listed(ctx, view):
+        show_rows(column_rows(), view)
 
 
-def show_column(name: ColumnName, form: Format = "table") -> None:
+def show_column(view: View, name: ColumnName) -> None:
     """Print what a column means.
 
     Example: nearkv columns show step_ms
     """
     from nearkv.sweeps.evaluation.catalogue import column_row
 
-    show([column_row(name)], form)
+    show_rows([column_row(name)], view)
 
 
-def listed(ctx: typer.Context, form: str) -> bool:
+def listed(ctx: typer.Context, view: View) -> bool:
     """Whether a catalogue is to be listed: its name stands without a command.
 
     Raises:
-        InputError: a format stands before the command that prints.
+        InputError: an option stands before the command that prints.
     """
     from nearkv.hardware.errors import InputError
 
-    if ctx.invoked_subcommand and form != "table":
-        place = f"{ctx.invoked_subcommand} NAME --format {form}"
-        raise InputError(f"--format {form}: put it behind the command, as in {place}")
+    if ctx.invoked_subcommand and view != View():
+        option = f"--format {view.form}" if view.form else "options"
+        place = f"{ctx.invoked_subcommand} NAME {option}"
+        raise InputError(f"{option}: put it behind the command, as in {place}")
     return ctx.invoked_subcommand is None
 
 
-def keys(kind: KindOfPart, form: Format = "table") -> None:
+def keys(view: View, kind: KindOfPart) -> None:
     """List the numbers that a kind of part has: unit, meaning, usual range.
 
     Example: nearkv hardware keys gpu
     """
     from nearkv.hardware.own import key_rows
 
-    show(key_rows(kind), form)
+    show_rows(key_rows(kind), view)
 
 
 def new_hardware(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
@@ -243,11 +242,15 @@ def check_hardware(file: OwnFile) -> None:
         raise typer.Exit(1)
 
 
+columns.callback()(bound(list_columns))
 columns.add(show_column, "show")
+systems.callback()(bound(list_systems))
 systems.add(show_system, "show")
 systems.add(new_system, "new")
 systems.add(check_systems, "check")
+models.callback()(bound(list_models))
 models.add(show_model, "show")
+hardware.callback()(bound(list_hardware))
 hardware.add(show_hardware, "show")
 hardware.add(keys, "keys")
 hardware.add(new_hardware, "new")

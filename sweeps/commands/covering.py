@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Format
-from nearkv.sweeps.commands.printing import show
+from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.views import View
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
@@ -31,24 +31,20 @@ Record = Annotated[
 ]
 
 
-def coverage(
-    reliability: Reliability = False, record: Record = False, form: Format = "table"
-) -> None:
+def coverage(view: View, reliability: Reliability = False, record: Record = False) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     A claim's band has the model error of the rows of other papers and sources.
 
     Example: nearkv coverage --format csv
     """
-    from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.validation import coverage as covered
     from nearkv.sweeps.validation.sampled_claims import sampled_claims
 
-    check_format(form)
     rows = list(sampled_claims())
     if record:
         covered.record(rows)
-    if form == "markdown" and not reliability:
+    if view.form == "markdown" and not reliability:
         typer.echo(HEADING)
     table = covered.reliability(rows) if reliability else covered.coverage(rows)
-    show(table, form)
+    show_rows(table, view)

@@ -10,16 +10,14 @@ import typer
 from nearkv.sweeps.commands.options import (
     Bed,
     Context,
-    Format,
     Llm,
     Named,
     Of,
     OutputTokens,
-    Seed,
     Set,
-    with_axes,
 )
-from nearkv.sweeps.commands.printing import show, show_point
+from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +46,14 @@ PLACED = [
 ]
 """Columns that a terminal shows of several placements."""
 
+Limits = Annotated[
+    list[str],
+    typer.Option(
+        "--limit",
+        metavar="COLUMN<=VALUE",
+        help="What a batch must keep: tbt_ms=50,prefill_s=2.",
+    ),
+]
 Search = Annotated[
     str,
     typer.Option(
@@ -81,51 +87,15 @@ Along = Annotated[
         metavar="AXIS=LOW:HIGH", help="context=4k:1M, batch=1:64 or csd.count=1:64."
     ),
 ]
-InFlight = Annotated[
-    str,
-    typer.Option(
-        "--requests",
-        metavar="SIZES",
-        help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.",
-    ),
-]
-Prompts = Annotated[
-    str,
-    typer.Option(metavar="SIZES", help="Prompts that wait: 96,1k. A trace brings its own."),
-]
-Ranksets = Annotated[
-    str,
-    typer.Option(
-        "--placement",
-        metavar="RULE",
-        help="balanced, or random: each request on one rankset.",
-    ),
-]
-TimeLimit = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", help="To search; what is not proven by then is marked so."
-    ),
-]
-Slack = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE", min=0.0, help="Time prompts may add to the fastest decoding."
-    ),
-]
 
 
-def show_reasons(rows: Sequence[dict[str, Any]], form: str) -> None:
-    """Print rows; on a terminal without their method, reasons and notes below them."""
-    hidden = ("method", "resolution", "reason", "note")
-    show(rows, form, [name for name in rows[0] if name not in hidden])
-    if form == "table":
-        sentences = [row[name] for name in ("reason", "note") for row in rows if row[name]]
-        for sentence in dict.fromkeys(sentences):
-            typer.echo(sentence)
+def answered(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Columns that people see of an answer: all but how it was searched."""
+    return [name for name in rows[0] if name not in ("method", "resolution")]
 
 
 def placement(
+    view: View,
     model: Llm,
     context: Context = "512",
     output: OutputTokens = "32",
@@ -135,7 +105,6 @@ def placement(
     gpu_batch: GpuBatch = None,
     num_batches: NumBatches = None,
     fix: Fix = [],
-    form: Format = "table",
 ) -> None:
     """Place weights, KV cache and activations on GPU, CPU and disk.
 
@@ -144,11 +113,10 @@ def placement(
 
     Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
     """
-    from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.explore.placement import placements, shares_of
+    from nearkv.sweeps.explore.why import why_placement
     from nearkv.sweeps.space.study import pairs
 
-    check_format(form)
     rows = placements(
         model,
         context,
@@ -160,14 +128,11 @@ def placement(
         num_batches=num_batches,
         fixed=shares_of(pairs(fix, "--fix")),
     )
-    if len(rows) == 1:
-        show_point(rows[0], form)
-    else:
-        show(rows, form, PLACED)
+    usual = PLACED if len(rows) > 1 else ()
+    show_rows(rows, view, usual, below=why_placement(rows))
 
 
-@with_axes
-def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None:
+def batch(study: Study, view: View, system: Named = "hilos", limit: Limits = []) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
     No batch up to the largest exceeds `bound_tok_s`.
@@ -176,20 +141,24 @@ def batch(study: Study, system: Named = "hilos", form: Format = "table") -> None
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.explore.batches import best_batches
+    from nearkv.sweeps.explore.why import why_batch
     from nearkv.sweeps.space.study import Study, comma_list
 
     if study.batch != Study.batch:
         raise InputError("solve batch chooses the batch; leave out --batch")
-    show(best_batches(replace(study, systems=comma_list(system))), form)
+    chosen = replace(study, systems=comma_list(system))
+    rows = best_batches(chosen, limit)
+    hidden = ("method",)
+    usual = [name for name in rows[0] if name not in hidden]
+    show_rows(rows, view, usual, below=why_batch(rows), study=chosen)
 
 
-@with_axes
 def hardware(
     study: Study,
+    view: View,
     vary: Vary,
     target: Targets,
     system: Named = "hilos",
-    form: Format = "table",
 ) -> None:
     """Find the least hardware that reaches a target, or what stands in the way.
 
@@ -200,19 +169,20 @@ def hardware(
 --target throughput_tok_s=0.5
     """
     from nearkv.sweeps.explore.sizing import least_hardware
+    from nearkv.sweeps.explore.why import why_hardware
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
-    show_reasons(least_hardware(chosen, vary, target), form)
+    rows = least_hardware(chosen, vary, target)
+    show_rows(rows, view, answered(rows), below=why_hardware(rows), study=chosen)
 
 
-@with_axes
 def crossover(
     study: Study,
+    view: View,
     along: Along,
     system: Named = "flexgen-dram,hilos",
     of: Of = "decode_tok_s",
-    form: Format = "table",
 ) -> None:
     """Find where one system overtakes another along an axis.
 
@@ -220,44 +190,9 @@ def crossover(
 --along context=1k:1M
     """
     from nearkv.sweeps.explore.crossover import crossovers
+    from nearkv.sweeps.explore.why import why_crossover
     from nearkv.sweeps.space.study import comma_list
 
-    show_reasons(crossovers(replace(study, systems=comma_list(system)), along, of), form)
-
-
-def subbatch(
-    model: Llm,
-    requests: InFlight,
-    prompts: Prompts = "",
-    platform: Bed = "dgx-a100-pim",
-    placement: Ranksets = "balanced",
-    time_limit: TimeLimit = 10.0,
-    slack: Slack = 0.02,
-    seed: Seed = 0,
-    sets: Set = [],
-    form: Format = "table",
-) -> None:
-    """Split one iteration of L3 into sub-batches and chunks: proven best.
-
-    Beside it stands the paper's greedy (L3 sec. 5.3), by tokens alone and by modelled times.
-    The platform needs DIMM-PIM.
-
-    Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim
-    """
-    from nearkv.sweeps.explore.subbatch import SubbatchPoint, brief
-    from nearkv.sweeps.explore.subbatch import subbatch as solved
-    from nearkv.sweeps.space.study import pairs
-
-    point = SubbatchPoint(
-        model=model,
-        platform=platform,
-        requests=requests,
-        prompts=prompts,
-        placement=placement,
-        seed=seed,
-        time_limit=time_limit,
-        slack=slack,
-        sets=pairs(sets, "--set"),
-    )
-    rows = solved(point)
-    show(brief(rows) if form == "table" else rows, form)
+    chosen = replace(study, systems=comma_list(system))
+    rows = crossovers(chosen, along, of)
+    show_rows(rows, view, answered(rows), below=why_crossover(rows), study=chosen)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands.options import (
-    Format,
     Named,
     Of,
-    Only,
     StudyFile,
     System,
-    with_axes,
 )
-from nearkv.sweeps.commands.printing import show, show_columns
+from nearkv.sweeps.commands.printing import show_columns, show_rows
+from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -46,16 +44,25 @@ Where = Annotated[
     typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200."),
 ]
 
+PER = "model,context_tok,output_tok,trace"
+Per = Annotated[
+    str,
+    typer.Option(
+        "--per",
+        metavar="COLUMNS",
+        help="What makes a workload; designs are compared within one only.",
+    ),
+]
 
-@with_axes
+
 def pareto(
     study: Study,
+    view: View,
     study_file: StudyFile = "",
     system: Named = "",
     by: FrontOf = "throughput_tok_s,cost_usd",
     where: Where = [],
-    columns: Only = "",
-    form: Format = "table",
+    per: Per = PER,
 ) -> None:
     """Keep the designs of a sweep that no other beats in every column.
 
@@ -68,17 +75,16 @@ def pareto(
     from nearkv.sweeps.space.study_files import either
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
-    front = front_of(chosen, by, where)
-    show_columns(front, form, columns, [*DESIGN, *comma_list(by)], chosen)
+    front = front_of(chosen, by, where, per)
+    show_columns(front, view, [*DESIGN, *comma_list(by), "note"], chosen)
 
 
-@with_axes
 def sensitivity(
     study: Study,
+    view: View,
     system: System,
     of: Of = "throughput_tok_s",
     sobol: Sobol = False,
-    form: Format = "table",
 ) -> None:
     """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
 
@@ -89,32 +95,26 @@ def sensitivity(
     """
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
-    point = replace(study, systems=(system,))
+    chosen = replace(study, systems=(system,))
     if sobol:
-        show_importance(point, of, form)
+        show_importance(chosen, of, view)
         return
-    rows, band = elasticities(point, of)
-    show(rows, form)
-    if form != "table":
-        return
-    typer.echo(
-        f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over the "
-        f"ranges of {band['factors']} assumed or fitted numbers: "
+    rows, band = elasticities(chosen, of)
+    reach = (
+        f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over "
+        f"the ranges of {band['factors']} assumed or fitted numbers: "
         f"{band['q05']:.4g} to {band['q95']:.4g}"
     )
+    below = [reach]
     if band["unfit"]:
-        typer.echo(f"{band['unfit']:,} samples did not fit")
+        below.append(f"{band['unfit']:,} samples did not fit")
+    show_rows(rows, view, below=below, study=chosen)
 
 
-def show_importance(study: Study, of: str, form: str) -> None:
+def show_importance(study: Study, of: str, view: View) -> None:
     """Print what a band is made of, and what to measure first."""
-    from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.explore.importance import importance
 
-    check_format(form)
     answer = importance(study, of)
-    show(answer.rows, form)
-    if form == "table":
-        typer.echo(f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide")
-        for sentence in answer.advice:
-            typer.echo(sentence)
+    width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"
+    show_rows(answer.rows, view, below=[width, *answer.advice], study=study)

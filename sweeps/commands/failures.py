@@ -16,7 +16,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from nearkv.sweeps.commands.options import bound
+from nearkv.sweeps.commands.bundles import bound
 
 USAGE: Any = typer.BadParameter.__base__
 """What the parser raises for words it cannot use; typer gives it no name of its own."""
@@ -128,7 +128,7 @@ class Commands(TyperGroup):
         if args[0] not in self.registry.entries and not args[0].startswith("-"):
             place = ctx.command_path.partition(" ")[2]
             raise unknown("command", args[0], self.registry.entries, place)
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, _zipped(args))
         _check_repeats(command, rest)
         return name, command, rest
 
@@ -215,6 +215,18 @@ def _check_repeats(command: Any, words: list[str]) -> None:
             raise InputError(
                 f"{name}: is given twice; give it once, with commas between values"
             )
+
+
+def _zipped(words: list[str]) -> list[str]:
+    """The same words, all axes that follow --zip as one."""
+    joined: list[str] = []
+    for word in words:
+        is_axis = "=" in word and not word.startswith("-")
+        if is_axis and len(joined) > 1 and joined[-2] == "--zip":
+            joined[-1] += f" {word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _sentence(problem: Any) -> str:

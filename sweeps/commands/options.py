@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
-
-from nearkv.sweeps.commands.bands import Band, Samples, check_draws
-
-if TYPE_CHECKING:
-    from nearkv.sweeps.space.study import Study
-
-TABLE_FILES = (".csv", ".jsonl", ".parquet")
 
 System = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
@@ -102,6 +92,14 @@ Method = Annotated[
         help="With a trace: fluid (averages), or simulate (its queue, event by event).",
     ),
 ]
+Zip = Annotated[
+    list[str],
+    typer.Option(
+        "--zip",
+        metavar="AXIS=VALUES...",
+        help="Axes whose values go together: context=1k,8k output=100,350.",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option(
@@ -135,6 +133,21 @@ Format = Annotated[
     str,
     typer.Option("--format", metavar="FORMAT", help="table, csv, json, markdown or latex."),
 ]
+Pivot = Annotated[
+    str,
+    typer.Option(
+        "--pivot",
+        metavar="COLUMN",
+        help="A column for each of its values: context_tok. Cells are the first of --columns.",
+    ),
+]
+Caption = Annotated[
+    str,
+    typer.Option("--caption", metavar="TEXT", help="Of the table, with --format latex."),
+]
+Label = Annotated[
+    str, typer.Option("--label", metavar="NAME", help="Of the table, with --format latex.")
+]
 Only = Annotated[
     str,
     typer.Option("--columns", metavar="COLUMNS", help="Only these: system,model,speedup."),
@@ -153,101 +166,3 @@ Out = Annotated[
         "compare and sweep also draw FILE.pdf, .svg or .png.",
     ),
 ]
-
-
-def axes(
-    model: Llm = "",
-    batch: Batch = "16",
-    context: Context = "32k",
-    output: OutputTokens = "64",
-    platform: Bed = "",
-    sets: Set = [],
-    knobs: Knobs = [],
-    trace: Traces = "",
-    method: Method = "fluid",
-    seed: Seed = 0,
-    band: Band = 0.0,
-    samples: Samples = 1024,
-    parts: Parts = [],
-    plugins: Plugins = [],
-) -> Study:
-    """Collect the axes of a study that has no systems yet.
-
-    Raises:
-        InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
-    """
-    from nearkv.sweeps.runtime.plugin_files import load_plugins
-    from nearkv.sweeps.space.study import Study, comma_list, pairs
-
-    check_draws(seed, samples, bool(band), bool(trace))
-    load_plugins(plugins)
-    _check_texts(output, platform, trace)
-    return Study(
-        systems=(),
-        models=comma_list(model),
-        batch=batch,
-        context=context,
-        output=output,
-        platforms=comma_list(platform),
-        sets=pairs(sets, "--set"),
-        knobs=pairs(knobs, "--knob"),
-        traces=comma_list(trace),
-        method=method,
-        seed=seed,
-        band=band,
-        samples=samples,
-        plugins=tuple(plugins),
-        parts=pairs(parts, "--part"),
-    )
-
-
-def _check_texts(output: str, platform: str, trace: str) -> None:
-    """Refuse options that cannot mean anything.
-
-    Raises:
-        InputError: naming the option.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.space.study import comma_list
-
-    if output.endswith(TABLE_FILES):
-        place = f"--output-tokens {output!r}"
-        raise InputError(f"{place}: is a number of tokens; -o {output} names the file")
-    for option, text in (("--platform", platform), ("--trace", trace)):
-        if text and not comma_list(text):
-            raise InputError(f"{option} {text!r}: is empty; give a name, or leave it out")
-
-
-def with_axes(command: Callable[..., None]) -> Callable[..., None]:
-    """Mark a command whose first argument is a study: it gets the options that describe one."""
-    command.takes_axes = True  # type: ignore[attr-defined]
-    return command
-
-
-def bound(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as the parser calls it, its study made of the options of `axes`."""
-    if not getattr(command, "takes_axes", False):
-        return command
-    shared = inspect.signature(axes).parameters
-    own = list(inspect.signature(command).parameters.values())[1:]
-
-    @functools.wraps(command)
-    def called(**options: Any) -> None:
-        study = axes(**{name: options.pop(name) for name in shared})
-        command(study, **options)
-
-    hints = {**_hints_of(axes), **_hints_of(command)}
-    keywords = []
-    for parameter in (*shared.values(), *own):
-        keyword = parameter.replace(
-            kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]
-        )
-        keywords.append(keyword)
-    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    called.__annotations__ = {keyword.name: keyword.annotation for keyword in keywords}
-    return called
-
-
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    names = {**function.__globals__, "Study": Any}
-    return get_type_hints(function, names, include_extras=True)

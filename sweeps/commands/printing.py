@@ -1,4 +1,4 @@
-"""Print answers in the format that is wanted."""
+"""Show answers in the format that is asked for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nearkv.sweeps.commands.views import View
+from nearkv.sweeps.commands.writing import check_output, save
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nearkv.sweeps.evaluation.evaluate import Columns
+    from nearkv.sweeps.evaluation.latex import Paper
     from nearkv.sweeps.space.study import Study
 
 BRIEF = [
@@ -50,6 +54,10 @@ BRIEF = [
 """Columns that a terminal shows of design points, the most important first."""
 
 
+TABLE = View()
+"""How a table is shown where nobody says."""
+
+
 def show(
     rows: Sequence[dict[str, Any]],
     form: str,
@@ -57,6 +65,7 @@ def show(
     title: str = "",
     pinned: Iterable[str] = (),
     below: Iterable[str] = (),
+    paper: Paper | None = None,
 ) -> None:
     """Print rows in a format; a long table on a terminal goes through a pager.
 
@@ -68,7 +77,7 @@ def show(
 
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
-    text = render(rows, check_format(form), columns, title, pinned, below=below)
+    text = render(rows, check_format(form), columns, title, pinned, paper, below)
     if form == "table" and sys.stdout.isatty() and _is_long(text):
         _page(text)
     else:
@@ -99,51 +108,153 @@ def is_readable(columns: Columns, form: str) -> bool:
     return rows <= MOST_SHOWN or form in ("csv", "json")
 
 
+def show_rows(
+    rows: list[dict[str, Any]],
+    view: View = TABLE,
+    usual: Iterable[str] = (),
+    title: str = "",
+    below: Iterable[str] = (),
+    study: Study | None = None,
+) -> None:
+    """Show rows as asked for, and write them to a file where one is named.
+
+    Args:
+        rows: all with the same keys.
+        view: what is asked for; where columns are chosen, all formats show those.
+        usual: columns that people see where none is chosen.
+        title, below: what stands above and below a terminal's table.
+        study: what the rows answer, for the provenance beside a file.
+
+    Raises:
+        InputError: an unknown column, or a file that cannot be written.
+    """
+    from nearkv.sweeps.evaluation.table import select
+    from nearkv.sweeps.explore.rows import columns_of
+    from nearkv.sweeps.space.study import comma_list
+
+    names: tuple[str, ...] = ()
+    if view.columns and rows:
+        names = tuple(select(columns_of(rows[:1]), view.columns))
+    if view.file:
+        check_output(view.file)
+        save(select(columns_of(rows), view.columns), study, view.file)
+    form = view.form_or("table")
+    if view.pivot and rows:
+        _show_pivot(rows, view, form, comma_list(view.columns), below)
+        return
+    chosen = [{name: row[name] for name in names} for row in rows] if names else rows
+    show(chosen, form, () if names else usual, title, names, below, paper_of(view))
+
+
+def _show_pivot(
+    rows: Sequence[dict[str, Any]],
+    view: View,
+    form: str,
+    axes: Sequence[str],
+    below: Iterable[str],
+) -> None:
+    """Print a table with a column for each value of one of its columns."""
+    from nearkv.sweeps.evaluation.pivot import pivoted, value_column
+    from nearkv.sweeps.evaluation.table import check_columns
+    from nearkv.sweeps.space.study import comma_list
+
+    named = comma_list(view.columns)
+    check_columns(rows[0], named)
+    value = value_column(rows, view.pivot, named, axes)
+    wide = pivoted(rows, view.pivot, value, named, axes)
+    heads = len({str(row[view.pivot]) for row in rows})
+    title = f"{value} by {view.pivot}"
+    show(
+        wide,
+        form,
+        title=title,
+        pinned=wide[0],
+        below=below,
+        paper=paper_of(view, value, heads),
+    )
+
+
+def paper_of(view: View, over: str = "", under: int = 0) -> Paper:
+    """How a paper prints the table that is asked for."""
+    from nearkv.sweeps.evaluation.latex import Paper
+
+    return Paper(view.caption, view.label, over, view.pivot, under)
+
+
 def show_columns(
     columns: Columns,
-    form: str,
-    only: str = "",
+    view: View = TABLE,
     usual: Iterable[str] = BRIEF,
     study: Study | None = None,
     requested: Iterable[str] = (),
     below: Iterable[str] = (),
 ) -> None:
-    """Print a table of design points; where columns are chosen, all formats show those.
+    """Show a table of design points as asked for, and write it to a file where one is named.
 
     Whatever varies over the design points of the study is shown to readers, always, and so are
     columns that were requested.
 
+    Args:
+        columns: the table.
+        view: what is asked for; where columns are chosen, all formats show those.
+        usual: columns that people see where none is chosen, the most important first.
+        study: what the table answers.
+        requested: columns that people see whatever fits.
+        below: sentences below a terminal's table.
+
     Raises:
-        InputError: more rows than anybody reads, or a name that is no column.
+        InputError: more rows than anybody reads, a name that is no column, or a file that cannot
+            be written.
     """
-    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select, varying
 
-    swapped = [name for name in columns if name.endswith(".part")]
-    axes = varying(columns, study) if study else swapped
-    names = list(select(columns, only)) if only else []
-    if only and form not in ("csv", "json"):
+    form = view.form_or("table")
+    if view.file:
+        check_output(view.file)
+        save(select(columns, view.columns), study, view.file)
+        if not is_readable(columns, form):
+            return
+    axes = [name for name in columns if name.endswith(".part")]
+    if study and study.systems:
+        axes = varying(columns, study)
+    rows = len(next(iter(columns.values())))
+    if view.pivot and rows <= MOST_SHOWN:
+        _show_pivot(records(columns), view, form, axes, below)
+        return
+    names = list(select(columns, view.columns)) if view.columns else []
+    if names and form not in ("csv", "json"):
         names = [*(name for name in axes if name not in names), *names]
     chosen = {name: columns[name] for name in names} if names else columns
-    if not names:
-        usual = [name for name in usual if _is_telling(columns, name)]
-    rows = len(next(iter(columns.values())))
-    if rows <= MOST_SHOWN or form == "json":
-        show(
-            records(chosen),
-            form,
-            () if only else usual,
-            pinned=names or [*axes, *requested],
-            below=below,
-        )
-    elif form == "csv":
-        from nearkv.sweeps.jobs.arrow import table_of
-        from nearkv.sweeps.jobs.encode import ENCODERS
+    if rows > MOST_SHOWN and form != "json":
+        _print_many(chosen, form)
+        return
+    telling = [name for name in usual if _is_telling(columns, name)]
+    pinned = names or [*axes, *requested]
+    show(
+        records(chosen),
+        form,
+        () if names else telling,
+        pinned=pinned,
+        below=below,
+        paper=paper_of(view),
+    )
 
-        typer.echo(ENCODERS["csv"](table_of(chosen), True), nl=False)
-    else:
+
+def _print_many(columns: Columns, form: str) -> None:
+    """Print more rows than anybody reads.
+
+    Raises:
+        InputError: in a format for readers.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+    from nearkv.sweeps.jobs.arrow import table_of
+    from nearkv.sweeps.jobs.encode import ENCODERS
+
+    if form != "csv":
         limit = f"more than {MOST_SHOWN:,} rows are too many to read"
         raise InputError(f"{limit}; print them with --format csv or json")
+    typer.echo(ENCODERS["csv"](table_of(columns), True), nl=False)
 
 
 def _is_telling(columns: Columns, name: str) -> bool:
@@ -152,37 +263,3 @@ def _is_telling(columns: Columns, name: str) -> bool:
         return False
     usual = {"status": "ok", "short_gb": 0.0, "batch_run": columns.get("batch")}
     return name not in usual or bool((columns[name] != usual[name]).any())
-
-
-def say(sentences: Iterable[str]) -> None:
-    """Print sentences below a table, in lines that fit."""
-    from nearkv.sweeps.evaluation.terminal import wrapped
-
-    for sentence in sentences:
-        typer.echo(wrapped(sentence))
-
-
-def show_point(row: dict[str, Any], form: str) -> None:
-    """Print one row; on a terminal a line per quantity."""
-    show([row], form)
-
-
-def check_shown(columns: str, breakdown: bool, ratios: Sequence[str], method: str) -> None:
-    """Refuse columns that are asked for by one option and left out by another.
-
-    Raises:
-        InputError: a breakdown or a ratio that --columns does not name, or a breakdown of a queue.
-    """
-    from nearkv.hardware.errors import InputError
-
-    if breakdown and method == "simulate":
-        raise InputError(
-            "--breakdown needs --method fluid; a queue has no time per resource"
-        )
-    if breakdown and columns and "time_s:" not in columns:
-        raise InputError(
-            "--columns leaves out what --breakdown adds; name time_s:RESOURCE too"
-        )
-    for name in ratios:
-        if columns and f"{name}_ratio" not in columns.split(","):
-            raise InputError(f"--columns leaves out --ratio {name}; name {name}_ratio too")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Named, with_axes
+from nearkv.sweeps.commands.options import Named
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
 
 
-@with_axes
 def report(
     study: Study,
     file: Annotated[

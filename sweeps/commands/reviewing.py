@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Format
-from nearkv.sweeps.commands.printing import show
+from nearkv.sweeps.commands.options import Format, Only
+from nearkv.sweeps.commands.printing import show, show_rows
+from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,12 +59,12 @@ Record = Annotated[
 
 
 def validate(
+    view: View,
     paper: PaperName = "",
     ids: Ids = [],
     claims: ClaimsFile = "",
     verdict: Verdicts = "",
     record: Record = False,
-    form: Format = "table",
 ) -> None:
     """Compare every published claim with what the model predicts.
 
@@ -75,13 +76,11 @@ def validate(
     Example: nearkv validate --id hilos-tput-max
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.validation import validate as reviewed
     from nearkv.sweeps.validation.sources import by_source
     from nearkv.sweeps.validation.summary import summary
 
-    check_format(form)
     if claims and (paper or record):
         raise InputError(
             "--claims FILE.csv has no paper and records nothing; leave these out"
@@ -92,13 +91,13 @@ def validate(
     else:
         rows = reviewed.validate(reviewed.check_paper(paper), ids)
     whole = not (ids or claims)
-    if form == "markdown" and whole:
+    if view.form == "markdown" and whole:
         typer.echo(HEADING)
-        show(summary(rows), form)
+        show(summary(rows), view.form)
         typer.echo()
-    show(reviewed.with_verdicts(rows, verdicts), form, SHOWN)
-    if form == "table" and whole:
-        show(by_source(rows) if paper == "independent" else summary(rows), form)
+    show_rows(reviewed.with_verdicts(rows, verdicts), view, SHOWN)
+    if view.is_for_people and whole:
+        show_rows(by_source(rows) if paper == "independent" else summary(rows))
     if record:
         reviewed.record(rows)
     worse = [] if claims else reviewed.worse(rows)
@@ -146,6 +145,7 @@ def calibrate(
     without: LeftOut = [],
     file: TomlFile = "",
     residuals: Residuals = False,
+    columns: Only = "",
     form: Format = "table",
 ) -> None:
     """Fit assumed numbers of a platform inside their ranges; say what the rows do not determine.
@@ -172,10 +172,11 @@ def calibrate(
     calibration = fit(left_out(evidence, without), factor)
     if place:
         write_text(place, fit_report.platform_file(calibration))
-    if form == "table" or not residuals:
-        show(fit_report.factor_rows(calibration), form)
-    if form == "table" or residuals:
-        show(fit_report.residual_rows(calibration), form)
+    view = View(form, columns)
+    if (form == "table" and not columns) or not residuals:
+        show_rows(fit_report.factor_rows(calibration), view)
+    if (form == "table" and not columns) or residuals:
+        show_rows(fit_report.residual_rows(calibration), view)
     if form == "table":
         typer.echo("\n".join(fit_report.sentences(calibration)))
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nearkv.sweeps.commands.bundles import axes
 from nearkv.sweeps.commands.failures import Registry
 from nearkv.sweeps.commands.options import (
     Batch,
     Bed,
     Context,
-    Format,
     Llm,
     Named,
-    Only,
     Set,
-    axes,
-    with_axes,
 )
-from nearkv.sweeps.commands.printing import say, show_columns
+from nearkv.sweeps.commands.printing import show_columns
+from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.space.study import Study
 
@@ -102,17 +102,14 @@ Longest = Annotated[
 LengthSeed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random lengths.")]
 
 
-def show_answer(answer: Columns, form: str) -> None:
-    """Print a solved knob: the point, the answer, the bound and the paper's rules."""
+def show_answer(answer: Columns, study: Study, view: View, why: Sequence[str]) -> None:
+    """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
     beside = ("value_", "regret_", "robust", "bound_", "rule")
     names = [name for name in answer if name.startswith(beside)]
-    show_columns(answer, form, usual=[*POINT, "value", "gap", *names])
+    show_columns(answer, view, [*POINT, "value", "gap", *names], study, below=why)
 
 
-@with_axes
-def alpha(
-    study: Study, system: Named = "hilos", robust: Robust = 0.0, form: Format = "table"
-) -> None:
+def alpha(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.0) -> None:
     """Find the best X-cache share: exact, with a lower bound.
 
     Beside it stand the paper's closed form and its power of two (HILOS sec. 4.2), and what
@@ -120,19 +117,16 @@ def alpha(
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
     """
-    from nearkv.sweeps.explore.knobs import best_knob, why_alpha
+    from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.explore.why import why_alpha
     from nearkv.sweeps.space.study import comma_list
 
-    answer = best_knob(replace(study, systems=comma_list(system)), "alpha", robust)
-    show_answer(answer, form)
-    if form == "table":
-        say(why_alpha(answer))
+    chosen = replace(study, systems=comma_list(system))
+    answer = best_knob(chosen, "alpha", robust)
+    show_answer(answer, chosen, view, why_alpha(answer))
 
 
-@with_axes
-def spill(
-    study: Study, system: Named = "hilos", robust: Robust = 0.0, form: Format = "table"
-) -> None:
+def spill(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.0) -> None:
     """Find the best spill interval c by trying every one.
 
     Beside it stands the paper's page over entry (HILOS sec. 4.3), and what it loses.
@@ -140,37 +134,37 @@ def spill(
     Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
     """
     from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.explore.why import why_spill
     from nearkv.sweeps.space.study import comma_list
 
-    answer = best_knob(replace(study, systems=comma_list(system)), "interval", robust)
-    show_answer(answer, form)
+    chosen = replace(study, systems=comma_list(system))
+    answer = best_knob(chosen, "interval", robust)
+    show_answer(answer, chosen, view, why_spill(answer))
 
 
-@with_axes
-def beta(study: Study, form: Format = "table") -> None:
+def beta(study: Study, view: View) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
     Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from nearkv.sweeps.explore.beta import best_beta, why_beta
+    from nearkv.sweeps.explore.beta import best_beta
+    from nearkv.sweeps.explore.why import why_beta
 
     answer = best_beta(study)
-    show_columns(answer, form, usual=BETA)
-    if form == "table":
-        say(why_beta(answer))
+    chosen = replace(study, systems=("hillinfer",))
+    show_columns(answer, view, BETA, chosen, below=why_beta(answer))
 
 
 def mapping(
+    view: View,
     model: Llm,
     batch: Batch = "32",
     context: Context = "1k",
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
     method: SolveMethod = "exact",
-    columns: Only = "",
-    form: Format = "table",
 ) -> None:
     """Find the heads of each sub-layer to put on HBM, for one decode step.
 
@@ -180,12 +174,16 @@ def mapping(
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
     from nearkv.sweeps.explore.mapping import BRIEF, best_mapping
+    from nearkv.sweeps.explore.why import why_mapping
 
-    answer = best_mapping(axes(model, batch, context, "1", platform, sets), method)
-    show_columns(answer, form, columns, BRIEF)
+    study = axes(model, batch, context, "1", platform, sets)
+    answer = best_mapping(study, method)
+    chosen = replace(study, systems=("asymmetric",))
+    show_columns(answer, view, BRIEF, chosen, below=why_mapping(answer))
 
 
 def mapping_trace(
+    view: View,
     model: Llm,
     requests: Requests = "32",
     iterations: Iterations = "128",
@@ -195,7 +193,6 @@ def mapping_trace(
     seed: LengthSeed = 0,
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
-    form: Format = "table",
 ) -> None:
     """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
 
@@ -205,6 +202,7 @@ def mapping_trace(
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
     from nearkv.sweeps.explore.dynamic import SYSTEMS, random_trace, replay
+    from nearkv.sweeps.explore.why import why_replay
     from nearkv.sweeps.space.sizes import size
     from nearkv.sweeps.space.study import one_point
 
@@ -217,5 +215,6 @@ def mapping_trace(
         seed=seed,
     )
     study = axes(model, "1", "1", "1", platform, sets)
-    hw, llm = one_point(replace(study, systems=("asymmetric",)))
-    show_columns(replay(hw, llm, trace, SYSTEMS), form, usual=())
+    chosen = replace(study, systems=("asymmetric",))
+    answer = replay(*one_point(chosen), trace, SYSTEMS)
+    show_columns(answer, view, list(answer), below=why_replay(answer))

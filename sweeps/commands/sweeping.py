@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,10 @@ import typer
 from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
 from nearkv.sweeps.commands.options import (
     Breakdown,
-    Format,
     Named,
-    Only,
-    Out,
     StudyFile,
-    with_axes,
 )
-from nearkv.sweeps.commands.printing import BRIEF, check_shown, show_columns
+from nearkv.sweeps.commands.printing import BRIEF, show_columns
 from nearkv.sweeps.commands.running import (
     BestPer,
     By,
@@ -29,23 +24,21 @@ from nearkv.sweeps.commands.running import (
     Top,
     Yes,
 )
+from nearkv.sweeps.commands.views import View, check_shown
+from nearkv.sweeps.commands.writing import check_output, save, tell
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.jobs.execute import SweepRun
     from nearkv.sweeps.jobs.reduce import Reducer
     from nearkv.sweeps.space.study import Study
 
 
-@with_axes
 def sweep(
     study: Study,
+    view: View,
     study_file: StudyFile = "",
     system: Named = "",
     breakdown: Breakdown = False,
-    columns: Only = "",
-    form: Format = "",
-    file: Out = "",
     top: Top = None,
     by: By = "",
     best_per: BestPer = "",
@@ -73,15 +66,16 @@ def sweep(
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
-    check_use(run, file, bool(reducer), form)
-    check_shown(columns, breakdown, (), chosen.method)
-    only = _columns(chosen, columns, breakdown)
+    check_use(run, view.file, bool(reducer), view.form)
+    check_shown(view.columns, breakdown, (), chosen.method)
+    only = _columns(chosen, view.columns, breakdown)
+    view = replace(view, columns=",".join(only))
     if reducer:
-        _keep_best(chosen, reducer, run, only, file, form)
-    elif file:
-        _write(chosen, file, only, run)
+        _keep_best(chosen, reducer, run, view)
+    elif view.file:
+        _write(chosen, view.file, only, run)
     else:
-        _print(chosen, only, form)
+        _print(chosen, only, view)
 
 
 def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
@@ -93,24 +87,18 @@ def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
     return all_columns(study) if breakdown and not only else only
 
 
-def _keep_best(
-    study: Study,
-    reducer: Reducer,
-    run: SweepRun,
-    only: tuple[str, ...],
-    file: str,
-    form: str,
-) -> None:
+def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> None:
     from nearkv.sweeps.jobs.best import best
+    from nearkv.sweeps.space.study import comma_list
 
-    rows = best(study, reducer, run, only)
-    if is_figure(file):
-        write_figure(rows, study, file, ",".join(only) or reducer.by)
-    elif file:
-        save(rows, study, file)
+    rows = best(study, reducer, run, comma_list(view.columns))
+    if is_figure(view.file):
+        write_figure(rows, study, view.file, view.columns or reducer.by)
+    elif view.file:
+        save(rows, study, view.file)
     else:
         usual = [*BRIEF, reducer.by, *reducer.per]
-        show_columns(rows, form or "csv", ",".join(only), usual, study=study)
+        show_columns(rows, _printed(view), usual, study=study)
 
 
 def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
@@ -125,11 +113,16 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
         to_file(study, Path(file), only, run)
 
 
-def _print(study: Study, only: tuple[str, ...], form: str) -> None:
+def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import table
 
     rows = table(study, _requested(only))
-    show_columns(rows, form or "csv", ",".join(only), study=study)
+    show_columns(rows, _printed(view), study=study)
+
+
+def _printed(view: View) -> View:
+    """How a sweep is printed: as CSV, where no format is named."""
+    return replace(view, form=view.form_or("csv"))
 
 
 def _requested(only: tuple[str, ...]) -> tuple[str, ...]:
@@ -190,34 +183,6 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
         raise InputError(f"--format {form} is for what is printed; {ending}")
     if file and reducer:
         check_output(file)
-
-
-def check_output(file: str) -> None:
-    """Refuse a file that a table could not be written to.
-
-    Raises:
-        InputError: no form is known by that name, or something is in the way.
-    """
-    from pathlib import Path
-
-    from nearkv.sweeps.jobs.execute import check_place
-
-    check_place(Path(file))
-
-
-def save(table: Columns, study: Study, file: str) -> None:
-    """Write a table, and beside it where every number comes from."""
-    from pathlib import Path
-
-    from nearkv.sweeps.jobs.execute import write_table
-
-    tell(write_table(table, Path(file), study))
-
-
-def tell(line: str) -> None:
-    """Say something that is not part of the output, to whoever listens."""
-    with suppress(OSError):
-        typer.echo(line, err=True)
 
 
 def ask(question: str) -> bool:

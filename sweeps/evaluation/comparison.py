@@ -72,6 +72,38 @@ def _bands(parts: Sequence[Block], study: Study, chosen: Choice) -> Columns:
     return bands
 
 
+def conclusion(study: Study, table: Columns) -> list[str]:
+    """Say which system decodes fastest, and how many rows have no answer."""
+    import pandas as pd
+
+    names = list(dict.fromkeys(map(str, table["system"])))
+    if len(names) < 2:
+        return []
+    points = _points(blocks(study)[0], study)
+    columns = dict.fromkeys([*points, "system", "status", *SPEEDUPS, *SPEEDUPS.values()])
+    frame = pd.DataFrame({name: table[name] for name in columns})
+    ordered = frame.sort_values("decode_tok_s", ascending=False, kind="stable")
+    fastest = ordered.dropna(subset=["decode_tok_s"]).drop_duplicates(points)
+    number = len(frame.drop_duplicates(points))
+    sentences = []
+    for system, rows in fastest.groupby("system", sort=False):
+        where = f" at {len(rows)} of {number} points" if number > 1 else ""
+        sentences.append(f"{system} decodes fastest{where}{_times(rows, names[0])}")
+    unanswered = int((frame["status"] != "ok").sum())
+    if unanswered:
+        sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
+    return [f"{'; '.join(sentences)}."]
+
+
+def _times(rows: pd.DataFrame, first: str) -> str:
+    """How many times the first system's rate the fastest system's is."""
+    low, high = rows["speedup"].min(), rows["speedup"].max()
+    if not high > 1:
+        return ""
+    times = f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"
+    return f", {times} times {first}"
+
+
 def _points(block: Block, study: Study) -> list[str]:
     """Columns that tell design points apart: the workload and the hardware numbers."""
     shared = study.workload_axes + len(study.sets)

@@ -30,10 +30,16 @@ class Paper:
 
     Attributes:
         caption, label: of the table; none where empty, and then there is no float around it.
+        over: the column whose values fill the last columns, which have one header; empty for none.
+        by: the column whose values these are.
+        under: how many they are.
     """
 
     caption: str = ""
     label: str = ""
+    over: str = ""
+    by: str = ""
+    under: int = 0
 
 
 def latex(rows: Sequence[Mapping[str, Any]], names: Sequence[str], paper: Paper) -> str:
@@ -44,7 +50,8 @@ def latex(rows: Sequence[Mapping[str, Any]], names: Sequence[str], paper: Paper)
     numeric = {name: _is_numeric(rows, name) for name in names}
     layout = "".join("S" if numeric[name] else "l" for name in names)
     header = " & ".join(_header(name) for name in names)
-    lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", rf"{header} \\", r"\midrule"]
+    lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", *_spanning(len(names), paper)]
+    lines += [rf"{header} \\", r"\midrule"]
     for row in rows:
         cells = [_cell(row[name], numeric[name]) for name in names]
         lines.append(f"{' & '.join(cells)} \\\\")
@@ -61,6 +68,16 @@ def _floating(lines: list[str], paper: Paper) -> list[str]:
     if paper.label:
         head.append(rf"\label{{{paper.label}}}")
     return [*head, *lines, r"\end{table}"]
+
+
+def _spanning(columns: int, paper: Paper) -> list[str]:
+    """A header over the last columns, with a rule below it."""
+    if not paper.under:
+        return []
+    first = columns - paper.under + 1
+    title = f"{{{_header(paper.over)[1:-1]} by {_header(paper.by)[1:-1]}}}"
+    over = rf"\multicolumn{{{paper.under}}}{{c}}{title}"
+    return [rf"{'& ' * (first - 1)}{over} \\", rf"\cmidrule(lr){{{first}-{columns}}}"]
 
 
 def _header(name: str) -> str:

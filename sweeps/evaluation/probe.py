@@ -52,6 +52,12 @@ class Probe:
             for name, v in grid.mesh(grid.whole).items()
         }
 
+    @cached_property
+    def own_columns(self) -> tuple[str, ...]:
+        """Columns of numbers that only this system has."""
+        first = self.answer(np.zeros(1, np.intp))
+        return tuple(first.estimate.also)
+
     @property
     def size(self) -> int:
         """Number of design points."""
@@ -106,8 +112,10 @@ class Probe:
 
 def column(answer: Answer, name: str, size: int) -> Numbers:
     """A column at every point of an answer, NaN where the design does not fit."""
-    found = np.where(answer.estimate.fits.ok, COLUMNS[name].compute(answer), np.nan)
-    return np.broadcast_to(found, (size,)).astype(float)
+    own = answer.estimate.also
+    values = own[name] if name in own else COLUMNS[name].compute(answer)
+    shown = np.where(answer.estimate.fits.ok, values, np.nan)
+    return np.broadcast_to(shown, (size,)).astype(float)
 
 
 def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:

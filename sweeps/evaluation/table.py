@@ -42,39 +42,58 @@ def select(columns: Columns, only: str) -> Columns:
         InputError: a name that is no column, or comes twice.
     """
     chosen = [name.strip() for name in only.split(",") if name.strip()]
-    for name in once(chosen, "--columns"):
-        if name not in columns:
-            raise unknown("column", name, columns, "--columns")
+    check_columns(columns, chosen)
     return {name: columns[name] for name in chosen} if chosen else columns
+
+
+def check_columns(known: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse names that are no columns, or come twice.
+
+    Raises:
+        InputError: there is such a name.
+    """
+    known = list(known)
+    for name in once(names, "--columns"):
+        if name not in known:
+            raise unknown("column", name, known, "--columns")
 
 
 def varying(columns: Columns, study: Study) -> list[str]:
     """Columns of what the study varies: its systems, models, workloads, numbers and knobs."""
-    parts = blocks(study)
     names: set[str] = set()
     if len(study.systems) > 1:
         names.add("system")
     if len(study.platforms) > 1:
         names.add("platform")
     for name, text in study.knobs.items():
-        if "," in text or ":" in text:
+        is_list = "," in text or ":" in text
+        if is_list:
             names.add(name)
     names |= {f"{role}.part" for role, text in study.parts.items() if "," in text}
-    for block in parts:
+    values: dict[str, set[str]] = {}
+    for block in blocks(study):
+        values.setdefault("platform", set()).add(block.platform.name)
         for axis in block.display_grid.axes:
-            if len(axis.values) > 1:
-                names.add(axis.name)
+            points = list(map(str, axis.values))
+            if axis.name in ("model", "trace"):
+                points = list(axis.labels)
+            values.setdefault(axis.name, set()).update(points)
+    if not study.zipped:
+        values.pop("platform", None)
+    names |= {name for name, points in values.items() if len(points) > 1}
     return [name for name in columns if name in names]
 
 
 def plain(value: Any) -> Any:
     """A cell as Python and JSON know it: whole numbers without a point, no NaN and no infinity."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return value if value == math.inf else None
-        return int(value) if value.is_integer() and abs(value) < LARGEST_WHOLE else value
-    return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return value if value == math.inf else None
+    is_whole = value.is_integer() and abs(value) < LARGEST_WHOLE
+    return int(value) if is_whole else value
 
 
 def records(columns: Columns) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ Examples: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,8 +102,6 @@ def _target(text: str, option: str) -> Target:
             f"{option} {text!r}: write it as COLUMN>=VALUE, COLUMN<=VALUE or COLUMN=VALUE"
         )
     quantity, against, side = match[1], match[2] or "", match[3]
-    if quantity not in COLUMNS and quantity not in RATIOS:
-        raise unknown("column", quantity, [*COLUMNS, *RATIOS], option)
     if (quantity in RATIOS) != bool(against):
         example = f"{quantity}{side}{match[4]}"
         if quantity in RATIOS:
@@ -117,6 +115,18 @@ def _target(text: str, option: str) -> Target:
     if not value:
         raise InputError(f"{option} {text!r}: the value must be above zero")
     return Target(quantity, against, at_least, value)
+
+
+def check_quantities(targets: Iterable[Target], own: Iterable[str], option: str) -> None:
+    """Refuse targets of columns that neither every system nor this one has.
+
+    Raises:
+        InputError: there is such a target.
+    """
+    known = [*COLUMNS, *own, *RATIOS]
+    for target in targets:
+        if target.quantity not in known:
+            raise unknown("column", target.quantity, known, option)
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,7 @@ def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
     Raises:
         InputError: such a system is unknown, or does not have one row per design point.
     """
+    check_quantities(targets, probe.own_columns, "--target")
     others = {}
     for name in {target.against for target in targets} - {""}:
         platform = probe.block.platform.name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +13,29 @@ from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.evaluation.targets import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.space.sizes import size, values
-from nearkv.sweeps.space.study import Numbers, Study
+from nearkv.sweeps.space.study import Numbers, Study, comma_list
 
 ROUNDS = "memory; more than that run in rounds"
 
 
-def best_batches(study: Study) -> Rows:
+def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
     """The largest batch served at once and the batch of best throughput, at every design point.
 
+    Args:
+        study: what to evaluate; its batch does not count.
+        limits: upper limits on columns that grow with the batch: `tbt_ms=50`, comma-separated.
+
     Returns:
-        A row per point: `largest_batch` and the memory that ends it, `value`, the best batch, with
-        its `throughput_tok_s` and `step_ms`, `bound_tok_s` that no batch up to the largest exceeds,
-        and the relative `gap` to it.
+        A row per point: `largest_batch` and what ends it, a memory or a limit, `value`, the best
+        batch, with its `throughput_tok_s`, `step_ms` and the limited columns, `bound_tok_s` that
+        no batch up to the largest exceeds, and the relative `gap` to it.
 
     Raises:
-        InputError: the study cannot be evaluated.
+        InputError: the study cannot be evaluated, or a limit not be used.
     """
     if study.traces:
         advice = "leave out --trace, and state their lengths"
@@ -37,44 +43,93 @@ def best_batches(study: Study) -> Rows:
             f"solve batch chooses the batch of requests that are alike; {advice}"
         )
     values(study.batch, size, "--batch")
+    targets = _limits(limits)
     rows: Rows = []
     for block in searched(replace(study, batch="1")):
-        rows += _batches(Probe(block))
+        probe = Probe(block)
+        check_quantities(targets, probe.own_columns, "--limit")
+        rows += _Sizing(probe, targets).rows()
     return aligned(rows)
 
 
-def _batches(probe: Probe) -> Rows:
-    def fits(point: Points, batch: Numbers) -> NDArray[np.bool_]:
-        estimate = probe.answer(point, {"batch": batch}).estimate
-        at_once = np.greater_equal(estimate.batch_run, batch)
-        return np.broadcast_to(estimate.fits.ok & at_once, point.shape)
+def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
+    """Upper limits, as a user writes them.
 
-    def rate(point: Points, batch: Numbers) -> Numbers:
-        answer = probe.answer(point, {"batch": batch})
+    Raises:
+        InputError: one is no limit, or no upper one.
+    """
+    listed = [text for item in texts for text in comma_list(item)]
+    targets = parse_targets(listed, "--limit") if listed else ()
+    for target in targets:
+        if target.at_least or target.against:
+            advice = "limit what grows with the batch, as in tbt_ms<=50"
+            raise InputError(f"--limit {target.name}: is no upper limit; {advice}")
+    return targets
+
+
+@dataclass(frozen=True)
+class _Sizing:
+    """The batches of the design points of a probe.
+
+    Attributes:
+        probe: the design points.
+        limits: upper limits; a batch is served where it keeps all.
+    """
+
+    probe: Probe
+    limits: tuple[Target, ...]
+
+    def fits(self, point: Points, batch: Numbers) -> NDArray[np.bool_]:
+        """Whether memory holds a batch at once and all limits are kept."""
+        answer = self.probe.answer(point, {"batch": batch})
+        at_once = np.greater_equal(answer.estimate.batch_run, batch)
+        served = answer.estimate.fits.ok & at_once
+        for limit in self.limits:
+            quantity = column(answer, limit.quantity, len(point))
+            served = served & (limit.margin(quantity) >= 0)
+        return np.broadcast_to(served, point.shape)
+
+    def rate(self, point: Points, batch: Numbers) -> Numbers:
+        """Throughput of a batch [1/s]."""
+        answer = self.probe.answer(point, {"batch": batch})
         return column(answer, "throughput_tok_s", len(point))
 
-    points = np.arange(probe.size)
-    most = largest(fits, probe.size)
-    best = peak(rate, most)
-    solved = np.maximum(np.nan_to_num(best.value), 1.0)
-    at_best = probe.answer(points, {"batch": solved})
-    beyond = probe.answer(points, {"batch": most + 1})
-    steps = column(at_best, "step_ms", probe.size)
-    short_of = np.broadcast_to(beyond.estimate.fits.short_of, most.shape)
-    answer = {
-        "largest_batch": most,
-        "short_of": np.where(short_of == "", ROUNDS, short_of),
-        "value": best.value,
-        "throughput_tok_s": best.rate,
-        "step_ms": np.where(most >= 1, steps, np.nan),
-        "bound_tok_s": best.bound,
-        "gap": best.bound / best.rate - 1,
-        "method": np.full(probe.size, "bisection; each batch, or branch and bound"),
-    }
-    rows: Rows = []
-    for i in points:
-        row = probe.names(int(i), ("batch",))
-        for name, answers in answer.items():
-            row[name] = plain(answers[i])
-        rows.append(row)
-    return rows
+    def rows(self) -> Rows:
+        """An answer per design point."""
+        count = self.probe.size
+        points = np.arange(count)
+        most = largest(self.fits, count)
+        best = peak(self.rate, most)
+        solved = np.maximum(np.nan_to_num(best.value), 1.0)
+        at_best = self.probe.answer(points, {"batch": solved})
+        shown = ["step_ms", *(limit.quantity for limit in self.limits)]
+        quantities = {
+            name: np.where(most >= 1, column(at_best, name, count), np.nan)
+            for name in dict.fromkeys(shown)
+        }
+        answers = {
+            "largest_batch": most,
+            "short_of": self.ends(points, most),
+            "value": best.value,
+            "throughput_tok_s": best.rate,
+            **quantities,
+            "bound_tok_s": best.bound,
+            "gap": best.bound / best.rate - 1,
+            "method": np.full(count, "bisection; each batch, or branch and bound"),
+        }
+        rows: Rows = []
+        for i in points:
+            row = self.probe.names(int(i), ("batch",))
+            rows.append(row | {name: plain(answer[i]) for name, answer in answers.items()})
+        return rows
+
+    def ends(self, points: Points, most: Numbers) -> NDArray[np.str_]:
+        """What a batch beyond the largest lacks: a memory, or a limit it keeps."""
+        beyond = self.probe.answer(points, {"batch": most + 1})
+        short_of = np.broadcast_to(beyond.estimate.fits.short_of, most.shape)
+        ends = np.where(short_of == "", ROUNDS, short_of)
+        for limit in self.limits:
+            quantity = column(beyond, limit.quantity, len(points))
+            broken = np.isfinite(quantity) & (limit.margin(quantity) < 0)
+            ends = np.where(broken, f"the limit of {limit.quantity}", ends)
+        return ends

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +10,11 @@ from numpy.typing import NDArray
 from nearkv.costmodel.metrics import COLUMNS
 from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.beta import LINK, NOTHING, BestBeta, Rule
+from nearkv.solvers.beta import NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.sweeps.evaluation.evaluate import Columns, columns, stack
 from nearkv.sweeps.explore.knobs import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import distinct, rows_of
 from nearkv.sweeps.space.study import Block, Study
 
 
@@ -38,8 +36,8 @@ def best_beta(study: Study) -> Columns:
     """
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
-    laid = searched(replace(study, systems=("hillinfer",)))
-    return stack([_beta_columns(block) for block in laid])
+    study_blocks = searched(replace(study, systems=("hillinfer",)))
+    return stack([_beta_columns(block) for block in study_blocks])
 
 
 def _beta_columns(block: Block) -> Columns:
@@ -94,31 +92,3 @@ def _rule_columns(name: str, rule: Rule, answer: BestBeta) -> dict[str, Real]:
             rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)
         ),
     }
-
-
-def why_beta(answer: Columns) -> list[str]:
-    """Sentences that say what ends each beta and which path waits, one per design point."""
-    return distinct(_why_beta(row) for row in rows_of(answer))
-
-
-def _why_beta(row: dict[str, Any]) -> str:
-    model, bound_by = row["model"], row["bound_by"]
-    cpu, csd = row["t_cpu_ms"], row["t_csd_ms"]
-    if row["status"] != "ok":
-        return f"{model}: {row['status']}; {row['reason']}."
-    if bound_by == NOTHING:
-        return f"{model}: the whole KV cache fits the GPU, so there is nothing to split."
-    optimum = f"{model}: beta = {row['value']:.4g}, bound by"
-    if bound_by == LINK:
-        return (
-            f"{optimum} the GPU's link, which the tokens of both paths cross at any beta; "
-            f"T_CPU = {cpu:.4g} ms and T_SmartSSD = {csd:.4g} ms queue there for "
-            f"{row['bound_ms']:.4g} ms in all."
-        )
-    sign, straggler = ">", "the CPU is the straggler"
-    if cpu < csd:
-        sign, straggler = "<", "the SmartSSD is the straggler"
-    if np.isclose(cpu, csd):
-        sign, straggler = "=", "neither waits"
-    times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms"
-    return f"{optimum} {bound_by}; {times}: {straggler}."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.capacity import STATUSES
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, footprint
 from nearkv.costmodel.models import require_alike
@@ -105,7 +106,8 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
 
     Returns:
         One row per system: mean step, mean speed-up with and without migration, and for mappings of
-        heads the migrated bytes per iteration and the share of iterations in which a head moves.
+        heads the migrated bytes per iteration and the share of iterations in which a head moves;
+        blank where some iteration does not fit, with the most that any misses.
     """
     requests = trace.lengths.shape[1]
     # attention reads sum(S), whoever holds it, so the mean length stands for the batch
@@ -123,20 +125,29 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class _Run:
-    """One system's iterations: how long each takes [s], and bytes that move before it [B]."""
+    """One system's iterations: how long each takes [s], and bytes that move before it [B].
+
+    Both are blank where some iteration misses bytes of a memory [B].
+    """
 
     steps: NDArray[np.float64]
     moved: NDArray[np.float64]
+    short_of: str
+    short: float
 
 
-def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float]:
+def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float | str]:
     migrating = run.steps + run.moved / rate
     return {
+        "status": STATUSES[bool(run.short_of)],
+        "reason": f"{run.short_of} memory is short" if run.short_of else "",
+        "short_of": run.short_of,
+        "short_gb": run.short / 1e9,
         "step_ms": 1e3 * float(np.mean(run.steps)),
         "speedup": float(np.mean(baseline.steps / run.steps)),
         "speedup_migrating": float(np.mean(baseline.steps / migrating)),
         "migrated_mb": float(np.mean(run.moved)) / 1e6,
-        "moves": float(np.mean(run.moved > 0)),
+        "moves": float(np.mean(np.where(np.isnan(run.moved), np.nan, run.moved > 0))),
     }
 
 
@@ -147,14 +158,17 @@ def _run(hw: Machine, llm: LLM, work: Workload, name: str) -> _Run:
         n: k.default for n, k in system.knobs.items() if not k.sets
     }
     solved = resolve_knobs(system, hw, llm, work, requested)
-    if not np.all(solved.estimate.fits.ok):
-        raise InputError(
-            f"{name}: some iterations do not fit its memories; use fewer requests or shorter ones"
-        )
+    fits, shape = solved.estimate.fits, np.shape(work.context)
+    if not np.all(fits.ok):
+        blank = np.full(shape, np.nan)
+        missing = np.broadcast_to(fits.short_bytes, shape)
+        worst = int(np.argmax(missing))
+        short_of = str(np.broadcast_to(fits.short_of, shape)[worst])
+        return _Run(blank, blank, short_of, float(missing[worst]))
     heads = [f"n_{sublayer}" for sublayer in SUBLAYERS]
     units = [solved.knobs[knob] for knob in heads if knob in solved.knobs]
-    steps = np.broadcast_to(solved.estimate.step.seconds, np.shape(work.context))
-    return _Run(steps, migrated_bytes(llm, work, units))
+    steps = np.broadcast_to(solved.estimate.step.seconds, shape)
+    return _Run(steps, migrated_bytes(llm, work, units), "", 0.0)
 
 
 def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[np.float64]:

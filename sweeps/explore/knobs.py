@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,6 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
-from nearkv.sweeps.explore.rows import distinct, rows_of
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 ROUNDING = 1e-12
@@ -161,25 +158,7 @@ def _blank_without_answer(answer: Columns) -> Columns:
     ok = answer["status"] == "ok"
     certified = ("value", "bound_ms", "gap", "bound_by", "x_over_kv")
     for name, column in answer.items():
+        blank = "" if column.dtype.kind == "U" else np.nan
         if name in certified or name.startswith("rule"):
-            answer[name] = np.where(ok, column, "" if column.dtype.kind == "U" else np.nan)
+            answer[name] = np.where(ok, column, blank)
     return answer
-
-
-def why_alpha(answer: Columns) -> list[str]:
-    """Sentences that say why each optimum of alpha lies where it does, one per design point."""
-    return distinct(_why_alpha(row) for row in rows_of(answer))
-
-
-def _why_alpha(row: Mapping[str, Any]) -> str:
-    point = f"{row['system']}, {row['model']}"
-    alpha, ratio, bound_by = row["value"], row["x_over_kv"], row["bound_by"]
-    if row["status"] != "ok":
-        return f"{point}: {row['status']}; {row['reason']}."
-    times = f"{ratio:g} times the bytes of K and V (KV/X = 2/g)"
-    reason = f"X has {times}; more X would cost more than it saves"
-    if alpha == 0:
-        reason = f"any X would only add to what {bound_by} must do"
-    if alpha == 0 and ratio >= 1:
-        reason = f"X has {times}, so keeping X only adds to what is read"
-    return f"{point}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}."

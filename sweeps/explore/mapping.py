@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.capacity import STATUSES
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes
 from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
 from nearkv.costmodel.models import require_alike
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.errors import unknown
+from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
 from nearkv.solvers.mapping.milp import milp
@@ -40,12 +43,14 @@ BRIEF = (
     "context_tok",
     "method",
     "status",
+    "reason",
     "n_attention",
     "n_qkv",
     "n_fc",
     "step_ms",
     "bound_ms",
     "gap",
+    "bound_by",
     "rule_loss",
     "a_major_loss",
     "q_major_loss",
@@ -77,21 +82,17 @@ def best_mapping(study: Study, method: str) -> Columns:
         fits.
 
     Raises:
-        InputError: unknown method, or no design point fits both memories.
+        InputError: unknown method, or a model whose layers differ.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS, "--method")
     most = 1 if method in ONE_AT_A_TIME else AT_ONCE
     study_blocks = searched(replace(study, systems=("asymmetric",)))
-    pieces = [
-        _mapped(block, box, method)
-        for block in study_blocks
-        for box in block.grid.boxes(most)
-    ]
-    answer = stack(pieces)
-    if not (answer["status"] == "ok").any():
-        raise InputError(_too_large(study_blocks[0], answer))
-    return answer
+    pieces = []
+    for block in study_blocks:
+        boxes = block.grid.boxes(most)
+        pieces += [_mapped(block, box, method) for box in boxes]
+    return stack(pieces)
 
 
 def _mapped(block: Block, box: Box, method: str) -> Columns:
@@ -103,7 +104,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
     columns: dict[str, NDArray[np.generic]] = {
         **_point(block, box),
         "method": np.array(method),
-        "status": np.where(best.ok, *STATUSES[:2]),
+        **_status(block, hw, llm, work, best),
     }
     for name, heads in zip(SUBLAYERS, best.units, strict=True):
         columns[f"n_{name}"] = _where(best, heads)
@@ -111,6 +112,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         "step_ms": _where(best, 1e3 * best.seconds),
         "bound_ms": _where(optimum, 1e3 * optimum.seconds),
         "gap": _where(best, excess(best.seconds, optimum.seconds)),
+        "bound_by": np.where(best.ok, _what_binds(tables, best), ""),
         "hbm_used_bytes": _where(best, hbm),
         "lpddr_used_bytes": _where(best, lpddr),
         "footprint_bytes": np.asarray(decoder_bytes(llm, work.batch, work.context)),
@@ -124,6 +126,32 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
     return {
         name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()
     }
+
+
+def _status(
+    block: Block, hw: Machine, llm: LLM, work: Workload, best: Mapping
+) -> dict[str, NDArray[np.generic]]:
+    """Whether a mapping fits both memories, and what is short where it does not."""
+    names = [f"n_{name}" for name in SUBLAYERS]
+    units = dict(zip(names, best.units, strict=True))
+    check = block.system(hw, llm, work, units).fits
+    return {
+        "status": np.array(STATUSES)[check.status],
+        "reason": np.array(check.reasons)[check.reason],
+        "short_of": check.short_of,
+        "short_gb": np.asarray(check.short_bytes) / 1e9,
+    }
+
+
+def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
+    """What ends a mapping: HBM has no room for one head more, or both sides balance."""
+    used, _ = bytes_used(tables, best)
+    room = np.subtract(tables.hbm_room, used)
+    is_full = np.ones(np.shape(room), bool)
+    for sizes, units in zip(tables.hbm, best.units, strict=True):
+        fits = np.less_equal(sizes[..., 1], room)
+        is_full &= ~(fits & np.less(units, tables.units))
+    return np.where(is_full, "hbm.memory", "balance")
 
 
 def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
@@ -141,16 +169,3 @@ def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
 
 def _where(mapping: Mapping, value: object) -> NDArray[np.float64]:
     return np.where(mapping.ok, np.asarray(value, float), np.nan)
-
-
-def _too_large(block: Block, answer: Columns) -> str:
-    hw, _, _, _ = block.inputs(block.grid.whole)
-    hbm = hw.hbm.count * hw.hbm.memory
-    lpddr = hw.lpddr.count * hw.lpddr.memory
-    capacity = np.max(hbm + lpddr)
-    least = answer["footprint_bytes"].astype(float).min()
-    return (
-        f"{answer['model'][0]}: the decoder layers need {least / 1e9:,.1f} GB and HBM and LPDDR "
-        f"together hold {capacity / 1e9:,.1f} GB; lower --batch or --context, or --set "
-        "lpddr.memory higher"
-    )

@@ -12,7 +12,13 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluation.evaluate import Columns, chunks, stack
 from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import RATIOS, Target, higher_is_better, parse_targets
+from nearkv.sweeps.evaluation.targets import (
+    RATIOS,
+    Target,
+    check_quantities,
+    higher_is_better,
+    parse_targets,
+)
 from nearkv.sweeps.space.study import Block, Study, blocks, comma_list
 
 PER = "model,context_tok,output_tok,trace"
@@ -35,6 +41,7 @@ class Comparison:
 
     def best(self, table: Columns) -> Columns:
         """The rows within the limits that no other row of their workload dominates."""
+        check_quantities(self.limits, numeric_columns(table), "--where")
         allowed = np.ones(len(table["system"]), bool)
         for limit in self.limits:
             values = table[limit.quantity].astype(float)
@@ -53,7 +60,7 @@ class Comparison:
         Raises:
             InputError: a column that does not exist or holds no numbers.
         """
-        numeric = [name for name, column in table.items() if column.dtype.kind in "fiub"]
+        numeric = numeric_columns(table)
         signed = []
         for name in self.by:
             if name not in numeric:
@@ -87,6 +94,11 @@ class Comparison:
             order.append(members[ranks])
         rows = np.concatenate(order)
         return _take(table, rows)
+
+
+def numeric_columns(table: Columns) -> list[str]:
+    """Columns of numbers."""
+    return [name for name, column in table.items() if column.dtype.kind in "fiub"]
 
 
 def pareto(study: Study, by: str, where: Sequence[str], per: str = PER) -> Columns:

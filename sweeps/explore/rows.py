@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluation.text_columns import is_number
 
 Rows = list[dict[str, Any]]
 
@@ -22,6 +26,21 @@ def rows_of(table: Columns) -> Iterator[dict[str, Any]]:
         yield dict(zip(table, row, strict=True))
 
 
-def distinct(sentences: Iterable[str]) -> list[str]:
-    """The same sentences in order, each once."""
-    return list(dict.fromkeys(sentences))
+def columns_of(rows: Rows) -> Columns:
+    """Rows as columns: numbers, where all that is not blank is one, else text."""
+    columns: Columns = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        numeric = [value for value in values if is_number(value)]
+        if numeric and len(numeric) == sum(value not in (None, "") for value in values):
+            numbers = [value if is_number(value) else math.nan for value in values]
+            columns[name] = np.array(numbers, float)
+        else:
+            columns[name] = np.array([_plain_text(value) for value in values])
+    return columns
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)

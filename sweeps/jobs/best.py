@@ -23,6 +23,8 @@ REDUCED = 1 << 20
 """Rows of a task that keeps only the best."""
 
 Rows = NDArray[np.int64]
+FIRST: Rows = np.zeros(1, np.int64)
+"""Number of the first row."""
 
 
 def best(
@@ -36,19 +38,23 @@ def best(
         run: how.
         only: columns to return, in that order; all where none is named.
 
+    Returns:
+        The best rows; where no design point has an answer, the first of them, whose `status` and
+        `reason` say why.
+
     Raises:
-        InputError: the study cannot be evaluated, a column not be compared by, or no design
-            point fits.
+        InputError: the study cannot be evaluated, or a column not be compared by.
     """
     rows = plan(study)
     shown = chosen(rows.kinds, only)
     reducer.check(rows.kinds)
     with careful():
         kept = _kept(rows, reducer, run)
-        if kept is None or not len(kept.rows):
-            lacking = f"no design point fits and has {reducer.by}"
-            raise InputError(f"{lacking}; `reason` says why not")
-        table = whole_rows(rows, kept.rows, run.workers)
+        numbers = kept.rows if kept is not None else np.zeros(0, np.int64)
+        is_answered = len(numbers) > 0
+        table = whole_rows(rows, numbers if is_answered else FIRST, run.workers)
+    if not is_answered and table["status"][0] == "ok":
+        raise InputError(f"no design point has {reducer.by}; compare by another column")
     return {name: table[name] for name in shown}
 
 

@@ -222,8 +222,10 @@ def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
     return Trial(sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0)
 
 
-def write_table(table: Columns, path: Path, study: Study) -> str:
+def write_table(table: Columns, path: Path, study: Study | None) -> str:
     """Write a table in memory, and put beside it where its numbers come from.
+
+    A table that answers no study comes with the version and the command alone.
 
     Returns:
         What was written, for the user.
@@ -236,7 +238,8 @@ def write_table(table: Columns, path: Path, study: Study) -> str:
         file.buffer.write(ENCODERS[form_of(path)](table_of(table), True))
         file.flush()
         os.fsync(file.fileno())  # both are on the disk before either takes its name
-        write_text(provenance_path(place), text_of(provenance(blocks(study))))
+        study_blocks = blocks(study) if study else []
+        write_text(provenance_path(place), text_of(provenance(study_blocks)))
     return written(len(next(iter(table.values()))), place)
 
 

@@ -28,6 +28,7 @@ from nearkv.sweeps.space.cases import cases, swapped
 from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import comma_list, pairs
 from nearkv.sweeps.space.traces import traces_of
+from nearkv.sweeps.space.zipped import LENGTHS, NAMES, field_of, pairings
 
 __all__ = [
     "NONE",
@@ -60,6 +61,7 @@ class Study:
         band: share of the draws inside the range of each answer [%]; 0 for no range.
         samples: draws of a band.
         plugins: files that register systems of the user's own.
+        zipped: axis -> list of values that go together with those of the other axes here.
     """
 
     systems: tuple[str, ...]
@@ -77,6 +79,7 @@ class Study:
     samples: int = 1024
     plugins: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
+    zipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_lengths(self) -> bool:
@@ -96,6 +99,48 @@ def blocks(study: Study) -> list[Block]:
     Raises:
         InputError: any name, number or combination that cannot be evaluated.
     """
+    divided: list[Block] = []
+    for part in _expanded(study):
+        divided += _blocks(part)
+    divided.sort(key=lambda block: study.systems.index(block.system.name))
+    return _with_band(divided, study) if study.band else divided
+
+
+def _expanded(study: Study) -> list[Study]:
+    """The studies of paired axes, one for each pairing; itself where none are paired."""
+    if not study.zipped:
+        return [study]
+    studies = []
+    for pairing in pairings(study.zipped):
+        part = replace(study, zipped={})
+        for axis, value in pairing.items():
+            part = _with_value(part, axis, value)
+        studies.append(part)
+    return studies
+
+
+def _with_value(study: Study, axis: str, value: str) -> Study:
+    """A study with one value of one axis.
+
+    Raises:
+        InputError: the axis is given beside.
+    """
+    name = field_of(axis)
+    stated = getattr(study, name)
+    changed: dict[str, Any] = {name: value}
+    is_given = stated != getattr(Study, name, ())
+    if axis in NAMES:
+        changed = {name: (value,)}
+    elif axis not in LENGTHS:
+        changed = {name: {**stated, axis: value}}
+        is_given = axis in stated
+    if is_given:
+        raise InputError(f"--zip {axis}: is given beside it too; leave out one")
+    return replace(study, **changed)
+
+
+def _blocks(study: Study) -> list[Block]:
+    """The blocks of a study without paired axes."""
     model_names = once(_names_of(study.models), "--model")
     once(_names_of(study.platforms), "--platform")
     once(study.traces, "--trace")
@@ -130,7 +175,7 @@ def blocks(study: Study) -> list[Block]:
                         method=study.method,
                     )
                 )
-    return _with_band(divided, study) if study.band else divided
+    return divided
 
 
 def _with_band(divided: list[Block], study: Study) -> list[Block]:

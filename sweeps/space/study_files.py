@@ -22,7 +22,7 @@ _LISTS = {
 }
 """Key of a file that lists names -> field of `Study`."""
 _TEXTS = ("batch", "context", "output", "method")
-_TABLES = {"set": "sets", "knob": "knobs", "part": "parts"}
+_TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
 _NUMBERS = ("band", "samples", "seed")
 _KEYS = {"title", "cite", "figure", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
 

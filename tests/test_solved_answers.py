@@ -1,0 +1,104 @@
+"""Every `solve` ends in a sentence, keeps limits, and answers what does not fit with a status."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from test_reading_tables import printed
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.explore.batches import best_batches
+from nearkv.sweeps.explore.mapping import best_mapping
+from nearkv.sweeps.space.study import Study, blocks
+
+L3 = Study(("l3",), ("gpt-89b",), context="6000")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("alpha --model opt-66b", "a faster gpu.tensor would raise it, a faster csd.flash"),
+        ("spill --model opt-30b --context 16k", "a larger csd.page would raise both"),
+        ("beta --model qwen-7b --batch 8 --context 12k", "a faster CPU would raise it"),
+        ("mapping --model gpt3-175b", "bound by hbm.memory: no further head fits"),
+        ("mapping-trace --model gpt3-175b --iterations 4", "a faster c2c would lower that"),
+        ("subbatch --model gpt-175b --requests 2k,3k", "would make two pay"),
+        ("placement --model opt-30b --gpu-batch 8 --num-batches 2", "bound by"),
+        ("batch --system flexgen-ssd --model opt-66b", "bound by host; more of it would raise"),
+        (
+            "hardware --model opt-66b --vary csd.count=1:16 --target throughput_tok_s=0.1",
+            "csd.flash binds there: were it faster, less would do",
+        ),
+        ("crossover --model opt-66b --along context=1k:64k", "hilos from"),
+    ],
+    ids=lambda words: words.split()[0],
+)
+def test_every_solve_says_what_binds(words: str, sentence: str) -> None:
+    text = " ".join(printed("solve", *words.split()).split())
+    assert sentence in text
+    assert text.endswith(".")
+
+
+def test_the_largest_batch_keeps_its_limits() -> None:
+    """One sequence more breaks the limit that is named; a column of the system's own counts too."""
+    (row,) = best_batches(L3, ["tbt_ms=40,prefill_s=2"])
+    assert row["tbt_ms"] <= 40
+    assert row["prefill_s"] <= 2
+    assert row["short_of"] == "the limit of prefill_s"
+    (free,) = best_batches(L3)
+    assert free["largest_batch"] > row["largest_batch"] >= row["value"] >= 1
+    (tight,) = best_batches(L3, ["prefill_s=0.001"])
+    assert tight["largest_batch"] == 0
+    with pytest.raises(InputError, match="no upper limit"):
+        best_batches(L3, ["throughput_tok_s=1"])
+    with pytest.raises(InputError, match="did you mean 'tbt_ms'"):
+        best_batches(L3, ["tbt_m=50"])
+
+
+def test_a_mapping_that_does_not_fit_is_a_row_with_a_status() -> None:
+    answer = best_mapping(Study((), ("gpt3-175b",), batch="32", context="64k", output="1"), "exact")
+    assert list(answer["status"]) == ["infeasible"]
+    assert answer["short_gb"].astype(float)[0] > 0
+    assert np.isnan(answer["step_ms"].astype(float)).all()
+    words = "mapping-trace --model gpt3-175b --requests 4000 --iterations 2 --format json"
+    rows = json.loads(printed("solve", *words.split()))
+    assert {row["status"] for row in rows} == {"infeasible"}
+
+
+def test_the_best_of_designs_that_do_not_fit_is_a_row_with_a_status() -> None:
+    words = "sweep --system accelerate --model opt-175b --context 1M --top 3 --format json --quiet"
+    (row,) = json.loads(printed(*words.split()))
+    assert row["status"] == "infeasible"
+    assert row["short_gb"] > 0
+
+
+def test_paired_axes_go_together() -> None:
+    study = Study(
+        ("flexgen-ssd", "hilos"), ("opt-66b",), zipped={"context": "256,1k,8k", "output": "9,8,7"}
+    )
+    points = [
+        (block.system.name, *(int(axis.values[0]) for axis in block.grid.axes[2:4]))
+        for block in blocks(study)
+    ]
+    lengths = [(256, 9), (1024, 8), (8192, 7)]
+    assert points == [(name, *pair) for name in ("flexgen-ssd", "hilos") for pair in lengths]
+    words = "compare flexgen-ssd hilos --model opt-66b --zip context=1k,8k output=9,8"
+    text = printed(*words.split())
+    assert "context_tok  output_tok" in text
+    for wrong in ({"context": "1k,2k", "output": "9"}, {"batch": "1,2"}):
+        with pytest.raises(InputError, match="--zip"):
+            blocks(Study(("hilos",), ("opt-66b",), batch="4", zipped=wrong))
+
+
+def test_a_pivot_has_a_column_for_each_value() -> None:
+    words = "compare flexgen-ssd hilos --model opt-66b --context 8k,16k --pivot context_tok"
+    lines = printed(*words.split(), "--columns", "step_ms").splitlines()
+    assert lines[0] == "step_ms by context_tok"
+    assert lines[1].split() == ["system", "8192", "16384"]
+    assert len(lines) == 6
+    text = printed(*words.split(), "--format", "latex", "--caption", "T", "--label", "tab:t")
+    assert r"\multicolumn{2}{c}{throughput [\unit{tok/\second}] by context [\unit{tok}]}" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"\label{tab:t}" in text
