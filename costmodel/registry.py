@@ -162,10 +162,10 @@ def system(
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
-    The function takes (hw, llm, work, *, knobs...), or all of its knobs as `**knobs`, and returns
-    an `Estimate`. Where it names the
-    attention of its layers (`attends`), it sums over the kinds of layer of a model; a model with
-    any other kind is answered by `not-modelled`, for the reason in `lacks`.
+    The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
+    returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
+    kinds of layer of a model; a model with any other kind is answered by `not-modelled`, for the
+    reason in `lacks`.
 
     Raises:
         ValueError: the name is taken, or the knobs are not the function's keyword arguments.

@@ -80,7 +80,7 @@ def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
     first = [row[speed] for row in data["rows"] if row[0] == "flexgen-ssd"]
     best = [row[speed] for row in data["rows"] if row[0] == "hilos"]
     ratios = sorted(b / f for b, f in zip(best, first, strict=True))
-    assert "hilos has the highest throughput at 2 of 2 places" in match[1]
+    assert "hilos has the highest throughput in 2 of 2 workloads" in match[1]
     assert f"{ratios[0]:.3g} to {ratios[1]:.3g} times flexgen-ssd" in match[1]
 
 

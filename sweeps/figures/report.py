@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,6 +17,7 @@ from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.hover import svg_of
+from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
 from nearkv.sweeps.figures.series import AXES, varying
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
@@ -33,11 +33,6 @@ MOST_ROWS = 2000
 
 MOST_STACKS = 24
 """Rows whose breakdown is drawn."""
-
-SPEED = "throughput_tok_s"
-
-WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tok", "trace")
-"""Columns that say where systems are compared: what differs beside them is a choice."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,7 @@ def report(study: Study, command: str) -> str:
     """
     load_pyplot().switch_backend("agg")
     results = evaluated(study)
+    trees = [as_json(time_tree(block)) for block in results.blocks]
     parts = {
         "title": escape(
             f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"
@@ -79,7 +75,7 @@ def report(study: Study, command: str) -> str:
         "sources": "\n".join(_sources(results.blocks)),
         "command": escape(command),
         "version": version("nearkv"),
-        "report": _data(results),
+        "report": rows_as_json(results.table, results.places, trees),
     }
     folder = files("nearkv.sweeps.figures") / "page"
     style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
@@ -133,7 +129,7 @@ def answer(table: pd.DataFrame) -> str:
         low, high = fits[SPEED].min(), fits[SPEED].max()
         return f"{leader} generates from {low:.4g} to {high:.4g} tokens per second."
     sentence = (
-        f"{leader} has the highest throughput at {wins.iloc[0]} of {len(best)} places"
+        f"{leader} has the highest throughput in {wins.iloc[0]} of {len(best)} workloads"
     )
     first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
     reference = first.groupby(level=where).max()
@@ -168,8 +164,15 @@ def figures(results: Results) -> list[str]:
             svg = svg_of(draw(), f"figure-{number}")
         except InputError:
             continue  # several rows share a mark (values of a knob): the table shows them
-        drawn.append(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>")
+        drawn.append(_figure(svg, caption))
     return drawn
+
+
+def _figure(svg: str, caption: str) -> str:
+    """Return a drawing, which scrolls where the screen is narrow, above its caption."""
+    label = escape(caption)
+    room = f'<div class="drawing" tabindex="0" role="region" aria-label="{label}">'
+    return f"<figure>{room}{svg}</div><figcaption>{label}</figcaption></figure>"
 
 
 def _by_resource(results: Results) -> pd.DataFrame:
@@ -211,40 +214,3 @@ def _sources(in_order: Sequence[Block]) -> list[str]:
 def _cells(row: dict[str, Any], names: Sequence[str]) -> str:
     texts = ["" if row.get(name) is None else str(row[name]) for name in names]
     return "".join(f"<td>{escape(text)}</td>" for text in texts)
-
-
-def _data(results: Results) -> str:
-    """Return the rows, trees and column choices as JSON that is safe inside a page."""
-    names = [str(name) for name in results.table.columns]
-    rows = [
-        [_value(value) for value in row] for row in results.table.to_numpy(dtype=object)
-    ]
-    trees = [as_json(time_tree(block)) for block in results.blocks]
-    many = [name for name in names if results.table[name].nunique(dropna=False) > 1]
-    usual = ("system", "status", SPEED, "step_ms", "prefill_s", "total_s")
-    shown = [
-        place for place, name in enumerate(names) if name in many[:12] or name in usual
-    ]
-    data = {
-        "columns": names,
-        "shown": shown,
-        "rows": rows,
-        "places": results.places,
-        "trees": trees,
-    }
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c")
-
-
-def _value(value: object) -> object:
-    """Return a cell as JSON takes it: blank numbers as null, whole numbers without a point."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if not isinstance(value, int | float | np.number):
-        return str(value)
-    number = float(value)
-    if np.isnan(number):
-        return None
-    if np.isinf(number):
-        return str(number)
-    return int(number) if number.is_integer() else number

@@ -3,6 +3,7 @@
 
 const report = JSON.parse(document.getElementById("report").textContent);
 const shown = new Set(report.shown);
+const LONG = 32; // characters; longer texts wrap in their cells
 const state = { column: null, descending: false, text: "" };
 
 const byId = (id) => document.getElementById(id);
@@ -41,6 +42,11 @@ function order(a, b) {
 
 const columnsShown = () => report.columns.map((_, place) => place).filter((place) => shown.has(place));
 
+function kindOf(value) {
+  if (typeof value === "number") return "number";
+  return String(value ?? "").length > LONG ? "long" : "text";
+}
+
 function drawHead() {
   const row = element("tr");
   row.append(element("th", "time", { scope: "col" }));
@@ -68,7 +74,7 @@ function drawBody() {
     row.append(cell);
     for (const column of columnsShown()) {
       const value = report.rows[place][column];
-      row.append(element("td", cellText(value), typeof value === "number" ? { class: "number" } : {}));
+      row.append(element("td", cellText(value), { class: kindOf(value) }));
     }
     return row;
   });
