@@ -21,6 +21,8 @@ RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Quantities that compare with another system, and the rate that each compares."""
 FAR = 1e3
 """The largest distance from a target, on a logarithmic scale; any larger one counts as this."""
+_BAND = re.compile(r"_p\d+(\.\d+)?$")
+"""The end of the name of a column of a band."""
 _SPANS = {
     "prefill": ("prefill_s",),
     "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
@@ -34,8 +36,9 @@ def span_of(quantity: str) -> str:
 
 
 def higher_is_better(name: str) -> bool:
-    """Whether a higher value of a column is better; of all others a lower one is."""
-    return name.endswith("tok_s") or name.startswith(
+    """Whether a higher value of a column or of its band is better; of all others a lower one is."""
+    column = _BAND.sub("", name)
+    return column.endswith("tok_s") or column.startswith(
         ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
     )
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nearkv.costmodel.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.search import Crossing, Points, crossings
-from nearkv.sweeps.evaluation.probe import Probe, column
+from nearkv.solvers.search import Crossing, crossings
+from nearkv.sweeps.evaluation.probe import Probe
 from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
     Line,
@@ -23,8 +22,10 @@ from nearkv.sweeps.explore.lines import (
     searched,
     stated,
 )
+from nearkv.sweeps.explore.race import Race
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.space.study import NONE, Block, Numbers, Study
+from nearkv.sweeps.space.bands import Band, check_band
+from nearkv.sweeps.space.study import Block, Study
 
 LOOKS = 97
 """Values looked at before crossings between them are refined."""
@@ -43,7 +44,9 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         A row per crossing: `from` leads up to `below`, `to` leads from `above` on; where neither
         fits nobody leads. Where there is no crossing, a row that says who leads throughout.
         `resolution` is the relative distance between the values looked at: a crossing that is
-        reversed within it may go unseen.
+        reversed within it may go unseen. With a band, `above_p05` and so on: where the first
+        crossing in that direction lies in each draw, and `crossing_share`, the share of the draws
+        that have one.
 
     Raises:
         InputError: not two systems with the same points, or an axis or a column that cannot be
@@ -52,6 +55,10 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     if of not in COLUMNS:
         raise unknown("column", of, COLUMNS, "--of")
     axis, limits = _axis(along)
+    band = Band(study.band, study.samples, study.seed) if study.band else None
+    if band is not None:
+        check_band(band, study.method)
+    study = replace(study, band=0.0)
     if len(set(study.systems)) != 2 or len(study.systems) != 2:
         raise InputError("a crossover is between two systems; name two different ones")
     first, second = (_blocks(study, system, axis) for system in study.systems)
@@ -60,7 +67,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     rows: Rows = []
     for one, other in zip(first, second, strict=True):
         race = Race(Probe(one), Probe(other), axis, of)
-        rows += _rows(race, limits)
+        rows += _rows(race, limits, band)
     return rows
 
 
@@ -106,73 +113,34 @@ def _line(axis: str, limits: str, block: Block) -> Line:
     return line(axis, edges, LOOKS, whole, unit)
 
 
-@dataclass(frozen=True)
-class Race:
-    """Two systems along an axis, compared by a column.
-
-    Attributes:
-        first, second: the systems, point for point.
-        axis: `batch`, `context`, `output` or `role.key`.
-        of: the column.
-    """
-
-    first: Probe
-    second: Probe
-    axis: str
-    of: str
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Names of both systems."""
-        return self.first.block.system.name, self.second.block.system.name
-
-    def columns(self, point: Points, value: Numbers) -> tuple[Numbers, Numbers]:
-        """The column of each system, NaN where it does not fit."""
-        axes, numbers = NONE, {self.axis: value}
-        if self.axis in WORKLOAD:
-            axes, numbers = {WORKLOAD[self.axis]: value}, dict(NONE)
-        first, second = (
-            column(probe.answer(point, axes, numbers), self.of, len(point))
-            for probe in (self.first, self.second)
-        )
-        return first, second
-
-    def lead(self, point: Points, value: Numbers) -> Numbers:
-        """How far the first is ahead, on a logarithmic scale.
-
-        A system that does not fit is far behind.
-        """
-        better = 1.0 if higher_is_better(self.of) else -1.0
-        ours, theirs = self.columns(point, value)
-        with np.errstate(divide="ignore"):
-            ours, theirs = better * np.log(ours), better * np.log(theirs)
-        lead = np.nan_to_num(ours, nan=-FAR) - np.nan_to_num(theirs, nan=-FAR)
-        limited: Numbers = np.clip(lead, -FAR, FAR)
-        return limited
-
-    def is_contested(self, crossing: Crossing) -> bool:
-        """Whether on both sides of a crossing at least one system fits."""
-        point = np.array([crossing.point])
-        for value in (crossing.below, crossing.above):
-            answers = self.columns(point, np.array([value]))
-            if not np.isfinite(answers).any():
-                return False
-        return True
-
-
-def _rows(race: Race, limits: str) -> Rows:
+def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     if race.first.size != race.second.size:
         raise InputError(UNEQUAL)
     walk = _line(race.axis, limits, race.first.block)
     changes = crossings(race.lead, race.first.size, walk.values, walk.whole)
     contested = [crossing for crossing in changes if race.is_contested(crossing)]
+    bands = _bands(race, walk, contested, band) if band else None
     rows: Rows = []
     for point in range(race.first.size):
         own = [crossing for crossing in contested if crossing.point == point]
-        for answer in _answers(race, walk, point, own, limits):
+        answers = _answers(race, walk, point, own, limits)
+        for place, answer in enumerate(answers):
             row = {**_names(race, point), **answer, "resolution": walk.resolution}
-            rows.append({**row, "note": walk.note})
+            over_draws = bands[point][place] if bands else {}
+            rows.append({**row, **over_draws, "note": walk.note})
     return rows
+
+
+def _bands(
+    race: Race, walk: Line, stated: Sequence[Crossing], band: Band
+) -> list[list[dict[str, Any]]]:
+    """Bands of the crossings of each design point."""
+    from nearkv.sweeps.explore.crossover_bands import crossing_bands
+
+    own: list[list[Crossing]] = [[] for _ in range(race.first.size)]
+    for crossing in stated:
+        own[crossing.point].append(crossing)
+    return crossing_bands(race, band, walk, own)
 
 
 def _names(race: Race, point: int) -> dict[str, Any]:

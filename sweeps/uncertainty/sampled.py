@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.metrics import COLUMNS, Answer
-from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.space.grid import Axis, Box, Grid
 from nearkv.sweeps.space.study import NONE, Block
 from nearkv.sweeps.uncertainty.numbers import drawn_numbers
@@ -69,11 +69,20 @@ def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Samp
     mesh = _with_draws(block.grid.mesh(box))
     numbers = drawn_numbers(block, block.band)
     hw, llm, work, requested = block.at(mesh, numbers)
-    values = {**requested, **_with_draws(knobs)}
+    stated = _arrays(block.requested)
+    values = {**requested, **_with_draws({**stated, **knobs})}
     resolved = resolve_knobs(block.system, hw, llm, work, values)
     answer = Answer(resolved.estimate, hw, block.system.owns)
     shape = (*shape_of(box), block.band.samples)
     return Sampled(resolved, answer, shape)
+
+
+def _arrays(requested: Mapping[str, Requested]) -> dict[str, Numbers]:
+    """Knobs that have a value of their own at each design point."""
+    items = requested.items()
+    return {
+        name: value for name, value in items if isinstance(value, np.ndarray) and value.ndim
+    }
 
 
 def _with_draws(arrays: Mapping[str, Numbers]) -> dict[str, Numbers]:
