@@ -8,11 +8,10 @@ import numpy as np
 
 from nearkv.solvers.search import AT_ONCE, Evaluate, Mask, Numbers, Points
 
-PROVEN = 1e-3
+CLOSE = 1e-3
 """Intervals that cannot hold anything better by this share are not searched."""
 _TRIED = 1 << 18
 """Values over all points up to which every one is tried."""
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Peak:
     Attributes:
         value: the number [1].
         rate: the rate at it.
-        bound: no number in the range does better.
+        bound: no number in the range does better; NaN where not every one was tried.
     """
 
     value: Numbers
@@ -70,12 +69,6 @@ class _Intervals:
         ceiling: Numbers = self.rate_at_low * (self.high - 1) / self.low
         return ceiling
 
-    def exceeded_by(self, value: Numbers, rate: Numbers) -> Mask:
-        """Whether the rate at some value shows that rate(k) / k rises."""
-        most = self.rate_at_low * value / self.low
-        exceeded: Mask = rate > most * (1 + _ROUNDING)
-        return exceeded
-
     def kept(self, mask: Mask) -> _Intervals:
         """The intervals of a mask."""
         low, high = self.low[mask], self.high[mask]
@@ -93,18 +86,18 @@ class _Intervals:
 def peak(rate: Evaluate, high: Numbers) -> Peak:
     """Maximise a rate over 1 ... high.
 
-    Where the ranges are short, every value is tried. Others are searched by branch and bound, which
-    takes it that rate(k) / k does not rise with k, as of a batch that takes no less time than a
-    smaller one: between a and b the rate is then at most rate(a) (b - 1) / a, and intervals that
-    this rules out, up to `PROVEN`, are dropped. Where a value tried shows that it does rise,
-    nothing is proven.
+    Where the ranges are short, every value is tried, which proves the best. Others are searched by
+    branch and bound, which takes it that rate(k) / k does not rise with k, as of a batch that takes
+    no less time than a smaller one: between a and b the rate is then at most rate(a) (b - 1) / a,
+    and intervals that this rules out, up to `CLOSE`, are dropped. A mapping's rule may take less
+    time for a larger batch, so this proves nothing.
 
     Args:
         rate: of a value at a point; NaN where it has none.
         high: largest value at each point; below 1 where there is none.
 
     Returns:
-        The best; NaN where there is none, and its bound also where nothing is proven.
+        The best; NaN where there is none.
     """
     count = len(high)
     best = _Best(rate, np.full(count, np.nan), np.full(count, -np.inf))
@@ -112,13 +105,11 @@ def peak(rate: Evaluate, high: Numbers) -> Peak:
     shortest = point[np.argsort(high[point], kind="stable")]
     short = np.cumsum(high[shortest]) <= _TRIED
     _try_all(best, shortest[short], high)
-    bound = np.full(count, -np.inf)
-    _branch_and_bound(best, np.sort(shortest[~short]), high, bound)
-    missing = np.isnan(best.value)
-    best_rate = np.where(missing, np.nan, best.rate)
-    bound = np.where(missing | np.isposinf(bound), np.nan, bound)
-    proven = np.maximum(bound, best_rate)
-    return Peak(best.value, best_rate, proven)
+    _branch_and_bound(best, np.sort(shortest[~short]), high)
+    best_rate = np.where(np.isnan(best.value), np.nan, best.rate)
+    bound = best_rate.copy()
+    bound[shortest[~short]] = np.nan
+    return Peak(best.value, best_rate, bound)
 
 
 def _try_all(best: _Best, points: Points, high: Numbers) -> None:
@@ -133,22 +124,17 @@ def _try_all(best: _Best, points: Points, high: Numbers) -> None:
         best.try_values(point[piece], value[piece])
 
 
-def _branch_and_bound(best: _Best, point: Points, high: Numbers, bound: Numbers) -> None:
-    """Search some points; their bounds are infinite where the assumption does not hold."""
+def _branch_and_bound(best: _Best, point: Points, high: Numbers) -> None:
+    """Search some points without trying every value."""
     low, top = np.ones(len(point)), high[point]
     unsearched = _Intervals(point, low, top, best.try_values(point, low))
-    rate_at_top = best.try_values(point, top)
-    bound[point[unsearched.exceeded_by(top, rate_at_top)]] = np.inf
+    best.try_values(point, top)
     while len(unsearched.point):
         ceiling = unsearched.ceiling
         inside = unsearched.high - unsearched.low > 1
-        hopeless = ceiling <= best.rate[unsearched.point] * (1 + PROVEN)
-        dropped = inside & hopeless
-        np.maximum.at(bound, unsearched.point[dropped], ceiling[dropped])
+        hopeless = ceiling <= best.rate[unsearched.point] * (1 + CLOSE)
         unsearched = unsearched.kept(inside & ~hopeless)
         geometric = np.round(np.sqrt(unsearched.low * unsearched.high))
         middle: Numbers = np.clip(geometric, unsearched.low + 1, unsearched.high - 1)
         rate_at_middle = best.try_values(unsearched.point, middle)
-        exceeded = unsearched.exceeded_by(middle, rate_at_middle)
-        bound[unsearched.point[exceeded]] = np.inf
         unsearched = unsearched.split(middle, rate_at_middle)

@@ -32,7 +32,8 @@ def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
     Returns:
         A row per point: `largest_batch` and what ends it, a memory or a limit, `value`, the best
         batch, with its `throughput_tok_s`, `step_ms` and the limited columns, `bound_tok_s` that
-        no batch up to the largest exceeds, and the relative `gap` to it.
+        no batch up to the largest exceeds, and the relative `gap` to it; both NaN where there are
+        too many batches to try each.
 
     Raises:
         InputError: the study cannot be evaluated, or a limit not be used.
@@ -100,6 +101,7 @@ class _Sizing:
         points = np.arange(count)
         most = largest(self.fits, count)
         best = peak(self.rate, most)
+        proven = np.isnan(best.value) | ~np.isnan(best.bound)
         solved = np.maximum(np.nan_to_num(best.value), 1.0)
         at_best = self.probe.answer(points, {"batch": solved})
         shown = ["step_ms", *(limit.quantity for limit in self.limits)]
@@ -115,7 +117,7 @@ class _Sizing:
             **quantities,
             "bound_tok_s": best.bound,
             "gap": best.bound / best.rate - 1,
-            "method": np.full(count, "bisection; each batch, or branch and bound"),
+            "method": np.where(proven, "bisection; each batch", "branch and bound, without proof"),
         }
         rows: Rows = []
         for i in points:

@@ -19,7 +19,9 @@ from types import FrameType
 from typing import Any
 
 SECONDS = 10.0
-"""No command may take longer."""
+"""No command may take longer of a processor."""
+WAITING = 6
+"""Nor so many times as long on a machine that others use."""
 MEMORY = 2 * 2**30
 """Nor more memory [B]."""
 
@@ -62,16 +64,25 @@ class Outcome:
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
+    """End what takes so long of a processor, or `WAITING` times as long altogether."""
+
     def ring(_: int, __: FrameType | None) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    clocks = {
+        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
+        signal.SIGALRM: (signal.ITIMER_REAL, WAITING * seconds),
+    }
+    before = {name: signal.signal(name, ring) for name in clocks}
+    for clock, limit in clocks.values():
+        signal.setitimer(clock, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for clock, _ in clocks.values():
+            signal.setitimer(clock, 0)
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def run(words: list[str], seconds: float = SECONDS) -> Outcome:
