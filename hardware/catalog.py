@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ def load_part(name: str, what: str = "part") -> Part:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of(what, name)
+    if name.endswith(".toml"):
+        return _read_part(path, name, what)
+    status = path.stat()
+    version = (str(path.absolute()), status.st_mtime_ns, status.st_size)
+    return _read_once(path, name, what, version)
+
+
+@lru_cache(maxsize=1024)
+def _read_once(path: Path, name: str, what: str, _: tuple[str, int, int]) -> Part:
+    """A part of a folder, read again once its file has another time or size."""
+    return _read_part(path, name, what)
+
+
+def _read_part(path: Path, name: str, what: str) -> Part:
     where = str(path)
     table = read_toml(path, what)
     kind = _kind(table, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import resource
 import signal
 import sys
@@ -121,9 +122,11 @@ def _faults(outcome: Outcome) -> Iterator[str]:
     if resident() > MEMORY:
         yield f"{resident() / 1e9:.1f} GB of memory"
     if outcome.code == 2:
-        sentences = [
-            line for line in outcome.err.splitlines() if not line.startswith("nearkv: warning:")
-        ]
+        lines = outcome.err.splitlines()
+        warnings = [line for line in lines if line.startswith("nearkv: warning:")]
+        # beside them a sweep says how many points it has
+        beside = [line for line in lines if re.match(r"[\d,]+ design points? to ", line)]
+        sentences = [line for line in lines if line not in warnings + beside]
         if len(sentences) != 1:
             yield f"exit 2 with {len(sentences)} sentences"
     elif outcome.code == 0:
