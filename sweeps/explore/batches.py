@@ -117,7 +117,9 @@ class _Sizing:
             **quantities,
             "bound_tok_s": best.bound,
             "gap": best.bound / best.rate - 1,
-            "method": np.where(proven, "bisection; each batch", "branch and bound, without proof"),
+            "method": np.where(
+                proven, "bisection; each batch", "branch and bound, without proof"
+            ),
         }
         rows: Rows = []
         for i in points:

@@ -31,7 +31,7 @@ if options.cases:
         "NEARKV_CASES": str(options.cases),
         "NEARKV_SEED": str(options.seed),
     }
-    tests = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "test_properties.py"]
-    tests.append(f"--hypothesis-seed={options.seed}")
+    tests = [sys.executable, "-m", "pytest", "-q", "-n", "auto"]
+    tests += ["test_properties.py", "test_scans.py", f"--hypothesis-seed={options.seed}"]
     failed |= bool(subprocess.run(tests, env=environment, check=False).returncode)
 sys.exit(failed)
