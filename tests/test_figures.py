@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import refusal, succeed
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.patches import Rectangle
@@ -54,6 +57,18 @@ def vertical_segments(axes: Axes) -> list[NDArray[np.float64]]:
     paths = [path for group in axes.collections for path in group.get_paths()]
     ends = [np.asarray(path.vertices, dtype=float) for path in paths]
     return [end for end in ends if len(end) == 2]
+
+
+def shown_text(pdf: bytes) -> str:
+    """Letters that a reader of a PDF can select: what its pages show with TJ."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.S)
+    pages = []
+    for stream in streams:
+        with suppress(zlib.error):
+            pages.append(zlib.decompress(stream).decode("latin-1"))
+    arrays = re.findall(r"\[(.*?)\]\s*TJ", "\n".join(pages), re.S)
+    strings = [re.findall(r"\(((?:\\.|[^\\()])*)\)", array, re.S) for array in arrays]
+    return re.sub(r"\\(.)", r"\1", "\n".join("".join(parts) for parts in strings)).replace("\0", "")
 
 
 def test_bars_are_as_high_as_the_table_says() -> None:
@@ -131,6 +146,24 @@ def test_a_policy_map_knows_the_best_and_its_margin() -> None:
     assert worst.margin.tolist() == [[2.0, float("inf")]]
 
 
+def test_a_policy_map_labels_both_axes_and_names_who_competes() -> None:
+    axes = plot.policy_map(MAP)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Context (tokens)", "Batch (sequences)")
+    legend = axes.get_legend()
+    assert legend
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+
+
+def test_a_front_passes_through_its_designs_from_cheap_to_dear() -> None:
+    table = pd.DataFrame(
+        {"system": ["a"] * 2, "cost_usd": [2.0, 1.0], "throughput_tok_s": [5.0, 3.0]}
+    )
+    axes = plot.pareto(table)
+    (line,) = axes.lines
+    assert np.asarray(line.get_xydata()).tolist() == [[1.0, 3.0], [2.0, 5.0]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Cost (USD)", "Throughput (tok/s)")
+
+
 def test_a_boundary_stands_where_the_crossing_is() -> None:
     """A crossing at the geometric mean of two ticks is half-way between them."""
     crossing = 1024 * 2**0.5
@@ -169,7 +202,9 @@ def test_a_stack_is_as_high_as_its_row_is_long() -> None:
     table = pd.DataFrame(
         {"system": ["a", "b"], "time_s:gpu.hbm": [1.0, 2.0], "time_s:pcie": [3.0, 0.0]}
     )
-    assert max(tops(plot.breakdown(table))) == 4.0
+    axes = plot.breakdown(table)
+    assert max(tops(axes)) == 4.0
+    assert axes.get_ylabel() == "Time (s)"
     assert max(tops(plot.breakdown(table, relative=True))) == pytest.approx(1.0)
 
 
@@ -194,7 +229,19 @@ def test_a_pdf_embeds_its_fonts_as_text(tmp_path: Path) -> None:
     assert re.search(rb"/FontFile2\b", content)
     assert b"/Subtype /Type3" not in content
     assert len(content) < 100_000
+    assert b"/ToUnicode" in content
+    assert "Decode (tok/s)" in shown_text(content)
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_band_of_other_percentiles_is_drawn_too() -> None:
+    """`--band 80` gives p10, p50 and p90."""
+    ends = {"decode_tok_s_p10": [1.0] * 4, "decode_tok_s_p50": [2.0] * 4}
+    banded = TABLE.assign(**ends, decode_tok_s_p90=[8.0] * 4)
+    segments = vertical_segments(plot.bars(banded, "decode_tok_s"))
+    assert [segment[:, 1].tolist() for segment in segments] == [[1.0, 8.0]] * 3
+    areas = plot.lines(banded, "decode_tok_s").collections
+    assert len(areas) == 2
 
 
 def test_an_svg_keeps_its_text(tmp_path: Path) -> None:
@@ -208,7 +255,9 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
         style.check_format(tmp_path / "a.gif")
 
 
-def test_without_the_library_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation without the extra."""
     import builtins
 
     real = builtins.__import__
@@ -219,5 +268,24 @@ def test_without_the_library_one_sentence_names_the_extra(monkeypatch: pytest.Mo
         return real(name, *rest, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"nearkv\[plot\]"):
-        style.load_pyplot()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "hilos", "--model", "opt-30b", "-o", "a.pdf"],
+        ["plot", "bars", "-", "-o", "a.pdf"],
+        ["figure", "inf2-fig10"],
+        ["report", "--system", "hilos", "--model", "opt-30b", "-o", "a.html"],
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.usefixtures("without_library")
+def test_without_the_library_one_sentence_names_the_extra(words: list[str]) -> None:
+    assert "nearkv[plot]" in refusal(*words, text="system\na\n")
+
+
+@pytest.mark.usefixtures("without_library")
+def test_charts_and_lists_need_no_library() -> None:
+    assert "█" in succeed("compare", "hilos", "--model", "opt-30b", "--chart")
+    assert "hilos-fig10" in succeed("figure")
