@@ -240,8 +240,12 @@ class Overlap(Group):
 
     @cached_property
     def seconds(self) -> Real:
-        """The longest part, or the longest queue for a shared resource [s]."""
-        return reduce(np.maximum, self._candidates() or [0.0])
+        """The longest part, or the longest queue for a shared resource [s].
+
+        The smallest arrays first: few operations then meet the shape that all of them make.
+        """
+        candidates = sorted(self._candidates(), key=np.size)
+        return reduce(np.maximum, candidates or [0.0])
 
     def active_of(self, role: str) -> Real:
         """The longest part's, or the longest queue within the role [s]."""

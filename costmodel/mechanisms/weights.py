@@ -86,15 +86,24 @@ def choose_residency(
         paper: the shares by the paper's rule.
         host_room: host DRAM that the step leaves to weights [B].
     """
-    gpu_room = gpu(hw).memory - gpu_working_set(llm, work.prompt)
-    on_gpu = np.clip(gpu_room / llm.weight_bytes, 0.0, 1.0)
-    whole = host_weights(hw, llm, Residency(0.0, 1.0, 0.0))
-    in_host = np.clip(host_room / whole, 0.0, 1 - on_gpu)
+    on_gpu: Real = 0.0
+    in_host: Real = 0.0
+    if np.any(np.equal(choice, WEIGHTS.choices.index("auto"))):
+        on_gpu, in_host = _filled(hw, llm, work, host_room)
     gpu_shares: dict[str, Real] = {"auto": on_gpu, "gpu": 1.0, "paper": paper.gpu}
     host_shares: dict[str, Real] = {"auto": in_host, "host": 1.0, "paper": paper.host}
     gpu_share = _chosen(choice, gpu_shares)
     host_share = _chosen(choice, host_shares)
     return Residency(gpu_share, host_share, 1 - gpu_share - host_share)
+
+
+def _filled(hw: Machine, llm: LLM, work: Workload, host_room: Real) -> tuple[Real, Real]:
+    """Shares of the weights that GPU and host DRAM take, the faster first [1]."""
+    gpu_room = gpu(hw).memory - gpu_working_set(llm, work.prompt)
+    on_gpu = np.clip(gpu_room / llm.weight_bytes, 0.0, 1.0)
+    whole = host_weights(hw, llm, Residency(0.0, 1.0, 0.0))
+    in_host = np.clip(host_room / whole, 0.0, 1 - on_gpu)
+    return on_gpu, in_host
 
 
 def _chosen(choice: Real, shares: Mapping[str, Real]) -> Real:
