@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nearkv.sweeps.evaluation.comparison import compare
 from nearkv.sweeps.evaluation.evaluate import Columns, table
 from nearkv.sweeps.explore.explain import explain
 from nearkv.sweeps.space.study import Study
@@ -18,10 +19,10 @@ def test_a_batch_that_runs_in_parts_is_noted() -> None:
     """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
     parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
     assert 1 < parts["batch_run"][0] < 32
-    assert parts["note"][0] == "batch_run sequences at a time, times count all rounds"
+    assert "batch_run sequences at a time, times count all rounds" in parts["note"][0]
     whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output="1")
     assert whole["batch_run"][0] == 4
-    assert whole["note"][0] == ""
+    assert "batch_run" not in whole["note"][0]
 
 
 def test_one_token_waits_for_no_other_prompt() -> None:
@@ -34,7 +35,7 @@ def test_one_token_waits_for_no_other_prompt() -> None:
 @pytest.mark.parametrize(("context", "noted"), [("1k", False), ("4k", True)])
 def test_a_mapping_made_for_less_than_the_context_is_noted(context: str, noted: bool) -> None:
     row = answer("flexgen-mapping", "gpt3-175b", context=context, output="1")
-    assert row["note"][0] == ("mapped for the context, which is beyond `longest`" if noted else "")
+    assert ("mapped for the context, which is beyond `longest`" in row["note"][0]) is noted
 
 
 def test_an_answer_of_one_token_explains_one_step() -> None:
@@ -48,3 +49,13 @@ def test_an_answer_of_one_token_explains_one_step() -> None:
     assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
     longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="2")
     assert not [row for row in explain(longer)[1] if "one decode" in str(row["span"])]
+
+
+def test_a_comparison_says_where_prices_differ() -> None:
+    """16 SmartSSDs of 2,400 USD cost 19,200 more than 8; 8 cost what the first row costs."""
+    study = Study(("hilos",), ("opt-66b",), knobs={"devices": "8,16"})
+    rows = compare(study)
+    first, second = rows["cost_usd"].astype(float)
+    assert second - first == 8 * 2400
+    assert "costs" not in rows["note"][0]
+    assert f"costs {second / first:.3g} times as much" in rows["note"][1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.sweeps.evaluation.catalogue import column_rows
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -19,10 +19,11 @@ class Columns(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the list."""
         terms = nodes.definition_list()
-        for name, column in sorted(COLUMNS.items()):
+        for row in sorted(column_rows(), key=lambda row: str(row["column"])):
+            unit = f" [{row['unit']}]" if row["unit"] else ""
             item = nodes.definition_list_item()
-            item += nodes.term("", "", nodes.literal(text=name))
-            item += nodes.definition("", nodes.paragraph(text=column.what))
+            item += nodes.term("", "", nodes.literal(text=row["column"]))
+            item += nodes.definition("", nodes.paragraph(text=f"{row['what']}{unit}"))
             terms += item
         return [terms]
 

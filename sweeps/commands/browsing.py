@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,7 +70,12 @@ def list_systems(ctx: typer.Context, view: View, plugins: Plugins = []) -> None:
 
     load_plugins(plugins)
     if listed(ctx, view):
-        show_rows(system_rows(), view, ("system", "what", "paper", "platform", "knobs"))
+        rows = system_rows()
+        below = [
+            f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."
+        ]
+        columns = ("system", "what", "paper", "platform", "knobs")
+        show_rows(rows, view, columns, below=below)
 
 
 def show_system(view: View, name: System, plugins: Plugins = []) -> None:
@@ -126,7 +133,11 @@ def list_models(ctx: typer.Context, view: View) -> None:
     from nearkv.sweeps.evaluation.models import model_rows
 
     if listed(ctx, view):
-        show_rows(model_rows(), view)
+        rows = model_rows()
+        below = [
+            f"{len(rows)} models; `nearkv models show NAME` prints every number of one."
+        ]
+        show_rows(rows, view, below=below)
 
 
 def show_model(view: View, name: Model) -> None:
@@ -136,7 +147,8 @@ def show_model(view: View, name: Model) -> None:
     """
     from nearkv.sweeps.evaluation.models import model_numbers
 
-    show_rows(model_numbers(name), view)
+    rows = model_numbers(name)
+    show_rows(rows, view, below=[kinds_of(rows)])
 
 
 def list_hardware(ctx: typer.Context, view: View) -> None:
@@ -144,7 +156,11 @@ def list_hardware(ctx: typer.Context, view: View) -> None:
     from nearkv.sweeps.evaluation.catalogue import hardware_rows
 
     if listed(ctx, view):
-        show_rows(hardware_rows(), view, ("name", "kind", "what", "roles"))
+        rows = hardware_rows()
+        below = [
+            f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."
+        ]
+        show_rows(rows, view, ("name", "kind", "what", "roles"), below=below)
 
 
 def show_hardware(view: View, name: PlatformOrPart, sets: Set = []) -> None:
@@ -155,7 +171,15 @@ def show_hardware(view: View, name: PlatformOrPart, sets: Set = []) -> None:
     from nearkv.sweeps.evaluation.catalogue import hardware_numbers
     from nearkv.sweeps.space.study import pairs
 
-    show_rows(hardware_numbers(name, pairs(sets, "--set")), view, NUMBERS)
+    rows = hardware_numbers(name, pairs(sets, "--set"))
+    show_rows(rows, view, NUMBERS, below=[kinds_of(rows)])
+
+
+def kinds_of(rows: Sequence[dict[str, Any]]) -> str:
+    """How many numbers there are, and where they come from."""
+    counts = Counter(row["kind"] for row in rows)
+    parts = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    return f"{len(rows)} numbers: {parts}."
 
 
 def list_columns(ctx: typer.Context, view: View) -> None:
@@ -163,7 +187,9 @@ def list_columns(ctx: typer.Context, view: View) -> None:
     from nearkv.sweeps.evaluation.catalogue import column_rows
 
     if listed(ctx, view):
-        show_rows(column_rows(), view)
+        rows = column_rows()
+        below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
+        show_rows(rows, view, below=below)
 
 
 def show_column(view: View, name: ColumnName) -> None:

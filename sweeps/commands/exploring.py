@@ -76,7 +76,13 @@ def pareto(
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     front = front_of(chosen, by, where, per)
-    show_columns(front, view, [*DESIGN, *comma_list(by), "note"], chosen)
+    first, *others = comma_list(by)
+    extremes = front[first].astype(float)
+    below = (
+        f"{len(extremes)} designs that no other beats in {first} and {' and '.join(others)}; "
+        f"{first} from {extremes.min():.4g} to {extremes.max():.4g}."
+    )
+    show_columns(front, view, [*DESIGN, first, *others, "note"], chosen, below=[below])
 
 
 def sensitivity(
@@ -103,11 +109,11 @@ def sensitivity(
     reach = (
         f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over "
         f"the ranges of {band['factors']} assumed or fitted numbers: "
-        f"{band['q05']:.4g} to {band['q95']:.4g}"
+        f"{band['q05']:.4g} to {band['q95']:.4g}."
     )
     below = [reach]
     if band["unfit"]:
-        below.append(f"{band['unfit']:,} samples did not fit")
+        below.append(f"{band['unfit']:,} samples did not fit.")
     show_rows(rows, view, below=below, study=chosen)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -95,7 +97,8 @@ def validate(
         typer.echo(HEADING)
         show(summary(rows), view.form)
         typer.echo()
-    show_rows(reviewed.with_verdicts(rows, verdicts), view, SHOWN)
+    shown = reviewed.with_verdicts(rows, verdicts)
+    show_rows(shown, view, SHOWN, below=[verdict_counts(shown)])
     if view.is_for_people and whole:
         show_rows(by_source(rows) if paper == "independent" else summary(rows))
     if record:
@@ -105,6 +108,13 @@ def validate(
         typer.echo(f"nearkv: {sentence}", err=True)
     if worse:
         raise typer.Exit(1)
+
+
+def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
+    """How many claims there are, by verdict."""
+    counts = Counter(row["verdict"] for row in rows)
+    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return f"{len(rows)} claims: {parts}."
 
 
 Paper = Annotated[

@@ -117,7 +117,9 @@ def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import table
 
     rows = table(study, _requested(only))
-    show_columns(rows, _printed(view), study=study)
+    answered = int((rows["status"] == "ok").sum())
+    below = [f"{len(rows['status']):,} design points, {answered:,} of them with an answer."]
+    show_columns(rows, _printed(view), study=study, below=below)
 
 
 def _printed(view: View) -> View:

@@ -12,6 +12,7 @@ from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.evaluation.cells import BOTTLENECK
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.evaluation.prices import with_prices
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def compare(
     Returns:
         All columns, the bottleneck, `speedup` (of decode_tok_s), `total_speedup` (of
         throughput_tok_s) and `COLUMN_ratio`; NaN where either has no answer. `note` says where
-        devices, precision or platforms differ from those of the first row. With a band, that of
-        every ratio at common draws, and `faster_share`, the share of them with a faster step.
+        devices, precision, platforms or prices differ from those of the first row. With a band,
+        that of every ratio at common draws, and `faster_share`, their share with a faster step.
 
     Raises:
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
@@ -58,6 +59,8 @@ def compare(
             raise unknown("column of numbers", name, numbers, "--ratio")
         chosen[f"{name}_ratio"] = name
     points = _points(parts[0], study)
+    prices = _ratios(table, points, {"price": "cost_usd"})
+    table["note"] = with_prices(table["note"], prices["price"])
     compared = table | _ratios(table, points, chosen)
     return compared | _bands(parts, study, chosen) if study.band else compared
 
@@ -88,7 +91,8 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     sentences = []
     for system, rows in fastest.groupby("system", sort=False):
         where = f" at {len(rows)} of {number} points" if number > 1 else ""
-        sentences.append(f"{system} decodes fastest{where}{_times(rows, names[0])}")
+        times = _times(rows, names[0])
+        sentences.append(f"{system} decodes fastest{where}{times}")
     unanswered = int((frame["status"] != "ok").sum())
     if unanswered:
         sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
@@ -97,7 +101,8 @@ def conclusion(study: Study, table: Columns) -> list[str]:
 
 def _times(rows: pd.DataFrame, first: str) -> str:
     """How many times the first system's rate the fastest system's is."""
-    low, high = rows["speedup"].min(), rows["speedup"].max()
+    low = rows["speedup"].min()
+    high = rows["speedup"].max()
     if not high > 1:
         return ""
     times = f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"

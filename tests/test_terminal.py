@@ -1,0 +1,139 @@
+"""What a terminal of 80 columns and 24 lines shows of every command of the README."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+from nearkv.cli import app
+from nearkv.sweeps.commands import printing
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+COMMANDS = list(
+    dict.fromkeys(
+        line.split("  #")[0].strip()
+        for line in re.findall(r"(?:^    |`|<!-- |\| )nearkv ([a-z][^`|>\n]*)", README, re.M)
+    )
+)
+NEEDS_FILES = ("plot", "report", "calibrate", "validate")
+"""Commands that draw, read a user's own file, or take long; another test looks at `validate`."""
+TABLES = [line for line in COMMANDS if line.split()[0] not in NEEDS_FILES and "-o " not in line]
+COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+class Screen:
+    """A pseudo-terminal in place of standard output, and what a pager is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paged: list[str] = []
+        self.received = b""
+        self.leader, follower = pty.openpty()
+        self.file = os.fdopen(follower, "w")
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("LINES", "24")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setattr(sys, "stdout", self.file)
+        monkeypatch.setattr(printing, "_page", self.paged.append)
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self.leader, 4096):
+                self.received += piece
+        except OSError:  # the other end is closed
+            pass
+
+    def text(self) -> str:
+        """All that was printed, without colours."""
+        self.file.close()
+        self.reader.join(10)
+        os.close(self.leader)
+        return COLOUR.sub("", self.received.decode().replace("\r\n", "\n"))
+
+
+def test_the_readme_has_commands() -> None:
+    assert len(TABLES) > 12
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_a_terminal_shows_each_command_of_the_readme(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No line is cut or wraps; what is longer than the screen is paged, its conclusion last."""
+    monkeypatch.chdir(tmp_path)
+    screen = Screen(monkeypatch)
+    words = [word for word in shlex.split(line) if word not in ("--format", "markdown")]
+    app(words, standalone_mode=False)
+    text = screen.text()
+    shown = COLOUR.sub("", "".join(screen.paged)) or text
+    lines = shown.splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 80
+    assert "…" not in shown
+    if screen.paged:
+        assert len(lines) >= 24
+        assert lines[-1].endswith((".", ")"))
+    else:
+        assert len(lines) < 24
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "estimate hilos --model opt-66b",
+        "systems show hilos",
+        "solve beta --model qwen-7b",
+        "solve placement --model opt-30b --gpu-batch 8 --num-batches 2",
+        "solve alpha --model opt-66b --context 32k",
+        "solve batch --model opt-66b --limit step_ms=50000",
+    ],
+)
+def test_answers_about_one_system_fit_a_screen(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(monkeypatch)
+    app(shlex.split(line), standalone_mode=False)
+    assert not screen.paged
+    assert 0 < len(screen.text().splitlines()) < 24
+
+
+def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "flexgen-dram hilos --model opt-175b --context 128k --columns system,status,bottleneck"
+    screen = Screen(monkeypatch)
+    app(["compare", *words.split()], standalone_mode=False)
+    screen.text()
+    lines = screen.received.decode().splitlines()
+    assert [line[:5] for line in lines if "flexgen-dram " in line] == ["\x1b[31m"]
+    assert any("\x1b[33m" in line for line in lines if line.startswith("hilos"))
+
+
+@pytest.mark.processes
+def test_only_a_terminal_has_a_pager(tmp_path: Path) -> None:
+    """The pager of the user, PAGER, reads what does not fit; a pipe gets it as it is."""
+    paged = tmp_path / "paged.txt"
+    environment = {
+        name: os.environ[name] for name in os.environ if name not in ("COLUMNS", "LINES")
+    }
+    environment |= {"PAGER": f"cat > {paged}", "TERM": "xterm"}
+    command = [sys.executable, "-m", "nearkv", "columns"]
+    piped = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert len(piped.stdout.splitlines()) > 24
+    assert not paged.exists()
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    subprocess.run(command, env=environment, stdin=follower, stdout=follower, check=True)
+    os.close(follower)
+    os.close(leader)
+    lines = paged.read_text().splitlines()
+    assert len(lines) > 24
+    assert max(map(len, lines)) <= 80
