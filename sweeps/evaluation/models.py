@@ -90,13 +90,11 @@ def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
     yield _row(
         "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
     )
-    yield _row(
-        "kv per token", kv_per_token(llm), 1, "B", "that one token more adds when long"
-    )
-    unlimited = kv_per_token_unlimited(llm)
-    yield _row(
-        "kv per token, no windows", unlimited, 1, "B", "an engine that keeps all tokens"
-    )
+    token, unlimited = kv_per_token(llm), kv_per_token_unlimited(llm)
+    grows = f"{float(token):,.0f} B that one token more adds when long"
+    kept = f"{float(unlimited):,.0f} B in an engine that keeps all tokens"
+    yield _row("kv per token", token, 1, "B", grows)
+    yield _row("kv per token, no windows", unlimited, 1, "B", kept)
     for label, tokens in _CONTEXTS.items():
         cache = llm.kv_cache_bytes(1, tokens) + llm.all_state_bytes(1)
         yield _row(f"kv at {label}", cache, 1e9, "GB", "of one sequence")
