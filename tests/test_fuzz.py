@@ -36,7 +36,7 @@ def test_no_attack_ends_in_a_traceback(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     random = Random(0)
     files = write_files(hostile, random)
-    for _ in range(100):
+    for _ in range(60):
         outcome = run(attack(random, files), seconds=60)
         assert not outcome.faults, outcome.words
 

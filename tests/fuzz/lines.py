@@ -45,7 +45,7 @@ LINES = (
     " --of step_ms --batch 4 --output-tokens 8 --format json",
     "solve mapping --model opt-66b --platform gh-asymmetric --method greedy --set hbm.memory=80GB"
     " --format json",
-    "validate hilos --id hilos-tput-max --format json",
+    "validate hillinfer --id HI-001 --format json",
     "report --system hilos --model opt-30b --context 8k -o report.html",
     "systems --format json",
     "systems show hilos --format json",
@@ -107,27 +107,36 @@ FILE_OPTIONS = (
 OPTIONS = sorted({word for line in LINES for word in line.split() if word.startswith("--")})
 
 
-MILD = (
-    *("1", "2", "3", "7", "64", "200k", "1M", "4k,8k", "1:8:+1", "1k:64k:x2", "0.5", "1e-3"),
-    *("hilos", "inf2", "l3", "h2m2", "oracle", "flexgen-raid", "cpu-offload", "hillinfer", "h2o"),
-    *("opt-66b", "llama3.1-8b", "mixtral-8x7b", "gpt-oss-20b", "qwen3-235b-a22b"),
-    *("alpha=0.999", "alpha=paper", "ssd_weights=auto", "cpu_share=0", "placement=capacity"),
-    *("csd.count=1", "csd.count=1,64", "host.memory=1GB", "host.memory=64TB", "gpu.memory=1GB"),
-    *("gpu.count=512", "dimm.ranksets=1", "hbm.memory=1GB", "gpu.flops=1e20FLOP/s"),
-    *("ssd.read=1GB/s", "pcie=0.01", "derate.pcie=0.01", "json", "csv", "step_ms", "cost_usd"),
-    *("hilos-a100", "inf2-a100", "dgx-a100-pim", "gh-asymmetric", "aipc-4090", "dolphin"),
-    *("step_ms<=1e9", "throughput_tok_s>=1", "batch_run>=1", "context=1k:2k", "batch=1:4"),
-)
-"""Values that some option takes."""
+SIZES = ("1", "2", "3", "7", "64", "200k", "1M", "4k,8k", "1:8:+1", "1k:64k:x2")
+MILD = {
+    "--batch": SIZES,
+    "--context": SIZES,
+    "--output-tokens": SIZES,
+    "--model": ("opt-66b", "llama3.1-8b", "mixtral-8x7b", "gpt-oss-20b", "qwen3-235b-a22b"),
+    "--system": ("hilos", "inf2", "l3,gpu-only", "oracle", "flexgen-raid,hilos", "hillinfer"),
+    "--set": ("gpu.count=512", "gpu.memory=1GB", "gpu.flops=1e20FLOP/s", "host.memory=1GB,64TB"),
+    "--knob": ("alpha=0.999", "alpha=paper,auto", "ssd_weights=auto", "placement=capacity"),
+    "--by": ("step_ms,cost_usd", "endurance_requests,energy_j_tok", "throughput_tok_s,prefill_s"),
+    "--of": ("step_ms", "energy_j_tok", "endurance_requests", "prefill_s"),
+    "--where": ("step_ms<=1e9", "throughput_tok_s>=1", "batch_run>=1"),
+    "--target": ("batch_run=1", "step_ms<=1e5", "throughput_tok_s>=1", "endurance_requests>=1e9"),
+    "--vary": ("gpu.memory", "host.memory=1GB:1TB", "gpu.flops", "ssd.count"),
+    "--along": ("context=1k:2k", "batch=1:4", "batch=1:512", "host.memory=64GB:1TB"),
+    "--requests": ("1", "1,2", "2k,64k", "dolphin", "7"),
+    "--format": ("json", "csv"),
+}
+"""Options -> values that most commands take."""
 
 
 def extreme(words: list[str], random: Random) -> list[str]:
-    """A command line with one or two values replaced by others that some option takes."""
+    """A command line with one or two values replaced by others that their options take."""
     words = list(words)
-    values = [place for place in range(1, len(words)) if not is_option(words[place])]
+    known = [place for place, word in enumerate(words[1:]) if word in MILD]
     for _ in range(random.randint(1, 2)):
-        words[random.choice(values)] = random.choice(MILD)
-    if random.random() < 0.3:
+        if known:
+            place = random.choice(known)
+            words[place + 2] = random.choice(MILD[words[place + 1]])
+    if random.random() < 0.2:
         words += random.choice(ADDITIONS).split()
     return words
 
