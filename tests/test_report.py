@@ -62,6 +62,18 @@ def test_marks_say_their_value(page: str) -> None:
     assert f"<title>hilos: {ratio:.4g}</title>" in page
 
 
+def test_a_solved_share_stands_beside_the_bound_that_proves_it(page: str) -> None:
+    section = page.split('id="optima-heading"')[1].split("</section>", maxsplit=1)[0]
+    assert "alpha: 2 optima" in section
+    heads = re.findall(r'<th scope="col">(\w+)</th>', section)
+    rows = re.findall(r"<tr>(<td>.*?)</tr>", section)
+    assert len(rows) == 2
+    for row in rows:
+        cells = dict(zip(heads, re.findall(r"<td>(.*?)</td>", row), strict=True))
+        assert 0 <= float(cells["value"]) <= 1
+        assert float(cells["gap"]) < 1e-6
+
+
 def test_ids_are_unique(page: str) -> None:
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))

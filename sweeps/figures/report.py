@@ -17,6 +17,7 @@ from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.hover import svg_of
+from nearkv.sweeps.figures.optima import KNOB, optima
 from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
 from nearkv.sweeps.figures.series import AXES, varying
 from nearkv.sweeps.figures.stacked import PREFIX
@@ -72,6 +73,7 @@ def report(study: Study, command: str) -> str:
         "answer": escape(answer(results.table)),
         "figures": "\n".join(figures(results)),
         "kept": escape(_kept(results)),
+        "optima": _optima(study),
         "sources": "\n".join(_sources(results.blocks)),
         "command": escape(command),
         "version": version("nearkv"),
@@ -200,15 +202,27 @@ def _sources(in_order: Sequence[Block]) -> list[str]:
         block.platform.label: block.platform for block in in_order
     }.items():
         rows = platform_numbers(platform)
-        names = list(rows[0])
-        head = "".join(f'<th scope="col">{escape(key)}</th>' for key in names)
-        body = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)
-        tables.append(
-            f"<details><summary>{escape(name)}: {len(rows)} numbers</summary>"
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
-        )
+        tables.append(_folded(f"{name}: {len(rows)} numbers", rows))
     return tables
+
+
+def _folded(summary: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table under a line that opens it."""
+    names = list(rows[0])
+    head = "".join(f'<th scope="col">{escape(key)}</th>' for key in names)
+    body = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)
+    label = escape(summary)
+    room = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<details><summary>{label}</summary>{room}{table}</div></details>"
+
+
+def _optima(study: Study) -> str:
+    """Return the optima of a study with the bounds that prove them."""
+    rows = optima(study)
+    if not rows:
+        return "<p>No knob of this study was solved for.</p>"
+    return _folded(f"{KNOB}: {len(rows)} optima, each beside its bound and its rule", rows)
 
 
 def _cells(row: dict[str, Any], names: Sequence[str]) -> str:

@@ -1,0 +1,56 @@
+"""The optima of a study as a page shows them: the value, the bound that proves it, the rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nearkv.costmodel.registry import find_system
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.table import records
+from nearkv.sweeps.evaluation.text_columns import cell_text
+from nearkv.sweeps.explore.knobs import best_knob
+from nearkv.sweeps.space.study import Study
+
+KNOB = "alpha"
+"""The knob whose optimum a page proves: the share of X in the cache."""
+
+SHOWN = (
+    "system",
+    "model",
+    "platform",
+    "batch",
+    "context_tok",
+    "value",
+    "step_ms",
+    "bound_ms",
+    "gap",
+    "rule",
+    "rule_loss",
+    "bound_by",
+)
+"""Columns in order, where the answer has them."""
+
+MOST_ROWS = 100
+"""Optima that a page shows."""
+
+
+def optima(study: Study) -> list[dict[str, Any]]:
+    """Return a row for every optimum of a study, at most a hundred; none where none is solved.
+
+    Args:
+        study: whose knob was left to be solved.
+    """
+    solved = [name for name in study.systems if KNOB in find_system(name).knobs]
+    if not solved or KNOB in study.knobs or study.traces:
+        return []
+    question = replace(study, systems=tuple(solved), band=0.0)
+    try:
+        answer = records(best_knob(question, KNOB))
+    except InputError:
+        return []  # a knob of the study that one of these systems lacks
+    return [_cells(row) for row in answer[:MOST_ROWS]]
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    return {name: cell_text(row[name]) for name in SHOWN if name in row}
