@@ -22,9 +22,10 @@ from nearkv.sweeps.api.arguments import text_of
 from nearkv.sweeps.api.tables import csv_number
 
 PUBLIC = """
-estimate compare sweep solve pareto sensitivity validate calibrate systems models platforms parts
-columns load_model load_platform Study Estimate Prediction Fit Span Leaf serial overlap pipeline
-plot stream Fits fits Knob system NearkvError InputError NearkvWarning __version__
+estimate compare sweep solve pareto sensitivity validate coverage calibrate systems models
+platforms parts columns load_model load_platform Study Estimate Prediction Fit Span Leaf serial
+overlap pipeline plot stream Fits fits Knob system NearkvError InputError NearkvWarning
+__version__
 """
 API_MODULES = [f"{api.__name__}.{module.name}" for module in pkgutil.iter_modules(api.__path__)]
 

@@ -123,7 +123,8 @@ def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
 
 
 def test_a_note_says_where_platforms_differ() -> None:
-    study = Study(("hilos",), ("opt-66b",), platforms=("hilos-a100", "dgx-a100-pim"))
+    platforms = ("hilos-a100", "dgx-a100-pim")
+    study = Study(("hilos",), ("opt-66b",), context="1k", platforms=platforms)
     with pytest.raises(InputError):
         compare(study)
     table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))

@@ -19,6 +19,9 @@ import pyarrow.parquet
 from nearkv.sweeps.jobs.arrow import TYPES, table
 from nearkv.sweeps.jobs.plan import Piece
 
+SPECIAL = ',"\r\n'
+"""Characters that put a cell of CSV into quotes."""
+
 
 def encoded(packed: bytes, form: str, piece: Piece) -> bytes:
     """Evaluate a piece and write it down; what a worker does.
@@ -38,12 +41,12 @@ def _csv(rows: pa.Table, first: bool) -> bytes:
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(rows.column_names)
         output.write(header.getvalue().encode())
-    special = any(set(',"\r\n') & set(text) for text in _texts(rows))
-    options = pa.csv.WriteOptions(
-        include_header=False,
-        quoting_style="needed" if special else "none",
-    )
-    pa.csv.write_csv(_flags_as_text(rows), output, options)
+    rows = _flags_as_text(rows)
+    if any(set(SPECIAL) & set(text) for text in _texts(rows)):
+        output.write(_quoted_csv(rows))
+    else:
+        options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
+        pa.csv.write_csv(rows, output, options)
     return output.getvalue()
 
 
@@ -51,6 +54,23 @@ def _texts(rows: pa.Table) -> Iterable[str]:
     for column in rows.columns:
         if pa.types.is_dictionary(column.type):
             yield from column.chunk(0).dictionary.to_pylist()
+
+
+def _quoted_csv(rows: pa.Table) -> bytes:
+    """Rows of which some text needs quotes; Arrow's writer would quote every text then."""
+    pieces: list[pa.ChunkedArray | str] = []
+    for column in rows.columns:
+        pieces.append("," if pieces else "")
+        pieces.append(_cells(column, _quoted).cast(pa.string()).fill_null(""))
+    return _joined(pieces, "\n")
+
+
+def _quoted(text: str) -> str:
+    """A text as a cell of CSV."""
+    if not set(SPECIAL) & set(text):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _flags_as_text(rows: pa.Table) -> pa.Table:
@@ -67,26 +87,33 @@ def _json_lines(rows: pa.Table, _: bool) -> bytes:
         pieces.append(", " if pieces else "{")
         pieces.append(f"{json.dumps(name)}: ")
         pieces.append(_json_values(rows.column(name)))
-    joined = pc.binary_join_element_wise(*pieces, "}\n", "")
-    texts = [chunk.buffers()[2] for chunk in joined.chunks]
-    return b"".join(text.to_pybytes() for text in texts)
+    return _joined(pieces, "}\n")
 
 
 def _json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(column.type):
-        quoted = [_json_texts(chunk) for chunk in column.chunks]
-        column = pa.chunked_array(quoted)
-    elif column.type == TYPES["number"]:
+    if column.type == TYPES["number"]:
         finite = pc.is_finite(column)
         column = pc.if_else(finite, column.cast(pa.string()), "null")
-    return pc.fill_null(column.cast(pa.string()), "null")
+    return pc.fill_null(_cells(column, json.dumps).cast(pa.string()), "null")
 
 
-def _json_texts(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    texts = chunk.dictionary.to_pylist()
-    quoted = [json.dumps(text) for text in texts]
-    names = pa.array(quoted, pa.string())
-    return pa.DictionaryArray.from_arrays(chunk.indices, names)
+def _cells(column: pa.ChunkedArray, quoted: Callable[[str], str]) -> pa.ChunkedArray:
+    """A column whose texts are quoted; a text that stands in many rows is quoted once."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    chunks = []
+    for chunk in column.chunks:
+        texts = [quoted(text) for text in chunk.dictionary.to_pylist()]
+        names = pa.array(texts, pa.string())
+        chunks.append(pa.DictionaryArray.from_arrays(chunk.indices, names))
+    return pa.chunked_array(chunks)
+
+
+def _joined(pieces: list[pa.ChunkedArray | str], end: str) -> bytes:
+    """Rows whose cells and what stands between them are joined."""
+    joined = pc.binary_join_element_wise(*pieces, end, "")
+    texts = [chunk.buffers()[2] for chunk in joined.chunks]
+    return b"".join(text.to_pybytes() for text in texts)
 
 
 def _parquet(rows: pa.Table, _: bool) -> bytes:
