@@ -102,6 +102,12 @@ def test_a_name_that_a_spreadsheet_would_compute_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("knob", ["alpha", "spill"])
+def test_a_knob_that_one_of_several_systems_lacks_is_not_solved(knob: str) -> None:
+    line = f"solve {knob} --system flexgen-raid,hilos --model opt-66b --context 16k"
+    assert "flexgen-raid: unknown knob" in sentence(line.split())
+
+
 def test_a_batch_is_not_chosen_for_a_trace() -> None:
     line = "solve batch --system gpu-only --model opt-66b --trace dolphin"
     assert "leave out --trace" in sentence(line.split())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.registry import find_knob
+from nearkv.costmodel.registry import find_knob, find_system
 from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
@@ -47,6 +47,8 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         )
     if knob in study.knobs:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
+    for name in study.systems:
+        find_knob(find_system(name), knob)
     solved = _blocks(study, knob, "auto")
     answer = stack([_certified(block, knob) for block in solved])
     for rule in _rules(solved, knob):
