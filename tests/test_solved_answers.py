@@ -9,6 +9,7 @@ import pytest
 from test_reading_tables import printed
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.provenance import provenance
 from nearkv.sweeps.explore.batches import best_batches
 from nearkv.sweeps.explore.mapping import best_mapping
 from nearkv.sweeps.space.study import Study, blocks
@@ -102,3 +103,10 @@ def test_a_pivot_has_a_column_for_each_value() -> None:
     assert r"\multicolumn{2}{c}{throughput [\unit{tok/\second}] by context [\unit{tok}]}" in text
     assert r"\cmidrule(lr){2-3}" in text
     assert r"\label{tab:t}" in text
+
+
+def test_provenance_names_the_choices_that_were_made() -> None:
+    study = Study(("hilos",), ("opt-66b",), knobs={"writeback": "naive"})
+    axes = provenance(blocks(study))["axes"]
+    assert axes["writeback"] == ["naive"]
+    assert axes["model"] == ["opt-66b"]

@@ -199,7 +199,9 @@ def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
     axes: dict[str, dict[Any, None]] = {}
     for block in parts:
         for axis in block.display_grid.axes:
-            values = axis.labels or map(plain, axis.values)
+            values = [plain(value) for value in axis.values]
+            if axis.labels:
+                values = [axis.labels[int(place)] for place in axis.values]
             axes.setdefault(axis.name, {}).update(dict.fromkeys(values))
     return {name: list(values) for name, values in axes.items()}
 
