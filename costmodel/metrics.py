@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.span import Real, Span
@@ -109,8 +110,8 @@ def throughput(answer: Answer) -> Real:
 def energy(answer: Answer) -> Real:
     """Idle power all the time, the rest while any resource of a role works [J/token].
 
-    Energy is a sum over devices, whatever overlaps. A device that states no idle power draws its
-    power all the time, one that states no power its idle power; NaN where it states neither.
+    Energy is a sum over devices, whatever overlaps. A device that states no power draws its idle
+    power; NaN where one states no idle power, see `without_idle_power`.
     """
     estimate = answer.estimate
     always: Real = (
@@ -118,7 +119,7 @@ def energy(answer: Answer) -> Real:
     )
     working: Real = 0.0  # J
     for role, part in answer.devices.items():
-        idle = part.maybe("idle_power", part.maybe("power", np.nan))
+        idle = part.maybe("idle_power", np.nan)
         rise = part.count * (part.maybe("power", idle) - idle)
         always = always + part.count * idle
         if np.any(rise):
@@ -127,6 +128,15 @@ def energy(answer: Answer) -> Real:
         working = working + watts * _working_seconds(estimate.total, name)
     joules = always * estimate.total.seconds + working
     return joules / (estimate.work.batch * estimate.work.output)
+
+
+def without_idle_power(answer: Answer) -> dict[str, NDArray[np.bool_]]:
+    """Notes on owned devices whose idle power alone is missing, so that energy is not known."""
+    devices = answer.devices
+    if not all({"power", "idle_power"} & part.values.keys() for part in devices.values()):
+        return {}  # some device states no power at all, which no column is expected to know
+    missing = [role for role, part in devices.items() if "idle_power" not in part.values]
+    return {f"no energy: {role} states no idle_power": np.array(True) for role in missing}
 
 
 def _working_seconds(span: Span, name: str) -> Real:

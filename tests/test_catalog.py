@@ -62,6 +62,13 @@ def test_every_part_is_on_some_platform_or_is_a_spare() -> None:
         "mi300x",
         "nvlink4",
         "nvlink-c2c",
+        "nvlink5",
+        "l40s",
+        "b200-sxm",
+        "d5-p5336-61tb",
+        "pcie-6.0-x4",
+        "pcie-6.0-x8",
+        "pcie-6.0-x16",
     }
     used = {
         p

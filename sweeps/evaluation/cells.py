@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.capacity import STATUSES, Fits
 from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.metrics import COLUMNS, Answer
+from nearkv.costmodel.metrics import COLUMNS, Answer, without_idle_power
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -116,9 +116,10 @@ def _offered(
         column, compute = _knob(block, shown, resolved, name)
         offered[column] = compute
     offered |= _FITTING if everywhere else _shortage(estimate.fits)
-    offered["note"] = partial(_note, {**estimate.notes, **block.overridden(models)})
     where: Where = True if everywhere else ok
     answer = Answer(estimate, hw, block.system.owns)
+    notes = {**estimate.notes, **block.overridden(models), **without_idle_power(answer)}
+    offered["note"] = partial(_note, notes)
     for name, metric in COLUMNS.items():
         offered[name] = partial(_where, where, metric.compute, answer)
     for name, value in estimate.also.items():

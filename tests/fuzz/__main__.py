@@ -32,6 +32,7 @@ if options.cases:
         "NEARKV_SEED": str(options.seed),
     }
     tests = [sys.executable, "-m", "pytest", "-q", "-n", "auto"]
-    tests += ["test_properties.py", "test_scans.py", f"--hypothesis-seed={options.seed}"]
+    tests += ["test_properties.py", "test_scans.py", "test_more_hardware.py"]
+    tests.append(f"--hypothesis-seed={options.seed}")
     failed |= bool(subprocess.run(tests, env=environment, check=False).returncode)
 sys.exit(failed)
