@@ -27,7 +27,7 @@ L3 = Study(("l3",), ("gpt-89b",), context="6000")
         ("mapping-trace --model gpt3-175b --iterations 4", "a faster c2c would lower that"),
         ("subbatch --model gpt-175b --requests 2k,3k", "would make two pay"),
         ("placement --model opt-30b --gpu-batch 8 --num-batches 2", "bound by"),
-        ("batch --system flexgen-ssd --model opt-66b", "bound by host; more of it would raise"),
+        ("batch --system flexgen-ssd --model opt-66b --knob weights=paper", "bound by host; more"),
         (
             "hardware --model opt-66b --vary csd.count=1:16 --target throughput_tok_s=0.1",
             "csd.flash binds there: were it faster, less would do",
