@@ -31,6 +31,12 @@ def sum_of(*addresses: str) -> float:
 
 
 @check
+def price_above(address: str, other: str) -> float:
+    """What one number exceeds another by [SI]."""
+    return number_at(address) - number_at(other)
+
+
+@check
 def quotient(address: str, of: str) -> float:
     """One number over another [1]."""
     return number_at(address) / number_at(of)

@@ -65,11 +65,11 @@ def host_utilisation(*models: str) -> Values:
 
 @check
 def batch_that_still_pays(model: str, context: str) -> float:
-    """The batch of 1, 2, 4 ... 128 up to which each raises decode throughput [1].
+    """The batch of 1, 2, 4, 8, 16 up to which each raises decode throughput [1].
 
     Source: Sec. 6.4, fig. 11.
     """
-    batches = 2.0 ** np.arange(8, dtype=np.float64)
+    batches = 2.0 ** np.arange(5, dtype=np.float64)
     tokens = size(context, "context")
     work = Workload(batches, tokens, 64.0)
     rates = _decode_rate("hilos", model, work, RULE)
@@ -187,3 +187,17 @@ def value_of_whole_machines(devices: str) -> float:
     hilos = sum_of(host, gpu, chassis) + devices_price
     upgrade = sum_of(host, "h100-80gb:price") + drives_price
     return speed * upgrade / hilos
+
+
+@check
+def value_of_added_parts(devices: str) -> float:
+    """HILOS over the H100 upgrade in stated speed-up for the price of what is added [1].
+
+    Sec. 6.6: an H100 against so many SmartSSDs, without server, chassis and what stays.
+    """
+    from nearkv.sweeps.validation.claims import load
+
+    stated = {claim.id: float(claim.low) for claim in load("hilos")}
+    speed = stated["hilos-hilos-vs-h100-speed"] / stated["hilos-h100-speedup"]
+    added = times(devices, f"{PLATFORM}:csd.price", "USD")
+    return speed * sum_of("h100-80gb:price") / added
