@@ -24,7 +24,7 @@ a kernel needs 2.5.
 
 
 def unpack_weights(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
-    """Write packed weights in the width of activations, from which the products then read them.
+    """What unpacking weights moves beyond one kernel, whose copies the products count.
 
     Args:
         packed: their bytes [B].
@@ -32,7 +32,7 @@ def unpack_weights(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
     """
     elements = packed / llm.weight_width
     narrow = np.less(llm.weight_width, llm.activation_width)
-    return _unpack(elements * narrow, llm.activation_width, gpu, beyond)
+    return gpu.read(elements * narrow * beyond, "unpack, beyond one kernel")
 
 
 def unpack_cache(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
@@ -44,10 +44,5 @@ def unpack_cache(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
     """
     elements = packed / llm.kv_width
     narrow = np.less(llm.kv_width, llm.activation_width)
-    return _unpack(elements * narrow, llm.activation_width, gpu, beyond)
-
-
-def _unpack(elements: Real, full: Real, gpu: Gpu, beyond: Real) -> Span:
-    """Write all in full and read them; reading them packed is counted where they are used."""
-    each = 2 * full + beyond
-    return gpu.read(elements * each, "unpack; read in full width")
+    each = 2 * llm.activation_width + beyond
+    return gpu.read(elements * narrow * each, "unpack; read in full width")
