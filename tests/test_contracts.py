@@ -173,8 +173,11 @@ def test_infinite_rates_leave_nothing_but_delays(system: System, work: Workload)
 
 
 def test_an_empty_batch_costs_nothing(system: System) -> None:
-    step = evaluate(system, machine_of(system), model("opt-66b"), Workload(0.0, 4096.0, 64.0)).step
-    assert step.seconds == 0.0
+    hw, work = machine_of(system), Workload(0.0, 4096.0, 64.0)
+    for name in ("opt-66b", "mixtral-8x7b"):
+        estimate = evaluate(system, hw, model(name), work)
+        assert estimate.step.seconds == 0.0
+        assert np.isfinite(estimate.total.seconds)
 
 
 def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) -> None:

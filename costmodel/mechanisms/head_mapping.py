@@ -200,7 +200,8 @@ def fc_shapes(llm: LLM, m: Real) -> dict[str, Gemm]:
     used = llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
     active = llm.layer_parameters(llm.active_experts) - llm.attention_parameters
     experts = used / llm.expert_parameters
-    tokens = m * (active / llm.expert_parameters) / experts
+    split_over = np.where(experts > 0, experts, 1.0)[()]  # an empty batch uses none
+    tokens = m * (active / llm.expert_parameters) / split_over
     return {
         "output": Gemm(m, llm.query_size, llm.hidden),
         "up": Gemm(tokens, llm.hidden, (1 + llm.gated) * llm.ffn, experts),

@@ -7,7 +7,7 @@ alpha share of the batch kept as X, c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -131,7 +131,7 @@ def hilos(
     b = work.batch
     caching = Caching(alpha, interval, writeback)
     buffers = buffer_bytes(llm, b, caching)
-    streamed = stream_weights(hw, llm, work, weights, buffers)
+    streamed = stream_weights(hw, llm, work, weights, most_buffers(llm, b, caching))
     return Estimate(
         prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, alpha), b),
         step=streamed.over_kinds(lambda kind: decode_layer(hw, kind, work, caching), b),
@@ -206,6 +206,13 @@ def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
     """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B]."""
     token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, caching.alpha, 1))
     return caching.writeback * caching.interval * token
+
+
+def most_buffers(llm: LLM, b: Real, caching: Caching) -> Real:
+    """The same at whatever alpha takes most, so that no choice of alpha moves weights [B]."""
+    ends = [replace(caching, alpha=alpha) for alpha in (0.0, 1.0)]
+    only_kv, only_x = [buffer_bytes(llm, b, end) for end in ends]
+    return np.maximum(only_kv, only_x)
 
 
 def stream_weights(

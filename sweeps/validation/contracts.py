@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.models import llm_from_part
 from nearkv.costmodel.registry import System
-from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
-from nearkv.hardware.machine import Machine
 from nearkv.hardware.reading import sources
-from nearkv.hardware.schema import KINDS
-from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.sweeps.validation.more_hardware import (
+    Trial,
+    less_served_with_more,
+    slower_with_more,
+)
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
 CHANGES = 64
 """Random changes of the hardware that a check tries."""
 _ROUNDING = 1e-9
-_RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
-_CAPACITIES = ("count", "memory", "capacity")
-_NO_HARDWARE = {
-    "cluster_host.count",
-    "gpu.count",
-    "cluster_gpu.count",
-    "collective.all_reduce",
-}
-"""Nodes that split a fixed number of GPUs, and degrees of tensor parallelism: more is no more."""
 _BATCHES = np.array([1.0, 3.0, 16.0])
 _PROMPTS = np.array([2048.0, 20000.0])
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A system, and what it is tried on."""
-
-    system: System
-    hw: Machine
-    llm: LLM
-    work: Workload
-
-    def at(self, hw: Machine | None = None, work: Workload | None = None) -> Estimate:
-        """Its answer, its knobs resolved as they are by default."""
-        defaults: dict[str, Requested] = dict(self.system.defaults)
-        machine, workload = hw or self.hw, work or self.work
-        return resolve_knobs(self.system, machine, self.llm, workload, defaults).estimate
 
 
 def violations(
@@ -72,6 +44,7 @@ def violations(
             for contract in CONTRACTS:
                 sentences += contract(trial)
             sentences += slower_with_more(trial, CHANGES, seed)
+            sentences += less_served_with_more(trial, CHANGES, seed)
     except NearkvError as problem:
         return [str(problem)]
     if not trials:
@@ -168,84 +141,3 @@ CONTRACTS: tuple[Callable[[Trial], Iterator[str]], ...] = (
     slower_with_more_work,
 )
 """What is checked of every system on every model, but for random changes of its hardware."""
-
-
-# --- more hardware ------------------------------------------------------------------------------
-
-
-def hardware_addresses(hw: Machine) -> list[str]:
-    """All rates, capacities and counts of a machine, as `role.key`: more of each is more."""
-    addresses = [f"{role}.{key}" for role, part in hw.roles.items() for key in part.values]
-    return [address for address in addresses if _is_more(address)]
-
-
-def _is_more(address: str) -> bool:
-    key = address.partition(".")[2]
-    return _is_capacity(key) and address not in _NO_HARDWARE
-
-
-def _is_capacity(key: str) -> bool:
-    units = {keys[key].unit for keys in KINDS.values() if key in keys}
-    return bool(units & _RATES) or key in _CAPACITIES
-
-
-def random_changes(
-    addresses: list[str], changes: int, seed: int
-) -> Mapping[str, NDArray[np.float64]]:
-    """Factors of at least one: of each address alone, then of some of them in each change.
-
-    Args:
-        addresses: numbers that may change.
-        changes: how many changes besides those of one address.
-        seed: of the random choices.
-
-    Returns:
-        Address -> factor in each change; whole, so that counts stay whole [1].
-    """
-    random = np.random.default_rng(seed)
-    size = (len(addresses), changes)
-    chosen = random.random(size) < random.choice([0.05, 0.3, 1.0], (1, changes))
-    several = np.where(chosen, random.choice([2.0, 3.0, 8.0, 64.0], size), 1.0)
-    alone = 1 + 7 * np.eye(len(addresses))
-    factors = np.hstack([alone, several])
-    return dict(zip(addresses, factors, strict=True))
-
-
-def slower_with_more(trial: Trial, changes: int, seed: int) -> Iterator[str]:
-    """More memory, bandwidth or devices never hurt `total_s`, at as many sequences at once.
-
-    Args:
-        trial: what is evaluated, once as it is and once with every change.
-        changes: how many random changes of its hardware.
-        seed: of the changes.
-    """
-    addresses = hardware_addresses(trial.hw)
-    factors = random_changes(addresses, changes, seed)
-    more = {address: factors[address] * _number(trial.hw, address) for address in addresses}
-    before, after = trial.at(), trial.at(hw=trial.hw.with_values(more))
-    if not np.all(before.fits.ok):
-        return
-    shape = (len(addresses) + changes,)
-    seconds = np.broadcast_to(after.total.seconds, shape)
-    same = np.broadcast_to(after.batch_run, shape) == before.batch_run
-    slower = same & (seconds > before.total.seconds * (1 + _ROUNDING))
-    lost = ~np.broadcast_to(after.fits.ok, shape)
-    for problem, where in (("is slower", slower), ("does not fit", lost)):
-        if np.any(where):
-            place = _fewest_changes(factors, where)
-            what = [name for name, factor in factors.items() if factor[place] > 1]
-            named = ", ".join(what[:4]) + (", ..." if len(what) > 4 else "")
-            yield f"{problem} with more of {named}"
-
-
-def _fewest_changes(
-    factors: Mapping[str, NDArray[np.float64]], where: NDArray[np.bool_]
-) -> int:
-    """The change, of some, that changes fewest numbers."""
-    changed = np.sum([factor > 1 for factor in factors.values()], axis=0)
-    return int(np.argmin(np.where(where, changed, np.inf)))
-
-
-def _number(hw: Machine, address: str) -> Real:
-    role, _, key = address.partition(".")
-    return hw[role].values[key]
