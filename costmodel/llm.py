@@ -14,7 +14,8 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from nearkv.costmodel.span import Real, total
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.sums import total
 from nearkv.hardware.machine import Role
 
 

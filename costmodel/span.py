@@ -15,24 +15,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Real = float | NDArray[np.float64]
+from nearkv.costmodel.sums import Number, longest_of, total
+
+Real = Number
 """A number for every design point: a scalar or an array that broadcasts with the others."""
 Key = TypeVar("Key")
-
-
-def total(numbers: Iterable[Real]) -> Real:
-    """Sum of numbers [theirs], 0 of none; starting with the first saves an array operation."""
-    remaining = iter(numbers)
-    first = next(remaining, 0.0)
-    return sum(remaining, first)
 
 
 class Span(ABC):
@@ -57,9 +51,16 @@ class Span(ABC):
     def busy_of(self, resource: str) -> Real:
         """Seconds one resource works in this span [s]."""
 
-    @abstractmethod
     def active_of(self, role: str) -> Real:
         """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
+        own = [name.startswith(f"{role}.") for name in self.resources]
+        if not any(own):
+            return 0.0
+        return self.seconds if all(own) else self._active_of(role)
+
+    @abstractmethod
+    def _active_of(self, role: str) -> Real:
+        """The same in a span that resources of the role and others work in [s]."""
 
     @abstractmethod
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
@@ -162,9 +163,9 @@ class Leaf(Span):
         """All of its seconds on its own resource, none on others [s]."""
         return self.seconds if resource == self.resource else 0.0
 
-    def active_of(self, role: str) -> Real:
-        """All of its seconds where its resource belongs to the role [s]."""
-        return self.seconds if self.resource.startswith(f"{role}.") else 0.0
+    def _active_of(self, role: str) -> Real:
+        """All of its seconds: its one resource belongs to the role [s]."""
+        return self.seconds
 
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         yield path or self.resource, self, share * self.seconds
@@ -196,6 +197,7 @@ class Group(Span):
 
     def __init__(self, parts: Mapping[str, Span]) -> None:
         self.parts = dict(parts)
+        self._busy: dict[str, Real] = {}
 
     @cached_property
     def resources(self) -> frozenset[str]:
@@ -204,8 +206,10 @@ class Group(Span):
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
-        users = (part for part in self.parts.values() if resource in part.resources)
-        return total(part.busy_of(resource) for part in users)
+        if resource not in self._busy:
+            users = (part for part in self.parts.values() if resource in part.resources)
+            self._busy[resource] = total(part.busy_of(resource) for part in users)
+        return self._busy[resource]
 
     def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
         for name, part in self.parts.items():
@@ -215,7 +219,7 @@ class Group(Span):
 class Serial(Group):
     """One after the other."""
 
-    def active_of(self, role: str) -> Real:
+    def _active_of(self, role: str) -> Real:
         """Sum of the parts [s]."""
         return total(part.active_of(role) for part in self.parts.values())
 
@@ -240,22 +244,14 @@ class Overlap(Group):
 
     @cached_property
     def seconds(self) -> Real:
-        """The longest part, or the longest queue for a shared resource [s].
+        """The longest part, or the longest queue for a shared resource [s]."""
+        return longest_of(self._candidates())
 
-        The smallest arrays first: few operations then meet the shape that all of them make.
-        """
-        candidates = sorted(self._candidates(), key=np.size)
-        return reduce(np.maximum, candidates or [0.0])
-
-    def active_of(self, role: str) -> Real:
+    def _active_of(self, role: str) -> Real:
         """The longest part's, or the longest queue within the role [s]."""
-        longest: Real = 0.0
-        for part in self.parts.values():
-            longest = np.maximum(longest, part.active_of(role))
-        for resource in self.shared:
-            if resource.startswith(f"{role}."):
-                longest = np.maximum(longest, self.busy_of(resource))
-        return longest
+        queues = [name for name in self.shared if name.startswith(f"{role}.")]
+        parts = [part.active_of(role) for part in self.parts.values()]
+        return longest_of(parts + [self.busy_of(name) for name in queues])
 
     def _candidates(self) -> list[Real]:
         """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
@@ -312,7 +308,7 @@ class Repeat(Span):
         """Times x busy seconds of the span [s]."""
         return self.times * self.span.busy_of(resource)
 
-    def active_of(self, role: str) -> Real:
+    def _active_of(self, role: str) -> Real:
         """Times x active seconds of the span [s]."""
         return self.times * self.span.active_of(role)
 

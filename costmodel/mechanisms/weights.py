@@ -23,7 +23,8 @@ from nearkv.costmodel.mechanisms.offload import (
 )
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, Host, Link, gpu, host
-from nearkv.costmodel.span import Real, Span, total
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.sums import total
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 

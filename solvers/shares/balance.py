@@ -16,11 +16,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real, Span, total
+from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.sums import is_zero, total
 from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
+_FEW = 3
+"""Unsolved design points are looked at alone once fewer than one of so many is."""
 _MOST_LINES = 512
 """An envelope of more lines is kept as a sum of those of its terms."""
 
@@ -69,12 +72,41 @@ class _Tangent:
     f: Real
     d: Real
 
+    def at(self, where: Mask) -> _Tangent:
+        """This tangent at some of the design points."""
+        x = _at(self.x, where)
+        f = _at(self.f, where)
+        d = _at(self.d, where)
+        return _Tangent(x, f, d)
+
     def moved(self, to: _Tangent, where: Mask) -> _Tangent:
         """This tangent, replaced by another one at some design points."""
         x = np.where(where, to.x, self.x)
         f = np.where(where, to.f, self.f)
         d = np.where(where, to.d, self.d)
         return _Tangent(x, f, d)
+
+
+@dataclass(frozen=True)
+class _Lowest:
+    """The lowest point of a curve.
+
+    Attributes:
+        x: the share [1].
+        f: the curve's value there [s].
+        bound: the curve is nowhere below [s].
+    """
+
+    x: NDArray[np.float64]
+    f: NDArray[np.float64]
+    bound: NDArray[np.float64]
+
+    def completed(self, rest: _Lowest, where: Mask) -> _Lowest:
+        """This point, with that of the design points that were left for the rest."""
+        x = _filled(self.x, rest.x, where)
+        f = _filled(self.f, rest.f, where)
+        bound = _filled(self.bound, rest.bound, where)
+        return _Lowest(x, f, bound)
 
 
 class _Curve:
@@ -85,11 +117,17 @@ class _Curve:
         self._slopes = [line.end - line.start for line in self.lines]
         self._base_slope = self.base.end - self.base.start
 
+    def at(self, where: Mask) -> _Curve:
+        """This curve at some of the design points."""
+        base = _line_at(self.base, where)
+        lines = [_line_at(line, where) for line in self.lines]
+        times = _at(self.times, where)
+        return _Curve(Envelope(base, lines, times))
+
     def tangent(self, x: Real) -> _Tangent:
         """Value and slope at a share; of lines that meet there, the first one's slope."""
-        at_start = not np.any(x)
-        at_end = np.all(np.equal(x, 1))
         rest = 1 - x
+        at_start, at_end = is_zero(x), is_zero(rest)
 
         def value_of(line: Line) -> Real:
             if at_start:
@@ -122,6 +160,10 @@ class _SumOfCurves:
     def __init__(self, curves: list[_Curve]) -> None:
         self.curves = curves
 
+    def at(self, where: Mask) -> _SumOfCurves:
+        """These curves at some of the design points."""
+        return _SumOfCurves([curve.at(where) for curve in self.curves])
+
     def tangent(self, x: Real) -> _Tangent:
         """Value and slope at a share."""
         tangents = [curve.tangent(x) for curve in self.curves]
@@ -153,10 +195,19 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         ValueError: the spans differ in more than their amounts.
     """
     curve = _curve(start, end)
-    left = curve.tangent(low)
-    right = curve.tangent(high)
+    lowest = _lowest(curve, curve.tangent(low), curve.tangent(high))
+    seconds = curve.times * lowest.f
+    proven = curve.times * lowest.bound
+    return Choice(lowest.x[()], seconds[()], proven[()], low, high)
+
+
+def _lowest(curve: _Curve | _SumOfCurves, left: _Tangent, right: _Tangent) -> _Lowest:
+    """The lowest point of a curve between the points of two tangents.
+
+    Once few design points are unsolved, only they are looked at.
+    """
     rising = left.d >= 0
-    best = np.where(rising, low, high)
+    best = np.where(rising, left.x, right.x)
     value = np.where(rising, left.f, right.f)
     bound = value
     unsolved: Mask = np.less(left.d, 0) & np.greater(right.d, 0)
@@ -173,11 +224,48 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         value = np.where(unsolved, middle.f, value)
         bound = np.where(unsolved, lowest, bound)
         unsolved = unsolved & ~flat & (middle.f > floor * (1 + _ROUNDING))
-        left = left.moved(middle, unsolved & (middle.d < 0))
-        right = right.moved(middle, unsolved & (middle.d > 0))
-    seconds = curve.times * value
-    proven = curve.times * bound
-    return Choice(best[()], seconds[()], proven[()], low, high)
+        remaining = np.count_nonzero(unsolved)
+        if 0 < _FEW * remaining < unsolved.size:
+            tangents = (left, right, middle)
+            few = [tangent.at(unsolved) for tangent in tangents]
+            rest = _lowest(curve.at(unsolved), *_narrowed(*few))
+            whole = _Lowest(best, value, bound)
+            return whole.completed(rest, unsolved)
+        left, right = _narrowed(left, right, middle)
+    return _Lowest(best, value, bound)
+
+
+def _narrowed(
+    left: _Tangent, right: _Tangent, middle: _Tangent
+) -> tuple[_Tangent, _Tangent]:
+    """The two tangents, the one on whose side the middle one falls replaced by it."""
+    falling = np.less(middle.d, 0)
+    rising = np.greater(middle.d, 0)
+    return left.moved(middle, falling), right.moved(middle, rising)
+
+
+def _at(number: Real, where: Mask) -> Real:
+    """A number at some of the design points, in one row [its own]."""
+    if np.ndim(number) == 0:
+        return number
+    everywhere = np.broadcast_to(number, where.shape)
+    return everywhere[where]
+
+
+def _line_at(line: Line, where: Mask) -> Line:
+    start = _at(line.start, where)
+    end = _at(line.end, where)
+    return Line(start, end)
+
+
+def _filled(
+    values: NDArray[np.float64], rest: NDArray[np.float64], where: Mask
+) -> NDArray[np.float64]:
+    """Values at all design points, of which some are those of the rest."""
+    everywhere = np.broadcast_to(values, where.shape)
+    whole = np.array(everywhere)
+    whole[where] = rest
+    return whole
 
 
 def _crossing(left: _Tangent, right: _Tangent, where: Mask) -> Real:

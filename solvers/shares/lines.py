@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span, total
+from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
+from nearkv.costmodel.sums import is_zero, total
+
+
+def _at_ends(number: Real) -> tuple[float, float]:
+    """A number at the first and at the last design point [its own]."""
+    if not isinstance(number, np.ndarray):
+        return number, number
+    return (number.flat[0], number.flat[-1]) if number.size else (np.nan, np.nan)
 
 
 class Line(NamedTuple):
@@ -36,15 +44,28 @@ class Line(NamedTuple):
 
     def covers(self, other: Line) -> bool:
         """Whether another line is nowhere above this one, at any share or design point."""
+        if self._crosses(other):
+            return False
         at_start = np.all(np.greater_equal(self.start, other.start))
         return bool(at_start and np.all(np.greater_equal(self.end, other.end)))
 
+    def _crosses(self, other: Line) -> bool:
+        """Whether the first or the last design point shows another line above this one.
+
+        Two points are enough to tell most lines apart without a look at all of them.
+        """
+        for own, others in zip(self, other, strict=True):
+            pairs = zip(_at_ends(own), _at_ends(others), strict=True)
+            if any(above > below for below, above in pairs):
+                return True
+        return False
+
     def scaled(self, base: Line, times: Real) -> Line:
         """Times x (base + line) [s]."""
-        start = times * (base.start + self.start)
+        start = times * total((base.start, self.start))
         if base.level and self.level:
             return Line(start, start)
-        return Line(start, times * (base.end + self.end))
+        return Line(start, times * total((base.end, self.end)))
 
 
 _ZERO = Line(0.0, 0.0)
@@ -69,7 +90,8 @@ class Envelope:
         once = np.all(np.equal(self.times, 1))
         if self.base is _ZERO and once:
             return self.lines
-        return [line.scaled(self.base, self.times) for line in self.lines]
+        times = 1.0 if once else self.times
+        return [line.scaled(self.base, times) for line in self.lines]
 
 
 def envelope(start: Span, end: Span) -> Envelope:
@@ -184,9 +206,9 @@ def _merge(lines: list[Line]) -> list[Line]:
     falling: list[Real] = []
     others: list[Line] = []
     for line in lines:
-        if not np.any(line.start):
+        if is_zero(line.start):
             rising.append(line.end)
-        elif not np.any(line.end):
+        elif is_zero(line.end):
             falling.append(line.start)
         else:
             others.append(line)

@@ -1,0 +1,42 @@
+"""Sums and maxima of numbers that broadcast over design points, without needless passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = float | NDArray[np.float64]
+
+
+def total(numbers: Iterable[Number]) -> Number:
+    """Sum of numbers [theirs], 0 of none; those that are 0 everywhere save an array operation."""
+    added: Number = 0.0
+    for number in numbers:
+        if is_zero(added):
+            added = number
+        elif not is_zero(number):
+            added = added + number
+    return added
+
+
+def is_zero(number: Number) -> bool:
+    """Whether a number is 0 at all design points; most others show at the first that they are not.
+
+    A number of no design point counts as none.
+    """
+    if not isinstance(number, np.ndarray):
+        return not number
+    return number.size > 0 and not (number.flat[0] or number.any())
+
+
+def longest_of(seconds: Iterable[Number]) -> Number:
+    """The largest of several times, 0 of none [s].
+
+    The smallest arrays first: few operations then meet the shape that all of them make.
+    """
+    positive = [number for number in seconds if not is_zero(number)]
+    smallest_first = sorted(positive, key=np.size)
+    return reduce(np.maximum, smallest_first or [0.0])
