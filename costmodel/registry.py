@@ -13,12 +13,10 @@ from importlib.abc import InspectLoader
 from types import MappingProxyType
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import not_modelled
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.notes import notes_of
 from nearkv.costmodel.plugins import Plugin
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -31,8 +29,6 @@ NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
 Model = Callable[..., Estimate]
-_ROUNDING = 1e-9
-"""A batch that runs but for a smaller share runs as a whole."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,8 @@ class Knob:
             (`solvers.knobs.JOINT`), where it is `auto`.
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
+        within: the number of the workload that bounds what a count can use, as `batch`; a larger
+            count is noted.
     """
 
     what: str
@@ -63,6 +61,7 @@ class Knob:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     solver: str = ""
     breaks: Breaks | None = None
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,12 @@ class System:
         if llm.kinds:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
-        if notes := _notes(estimate, llm, work):
+        counts = {
+            name: (value, self.knobs[name].within)
+            for name, value in knobs.items()
+            if name in self.knobs and self.knobs[name].within
+        }
+        if notes := notes_of(estimate, llm, work, counts):
             estimate = replace(estimate, notes={**estimate.notes, **notes})
         return estimate
 
@@ -129,16 +133,6 @@ class System:
         if self.plugin:
             return _restored, (self.name, self.plugin)
         return find_system, (self.name,)
-
-
-def _notes(estimate: Estimate, llm: LLM, work: Workload) -> dict[str, NDArray[np.bool_]]:
-    """What differs from the workload as asked, whatever the system."""
-    fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
-    notes = {
-        "context beyond the positions of the model": np.greater(work.longest, llm.longest),
-        "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
-    }
-    return {sentence: where for sentence, where in notes.items() if np.any(where)}
 
 
 _PACKAGE = "nearkv.costmodel.systems"

@@ -203,3 +203,15 @@ def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
     assert point.status == "ok"
     assert len(fit.residuals) > len(fit.factors)
     assert fit.summary
+
+
+def test_paired_axes_and_limits_are_taken() -> None:
+    """As on the command line: `--zip` goes value by value, `--limit` bounds a batch."""
+    pairs = nearkv.compare(
+        "flexgen-ssd", model="opt-30b", zip={"context": ["1k", "2k"], "output": [4, 8]}
+    )
+    assert pairs[["context_tok", "output_tok"]].to_numpy().tolist() == [[1024, 4], [2048, 8]]
+    with pytest.raises(nearkv.InputError, match="2 of context, 1 of output"):
+        nearkv.compare("hilos", model="opt-30b", zip={"context": [1, 2], "output": 4})
+    most = nearkv.solve("batch", "gpt-89b", systems="l3", context=6000, limit="tbt_ms=50")
+    assert most["tbt_ms"][0] <= 50

@@ -38,6 +38,13 @@ def test_a_mapping_made_for_less_than_the_context_is_noted(context: str, noted: 
     assert ("mapped for the context, which is beyond `longest`" in row["note"][0]) is noted
 
 
+@pytest.mark.parametrize(("batch", "noted"), [("4", True), ("64", False)])
+def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> None:
+    knobs = {"gpu_batches": "64"}
+    row = table(Study(("flexgen-ssd",), ("opt-30b",), batch=batch, knobs=knobs))
+    assert ("gpu_batches beyond the batch" in row["note"][0]) is noted
+
+
 def test_an_answer_of_one_token_explains_one_step() -> None:
     """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
     study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="1")

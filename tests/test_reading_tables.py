@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,20 @@ def test_nothing_is_silently_ignored(words: tuple[str, ...], sentence: str) -> N
 
 def test_studies_are_found_by_name() -> None:
     assert printed("sweep", "hillinfer-fig13", "--columns", "system,step_ms").count("\n") > 2
+
+
+def test_a_breakdown_and_its_notes_are_shown() -> None:
+    """What an option asks for stands in the table, and so do the numbers of the sentences below."""
+    text = printed("compare", *TWO, "--breakdown")
+    for name in ("time_s:host.file", "time_s:gpu.tensor", "note", "step_ms", "speedup"):
+        assert f" {name}" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_every_header_of_latex_is_escaped() -> None:
+    """An underscore outside mathematics ends a run of LaTeX; siunitx aligns no infinity."""
+    row = {"system": "a", "tok_s_per_kusd": 1.0, "endurance_requests": float("inf")}
+    text = latex([row], list(row), Paper())
+    assert r"{throughput per price [\unit{tok/\second/kUSD}]}" in text
+    assert r"a & 1 & {$\infty$} \\" in text
+    assert not re.search(r"(?<!\\)_", text)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from test_reading_tables import printed
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.evaluation.provenance import provenance
 from nearkv.sweeps.explore.batches import best_batches
+from nearkv.sweeps.explore.crossover import crossovers
 from nearkv.sweeps.explore.mapping import best_mapping
+from nearkv.sweeps.explore.sensitivity import sensitivity
+from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.space.study import Study, blocks
 
 L3 = Study(("l3",), ("gpt-89b",), context="6000")
@@ -110,3 +115,37 @@ def test_provenance_names_the_choices_that_were_made() -> None:
     axes = provenance(blocks(study))["axes"]
     assert axes["writeback"] == ["naive"]
     assert axes["model"] == ["opt-66b"]
+
+
+def test_hardware_keeps_limits_on_any_column() -> None:
+    """One CSD fewer breaks the limit; a limit that no count keeps beside a target is said."""
+    study = Study(("hilos",), ("opt-66b",), context="64k")
+    (row,) = least_hardware(study, "csd.count", (), ["step_ms=40000,prefill_s=2000"])
+    assert row["step_ms"] <= 40000
+    fewer = table(replace(study, sets={"csd.count": str(row["value"] - 1)}))
+    assert float(fewer["step_ms"][0]) > 40000
+    wanted = ["throughput_tok_s=0.3"]
+    (never,) = least_hardware(study, "csd.count", wanted, ["cost_usd=60000"])
+    assert never["limit"] == "never"
+    (own,) = least_hardware(L3, "dimm.ranksets", (), ["tbt_ms=60"])
+    assert own["tbt_ms"] <= 60
+    with pytest.raises(InputError, match="--limit: step_ms cannot be"):
+        least_hardware(study, "csd.count", ["step_ms>=20"], ["step_ms=10"])
+
+
+def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
+    """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
+    steps, _ = sensitivity(replace(L3, batch="1"), "step_ms")
+    pauses, _ = sensitivity(replace(L3, batch="1"), "tbt_ms")
+    assert [row["number"] for row in pauses] == [row["number"] for row in steps]
+    pair = Study(("gpu-only", "l3"), ("gpt-89b",))
+    assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tbt_ms"))
+    with pytest.raises(InputError, match="--of: unknown column 'tbt_ms'"):
+        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tbt_ms")
+
+
+def test_one_design_is_counted_in_the_singular() -> None:
+    text = " ".join(printed("pareto", "--system", "hilos", "--model", "opt-66b").split())
+    assert "1 design that no other of its workload beats" in text
+    words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--per", "modell")
+    assert "--per: unknown column 'modell'" in printed(*words, code=2)

@@ -40,6 +40,7 @@ BATCHES = Knob(
     high=64,
     default=1,
     kind="count",
+    within="batch",
 )
 SPLIT = Knob(
     "KV cache whole in host DRAM or else on the drives (sec. 2.2), or filling host DRAM first",

@@ -38,6 +38,7 @@ class Axes(TypedDict, total=False):
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; none by default.
         samples: draws of a band.
+        zip: axis -> values that go together with those of the other axes here, one by one.
         parts: role -> parts that fill it in place of the platform's own.
         plugin: files that register systems of your own, as in `my_system.py`.
     """
@@ -53,6 +54,7 @@ class Axes(TypedDict, total=False):
     seed: int
     band: float
     samples: int
+    zip: Mapping[str, Values]
     parts: Mapping[str, Values]
     plugin: Names
 
@@ -116,6 +118,7 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         sets=_texts(axes.get("sets", {}), "sets"),
         knobs=_texts(axes.get("knobs", {}), "knobs"),
         parts=_texts(axes.get("parts", {}), "parts"),
+        zipped=_texts(axes.get("zip", {}), "zip"),
         traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
         method=axes.get("method", Study.method),
         seed=axes.get("seed", Study.seed),

@@ -25,6 +25,7 @@ class Options(Axes, total=False):
         method: of `mapping`: exact, greedy, milp or brute.
         robust: of `alpha` and `spill`, with a band: share of the draws to be best for, or 1.
         vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
+        limit: of `batch` and `hardware`: what must be kept, as `tbt_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, placement, time_limit, slack: of `subbatch`.
@@ -34,6 +35,7 @@ class Options(Axes, total=False):
     robust: float
     vary: str
     target: str | Iterable[str]
+    limit: str | Iterable[str]
     along: str
     of: str
     search: str
@@ -109,16 +111,24 @@ def _beta(model: Models, options: Options) -> pd.DataFrame:
 def _batch(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.batches import best_batches
 
-    return table_of_rows(best_batches(_study(model, options, "hilos")))
+    limits = _several(options.get("limit", ()))
+    return table_of_rows(best_batches(_study(model, options, "hilos"), limits))
 
 
 def _hardware(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.sizing import least_hardware
 
-    target = _needed(options, "target", "throughput_tok_s=0.5")
-    targets = [target] if isinstance(target, str) else list(target)
+    limits = _several(options.get("limit", ()))
+    targets = _several(options.get("target", ()))
+    if not limits and not targets:
+        _needed(options, "target", "throughput_tok_s=0.5")
     vary = _needed(options, "vary", "csd.count")
-    return table_of_rows(least_hardware(_study(model, options, "hilos"), vary, targets))
+    study = _study(model, options, "hilos")
+    return table_of_rows(least_hardware(study, vary, targets, limits))
+
+
+def _several(texts: str | Iterable[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def _crossover(model: Models, options: Options) -> pd.DataFrame:
@@ -201,8 +211,8 @@ QUESTIONS: Mapping[str, Question] = {
     "spill": (_spill, (*_AXES, "robust")),
     "beta": (_beta, tuple(Axes.__annotations__)),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
-    "batch": (_batch, _AXES),
-    "hardware": (_hardware, (*_AXES, "vary", "target")),
+    "batch": (_batch, (*_AXES, "limit")),
+    "hardware": (_hardware, (*_AXES, "vary", "target", "limit")),
     "crossover": (_crossover, (*_AXES, "along", "of")),
     "placement": (
         _placement,

@@ -16,7 +16,7 @@ from nearkv.sweeps.commands.drawing import (
     write_figure,
 )
 from nearkv.sweeps.commands.options import Breakdown, System, Systems
-from nearkv.sweeps.commands.printing import show_columns, show_rows
+from nearkv.sweeps.commands.printing import busy, show_columns, show_rows
 from nearkv.sweeps.commands.views import View, check_shown
 from nearkv.sweeps.commands.writing import check_output, save
 
@@ -133,4 +133,7 @@ def compare(
         print_chart(table, chosen, view.columns)
         return
     below = conclusion(chosen, table)
-    show_columns(table, view, study=chosen, requested=ratio_columns(table), below=below)
+    requested = [*ratio_columns(table), *busy(table)]
+    if breakdown:
+        requested += ["step_ms", "speedup"]
+    show_columns(table, view, study=chosen, requested=requested, below=below)

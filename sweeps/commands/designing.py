@@ -51,7 +51,7 @@ Limits = Annotated[
     typer.Option(
         "--limit",
         metavar="COLUMN<=VALUE",
-        help="What a batch must keep: tbt_ms=50,prefill_s=2.",
+        help="What the answer must keep: tbt_ms=50,prefill_s=2.",
     ),
 ]
 Search = Annotated[
@@ -157,13 +157,14 @@ def hardware(
     study: Study,
     view: View,
     vary: Vary,
-    target: Targets,
+    target: Targets = [],
+    limit: Limits = [],
     system: Named = "hilos",
 ) -> None:
     """Find the least hardware that reaches a target, or what stands in the way.
 
     Targets: COLUMN=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5;
-    all must hold.
+    all must hold, and so must every --limit.
 
     Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
 --target throughput_tok_s=0.5
@@ -173,7 +174,7 @@ def hardware(
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
-    rows = least_hardware(chosen, vary, target)
+    rows = least_hardware(chosen, vary, target, limit)
     show_rows(rows, view, answered(rows), below=why_hardware(rows), study=chosen)
 
 

@@ -70,6 +70,7 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
+    from nearkv.sweeps.evaluation.text_columns import counted
     from nearkv.sweeps.explore.pareto import pareto as front_of
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.space.study_files import either
@@ -78,11 +79,12 @@ def pareto(
     front = front_of(chosen, by, where, per)
     first, *others = comma_list(by)
     extremes = front[first].astype(float)
-    below = (
-        f"{len(extremes)} designs that no other beats in {first} and {' and '.join(others)}; "
-        f"{first} from {extremes.min():.4g} to {extremes.max():.4g}."
-    )
-    show_columns(front, view, [*DESIGN, first, *others, "note"], chosen, below=[below])
+    reach = f"{extremes.min():.4g} to {extremes.max():.4g}"
+    if extremes.min() == extremes.max():
+        reach = f"{extremes[0]:.4g}"
+    compared = f"that no other of its workload beats in {first} and {' and '.join(others)}"
+    designs = f"{counted(len(extremes), 'design')} {compared}; {first} {reach}."
+    show_columns(front, view, [*DESIGN, first, *others, "note"], chosen, below=[designs])
 
 
 def sensitivity(

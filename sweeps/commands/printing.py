@@ -257,6 +257,23 @@ def _print_many(columns: Columns, form: str) -> None:
     typer.echo(ENCODERS["csv"](table_of(columns), True), nl=False)
 
 
+def busy(columns: Columns) -> list[str]:
+    """Columns of seconds by resource, those left out that no design point waits for."""
+    from nearkv.sweeps.evaluation.cells import TIMES
+
+    seconds = {
+        name: columns[name].astype(float) for name in columns if name.startswith(TIMES)
+    }
+    return [name for name, values in seconds.items() if (values > 0).any()]
+
+
+def laid_out(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as a terminal's table, to stand below another."""
+    from nearkv.sweeps.evaluation.table import render
+
+    return render(rows, "table").rstrip()
+
+
 def _is_telling(columns: Columns, name: str) -> bool:
     """Whether a column says more than that all is as usual."""
     if name not in columns:

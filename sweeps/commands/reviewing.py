@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import Format, Only
-from nearkv.sweeps.commands.printing import show, show_rows
+from nearkv.sweeps.commands.printing import laid_out, show, show_rows
 from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def validate(
         show(summary(rows), view.form)
         typer.echo()
     shown = reviewed.with_verdicts(rows, verdicts)
-    show_rows(shown, view, SHOWN, below=[verdict_counts(shown)])
-    if view.is_for_people and whole:
-        show_rows(by_source(rows) if paper == "independent" else summary(rows))
+    totals = by_source(rows) if paper == "independent" else summary(rows)
+    below = [laid_out(totals)] if view.is_for_people and whole else []
+    show_rows(shown, view, SHOWN, below=[*below, verdict_counts(shown)])
     if record:
         reviewed.record(rows)
     worse = [] if claims else reviewed.worse(rows)
@@ -112,9 +112,11 @@ def validate(
 
 def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
     """How many claims there are, by verdict."""
+    from nearkv.sweeps.evaluation.text_columns import counted
+
     counts = Counter(row["verdict"] for row in rows)
     parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    return f"{len(rows)} claims: {parts}."
+    return f"{counted(len(rows), 'claim')}: {parts}."
 
 
 Paper = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
@@ -21,6 +22,9 @@ UNITS = {
     "tok_s_per_kusd": r"tok/\second/kUSD",
 }
 """What a column's name ends in -> its unit as siunitx reads it."""
+LONE = {"tok_s_per_kusd": "throughput per price"}
+"""Quantities whose column is named by its unit alone."""
+INFINITE = r"{$\infty$}"
 SPECIAL = re.compile(r"([&%$#_{}])")
 
 
@@ -85,7 +89,7 @@ def _header(name: str) -> str:
     for suffix in sorted(UNITS, key=len, reverse=True):
         if name.endswith(f"_{suffix}") or name == suffix:
             quantity = name.removesuffix(suffix).strip("_").replace("_", " ")
-            return rf"{{{quantity or name} [\unit{{{UNITS[suffix]}}}]}}"
+            return rf"{{{quantity or LONE.get(name, name)} [\unit{{{UNITS[suffix]}}}]}}"
     return f"{{{_escaped(name.replace('_', ' '))}}}"
 
 
@@ -93,7 +97,9 @@ def _cell(value: Any, numeric: bool) -> str:
     text = cell_text(value)
     if not numeric:
         return _escaped(text)
-    return text.replace(",", "") if isinstance(value, int | float) else "{--}"
+    if not isinstance(value, int | float):
+        return "{--}"
+    return text.replace(",", "") if isfinite(value) else INFINITE
 
 
 def _is_numeric(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

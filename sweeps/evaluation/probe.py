@@ -5,7 +5,7 @@ Its design points are a flat list, not a grid.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.metrics import COLUMNS, Answer
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.space.study import NONE, Block, Numbers
@@ -116,6 +116,18 @@ def column(answer: Answer, name: str, size: int) -> Numbers:
     values = own[name] if name in own else COLUMNS[name].compute(answer)
     shown = np.where(answer.estimate.fits.ok, values, np.nan)
     return np.broadcast_to(shown, (size,)).astype(float)
+
+
+def check_column(name: str, *own: Sequence[str]) -> None:
+    """Refuse a column that neither every system has nor each of those asked, as their own.
+
+    Raises:
+        InputError: it is such a column.
+    """
+    shared = set(own[0]).intersection(*own[1:])
+    known = [*COLUMNS, *sorted(shared)]
+    if name not in known:
+        raise unknown("column", name, known, "--of")
 
 
 def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:

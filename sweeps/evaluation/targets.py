@@ -80,20 +80,29 @@ def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Targe
     Raises:
         InputError: a text is not a target, its column is unknown, or two targets contradict.
     """
-    found = tuple(_target(text, option) for text in texts)
-    if not found:
+    targets = tuple(_target(text, option) for text in texts)
+    if not targets:
         raise InputError(
             f"no {option}; write what to reach, as in {option} throughput_tok_s=1.0"
         )
-    for low in found:
-        for high in found:
+    check_agreement(targets, option)
+    return targets
+
+
+def check_agreement(targets: Sequence[Target], option: str) -> None:
+    """Refuse two targets that contradict each other.
+
+    Raises:
+        InputError: there are such targets.
+    """
+    for low in targets:
+        for high in targets:
             same = (low.quantity, low.against) == (high.quantity, high.against)
             if same and low.at_least and not high.at_least and low.value > high.value:
                 raise InputError(
                     f"{option}: {low.quantity} cannot be at least {low.value:g} "
                     f"and at most {high.value:g}; drop one"
                 )
-    return found
 
 
 def _target(text: str, option: str) -> Target:

@@ -85,7 +85,7 @@ def lay_out(
             is named.
         pinned: columns to show whatever their width: those that vary or were asked for.
         title: put above.
-        below: sentences to end with: the conclusion.
+        below: sentences to end with: the conclusion; a table in lines of its own stays so.
 
     Returns:
         The text, ending in a newline; no line is longer than the terminal's. One row is shown
@@ -99,7 +99,7 @@ def lay_out(
         lines += _upright(rows[0], _chosen(rows[0], order, always), always)
     else:
         lines += _table(rows, order, always)
-    lines += [wrapped(sentence) for sentence in below]
+    lines += [text if "\n" in text else wrapped(text) for text in below]
     return "\n".join(lines) + "\n"
 
 
@@ -115,8 +115,7 @@ def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> 
     same = [name for name in same if name not in pinned]
     lines = []
     if same:
-        known = (f"{name} {cell_text(rows[0][name])}" for name in same)
-        lines.append(wrapped(", ".join(known)))
+        lines.append(_heading(rows[0], same))
     shown = [name for name in chosen if name not in same]
     shown = [name for name in shown if name in pinned or not _is_blank(rows, name)]
     marked, sentences = _marked(rows, [name for name in shown if name in SENTENCES])
@@ -125,7 +124,9 @@ def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> 
     columns = {name: column_of(marked, name) for name in shown}
     description = _description(columns, ranked)
     ranked = [name for name in ranked if name != description]
-    kept = fitting([columns[name] for name in ranked], pinned, width_of_output())
+    numbered = [name for name in shown if name in SENTENCES and sentences]
+    always = [*pinned, *numbered]
+    kept = fitting([columns[name] for name in ranked], always, width_of_output())
     fits = {column.name for column in kept}
     lines += _lines(marked, [columns[name] for name in shown if name in fits], description)
     lines += [wrapped(sentence, INDENT) for sentence in sentences]
@@ -133,6 +134,12 @@ def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> 
     if left_out:
         lines.append(wrapped(f"also: {', '.join(left_out)} (--columns, --format csv)"))
     return lines
+
+
+def _heading(row: Row, names: Sequence[str]) -> str:
+    """What all rows have in common; a name stays in one line with its value."""
+    pairs = [f"{name} {cell_text(row[name])}".replace(" ", "\0") for name in names]
+    return wrapped(", ".join(pairs)).replace("\0", " ")
 
 
 def _is_same(rows: Sequence[Row], name: str) -> bool:

@@ -24,6 +24,11 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the singular where it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def is_number(value: object) -> bool:
     """Whether a cell is a number; yes and no are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

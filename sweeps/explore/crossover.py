@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.search import Crossing, crossings
-from nearkv.sweeps.evaluation.probe import Probe
+from nearkv.sweeps.evaluation.probe import Probe, check_column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
@@ -52,8 +51,6 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         InputError: not two systems with the same points, or an axis or a column that cannot be
             used.
     """
-    if of not in COLUMNS:
-        raise unknown("column", of, COLUMNS, "--of")
     axis, limits = _axis(along)
     band = Band(study.band, study.samples, study.seed) if study.band else None
     if band is not None:
@@ -67,6 +64,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     rows: Rows = []
     for one, other in zip(first, second, strict=True):
         race = Race(Probe(one), Probe(other), axis, of)
+        check_column(of, race.first.own_columns, race.second.own_columns)
         rows += _rows(race, limits, band)
     return rows
 

@@ -75,8 +75,10 @@ class Comparison:
         """Places of the rows of each workload, in order of first appearance."""
         workload = np.zeros(len(table["system"]), int)
         for name in self.per:
-            if name not in table:
+            if name not in table and name == "trace":
                 continue
+            if name not in table:
+                raise unknown("column", name, table, "--per")
             distinct, codes = np.unique(table[name], return_inverse=True)
             workload *= max(len(distinct), 1)
             workload += codes

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
-from nearkv.sweeps.evaluation.probe import Probe, column
+from nearkv.sweeps.evaluation.probe import Probe, check_column, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
@@ -47,12 +46,12 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
     """
-    if of not in COLUMNS:
-        raise unknown("column", of, COLUMNS, "--of")
     study_blocks = blocks(study)
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("sensitivity takes one design point; drop the lists")
-    point = _Point(Probe(study_blocks[0]), of)
+    probe = Probe(study_blocks[0])
+    check_column(of, probe.own_columns)
+    point = _Point(probe, of)
     value = float(point.values({}, 1)[0])
     if not np.isfinite(value) or not value:
         raise InputError(

@@ -13,10 +13,17 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
 from nearkv.sweeps.evaluation.probe import Probe, bottleneck
 from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import Gauge, Target, gauge, parse_targets, span_of
+from nearkv.sweeps.evaluation.targets import (
+    Gauge,
+    Target,
+    check_agreement,
+    gauge,
+    parse_targets,
+    span_of,
+)
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.space.study import Block, Numbers, Study
+from nearkv.sweeps.space.study import Block, Numbers, Study, comma_list
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
@@ -25,7 +32,9 @@ LOOKS = 241
 """Values looked at before crossings between them are refined."""
 
 
-def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
+def least_hardware(
+    study: Study, vary: str, wanted: Sequence[str], limits: Sequence[str] = ()
+) -> Rows:
     """The smallest value of a hardware number that reaches the targets, at every design point.
 
     Where a larger value makes things worse (a price), the largest that still reaches them.
@@ -34,6 +43,7 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
         study: what to evaluate.
         vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value.
         wanted: targets; all must be reached.
+        limits: what must be kept besides, comma-separated, as in `tbt_ms=50,prefill_s=2`.
 
     Returns:
         A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
@@ -46,7 +56,7 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
     Raises:
         InputError: the study, the number or the targets cannot be used.
     """
-    targets = parse_targets(wanted)
+    targets = _targets(wanted, limits)
     rows: Rows = []
     for block in searched(study):
         searched_line = line_of(vary, block)
@@ -54,6 +64,21 @@ def least_hardware(study: Study, vary: str, wanted: Sequence[str]) -> Rows:
         search = _Search(gauge(Probe(block), study, targets), targets, searched_line)
         rows += search.rows()
     return aligned(rows)
+
+
+def _targets(wanted: Sequence[str], limits: Sequence[str]) -> tuple[Target, ...]:
+    """Targets and limits, which all must hold.
+
+    Raises:
+        InputError: one cannot be read, two contradict, or there is none.
+    """
+    listed = [text for item in limits for text in comma_list(item)]
+    kept = parse_targets(listed, "--limit") if listed else ()
+    if kept and not wanted:
+        return kept
+    targets = (*parse_targets(wanted), *kept)
+    check_agreement(targets, "--limit")
+    return targets
 
 
 def line_of(text: str, block: Block) -> Line:

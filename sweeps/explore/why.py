@@ -120,12 +120,11 @@ def why_mapping(answer: Columns) -> list[str]:
 def _why_mapping(row: Row) -> str:
     if lacking := _lacks_answer(row, row["model"]):
         return lacking
-    units = " and ".join(
-        f"{row[f'n_{name}']:g} of {name}" for name in ("attention", "qkv", "fc")
-    )
-    optimum = f"{row['model']}, {row['context_tok']:,.0f} tokens: HBM has heads {units}"
+    attention, qkv, fc = (f"{row[f'n_{name}']:g}" for name in ("attention", "qkv", "fc"))
+    heads = f"{attention} heads of attention, {qkv} of qkv and {fc} of fc"
+    optimum = f"{row['model']}, {row['context_tok']:,.0f} tokens: HBM holds {heads}"
     if row["bound_by"] == "hbm.memory":
-        return f"{optimum}, bound by hbm.memory: no further head fits, more of it would take some."
+        return f"{optimum}, bound by hbm.memory: no further head fits; more of it would take more."
     return f"{optimum}, bound by the balance of both sides: the faster HBM is, the more it takes."
 
 
