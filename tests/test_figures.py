@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -289,3 +290,40 @@ def test_without_the_library_one_sentence_names_the_extra(words: list[str]) -> N
 def test_charts_and_lists_need_no_library() -> None:
     assert "█" in succeed("compare", "hilos", "--model", "opt-30b", "--chart")
     assert "hilos-fig10" in succeed("figure")
+
+
+NAMES_OF_SYSTEMS = ["flexgen-dram", "hilos", "l3", "h2m2"]
+
+
+def test_a_legend_is_no_wider_than_a_column() -> None:
+    table = pd.DataFrame({"system": NAMES_OF_SYSTEMS, "context_tok": 1024, "step_ms": 1.0})
+    figure: Any = plot.bars(table, "step_ms", width="column").figure
+    figure.draw_without_rendering()
+    legend = figure.axes[0].get_legend().get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+
+
+def test_names_of_many_bars_leave_room_for_the_bars() -> None:
+    rows = {"system": NAMES_OF_SYSTEMS * 3, "context_tok": [1024] * 4 + [4096] * 4 + [65536] * 4}
+    parts = {f"time_s:resource-{index}": 1.0 for index in range(16)}
+    axes = plot.breakdown(pd.DataFrame(rows | parts))
+    figure: Any = axes.figure
+    figure.draw_without_rendering()
+    assert axes.get_window_extent().height > figure.dpi  # an inch of bars
+    legend: Any = axes.get_legend()
+    assert legend.get_window_extent().y0 >= 0
+
+
+@pytest.mark.parametrize("value", ["note", "empty", "endless"])
+def test_a_column_without_a_number_is_refused(value: str) -> None:
+    table = TABLE[:2].assign(note="1,2", empty=float("nan"), endless=float("inf"))
+    for draw in (plot.bars, plot.lines):
+        with pytest.raises(InputError, match=f"{value} holds no finite number"):
+            draw(table, value)
+
+
+def test_more_bars_than_can_be_seen_are_refused() -> None:
+    table = pd.DataFrame({"system": "one", "context_tok": range(401), "step_ms": 1.0})
+    with pytest.raises(InputError, match="401 bars are more than a figure shows"):
+        plot.bars(table, "step_ms")

@@ -7,10 +7,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from nearkv.sweeps.figures import report as reporting
-from nearkv.sweeps.figures.report import report
+from nearkv.sweeps.figures.report import answer, report
 from nearkv.sweeps.space.study import Study
 
 STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
@@ -127,3 +128,19 @@ def test_where_nothing_fits_the_page_says_why() -> None:
         replace(STUDY, systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"
     )
     assert "Nothing fits" in page
+
+
+def test_a_platform_of_its_own_does_not_part_a_system_from_the_others() -> None:
+    table = pd.DataFrame(
+        {
+            "system": ["drives", "dimms"],
+            "platform": ["one-gpu", "eight-gpus"],
+            "context_tok": 1024,
+            "status": "ok",
+            "throughput_tok_s": [2.0, 8.0],
+        }
+    )
+    assert answer(table) == (
+        "dimms has the highest throughput in 1 of 1 workloads; the best is 4 times drives. "
+        "Machines differ: drives on one-gpu, dimms on eight-gpus."
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.hardware.errors import unknown
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import Cell, axis_of, cells, levels
 from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
@@ -22,6 +22,10 @@ GROUP_WIDTH = 0.8
 
 BAR_WIDTH = 0.92
 """Share of a bar's place that it fills."""
+
+
+MOST_BARS = 400
+"""Bars of a figure; of more, none is wide enough to be seen."""
 
 
 @styled
@@ -64,6 +68,7 @@ def bars(
     marks = cells(table, value, over, by)
     groups = levels(table, over)
     series = levels(table, by)
+    _check_count(len(groups) * len(series))
     if baseline:
         marks = _normalised(marks, groups, series, baseline)
     target = new_axes(axes, width)
@@ -74,8 +79,16 @@ def bars(
     ticks = [_tick(group) for group in groups]
     target.set_xticks(range(len(groups)), ticks)
     if len(series) > 1:
-        legend_above(target, len(series))
+        legend_above(target)
     return target
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_BARS:
+        raise InputError(
+            f"{count:,} bars are more than a figure shows (at most {MOST_BARS}); draw lines, "
+            "or keep fewer rows"
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import check_columns, levels
+from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
 from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def policy_map(
         >>> axes = nearkv.plot.policy_map(table)
     """
     check_columns(table, value, x, y, by)
+    check_numbers(table, value)
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)
     best = best_of(table, value, (x, y), by, higher_is_better)
@@ -94,7 +95,7 @@ def policy_map(
     target.set_yticks(range(len(texts_y)), texts_y)
     target.set_xlabel(label_of(x))
     target.set_ylabel(label_of(y))
-    legend_above(target, len(levels(table, by)))
+    legend_above(target)
     return target
 
 

@@ -19,7 +19,7 @@ from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.hover import svg_of
 from nearkv.sweeps.figures.optima import KNOB, optima
 from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
-from nearkv.sweeps.figures.series import AXES, varying
+from nearkv.sweeps.figures.series import AXES, independent, varies_within
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.figures.time_trees import as_json, time_tree
@@ -122,7 +122,10 @@ def answer(table: pd.DataFrame) -> str:
         reasons = ", ".join(sorted({str(reason) for reason in table["reason"] if reason}))
         return f"Nothing fits: {reasons or 'see the reasons in the table'}."
     names = list(table["system"].drop_duplicates())
+    own = not varies_within(table, "platform", "system")
     where = [name for name in WORKLOAD if name in table.columns]
+    if own:
+        where.remove("platform")
     groups = fits.groupby(where, sort=False, observed=True)
     best = fits.loc[groups[SPEED].idxmax()]
     wins = best["system"].value_counts()
@@ -136,17 +139,28 @@ def answer(table: pd.DataFrame) -> str:
     first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
     reference = first.groupby(level=where).max()
     ratio = (best.set_index(where)[SPEED] / reference).dropna()
+    machines = _machines(table) if own else ""
     if names[0] == leader or ratio.empty:
-        return f"{sentence}."
-    return (
-        f"{sentence}; the best is {ratio.min():.3g} to {ratio.max():.3g} times {names[0]}."
-    )
+        return f"{sentence}.{machines}"
+    ends = dict.fromkeys(
+        (f"{ratio.min():.3g}", f"{ratio.max():.3g}")
+    )  # one if they are equal
+    return f"{sentence}; the best is {' to '.join(ends)} times {names[0]}.{machines}"
+
+
+def _machines(table: pd.DataFrame) -> str:
+    """Return which system runs on which machine, where they differ."""
+    platforms = table.drop_duplicates("system")[["system", "platform"]]
+    if platforms["platform"].nunique() == 1:
+        return ""
+    pairs = [f"{row.system} on {row.platform}" for row in platforms.itertuples()]
+    return f" Machines differ: {', '.join(pairs)}."
 
 
 def figures(results: Results) -> list[str]:
     """Return the figures that suit the axes of a study, each as `<figure>`."""
     table = results.table
-    axes = varying(table, AXES)
+    axes = independent(table, AXES, "system")
     numeric = [name for name in axes if table[name].dtype.kind in "if"]
     baseline = str(table["system"].iloc[0]) if table["system"].nunique() > 1 else ""
     drawings: dict[str, Callable[[], Axes]] = {}

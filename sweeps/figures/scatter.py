@@ -8,7 +8,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of
-from nearkv.sweeps.figures.series import check_columns, levels
+from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
 from nearkv.sweeps.figures.style import line_style, new_axes, styled
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def pareto(
         >>> axes = nearkv.plot.pareto(table)
     """
     check_columns(table, x, y, by)
+    check_numbers(table, x, y)
     target = new_axes(axes, width)
     designs = table.sort_values([x, y])
     draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")

@@ -63,6 +63,21 @@ def check_columns(table: pd.DataFrame, *names: str) -> None:
         raise InputError("the table has no rows; there is nothing to draw")
 
 
+def check_numbers(table: pd.DataFrame, *names: str) -> None:
+    """Refuse a column of which nothing can be drawn: no finite number, no mark in its place.
+
+    Raises:
+        InputError: naming the column.
+    """
+    statuses = table.get("status")
+    if statuses is not None and statuses.isin(list(MARKS)).any():
+        return
+    for name in names:
+        numbers = [_number(value) for value in table[name]]
+        if np.isnan(numbers).all():
+            raise InputError(f"{name} holds no finite number; name another column")
+
+
 def levels(table: pd.DataFrame, column: str) -> list[Any]:
     """Return the values of a column in the order of the table, each once."""
     return list(table[column].drop_duplicates())
@@ -71,6 +86,15 @@ def levels(table: pd.DataFrame, column: str) -> list[Any]:
 def varying(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return the columns, of those named, that hold more than one value."""
     return [name for name in names if name in table.columns and table[name].nunique() > 1]
+
+
+def independent(table: pd.DataFrame, names: Sequence[str], by: str) -> list[str]:
+    """Return the columns, of those named, that vary and that `by` does not determine.
+
+    A platform is determined by the system where each runs on that of its own paper.
+    """
+    many = varying(table, names)
+    return [name for name in many if name != by and varies_within(table, name, by)]
 
 
 AXES = (
@@ -100,8 +124,7 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
         check_columns(table, over)
         return over
     check_columns(table, by)
-    others = [name for name in varying(table, AXES) if name != by]
-    candidates = [name for name in others if varies_within(table, name, by)]
+    candidates = independent(table, AXES, by)
     if len(candidates) > 1:
         raise InputError(
             f"the table varies over {' and '.join(candidates)}; name one with over (--over), "
@@ -124,6 +147,7 @@ def cells(
         InputError: a column is missing, or several rows share one place in the figure.
     """
     check_columns(table, value, over, by)
+    check_numbers(table, value)
     repeated = table[table.duplicated([over, by])]
     if not repeated.empty:
         others = [
@@ -160,7 +184,9 @@ def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Cell:
 
 
 def _number(value: object) -> float:
+    """Return a finite number, NaN for all else."""
     try:
-        return float(value)  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return float("nan")
+    return number if np.isfinite(number) else float("nan")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import AXES, check_columns, varying
-from nearkv.sweeps.figures.style import bar_style, new_axes, styled
+from nearkv.sweeps.figures.series import AXES, check_columns, independent
+from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,9 @@ PREFIX = "time_s:"
 
 MOST_UPRIGHT = 7
 """The names of more bars than this are turned, so that they do not meet."""
+
+LEAST_BARS, LETTER, LEGEND_LINE = 1.6, 0.06, 0.16
+"""Least height of the bars, height of a letter of a turned name and of a legend's line [inch]."""
 
 MOST_NUMBERS = 12
 """A tornado chart shows at most this many numbers, the widest."""
@@ -61,24 +65,32 @@ def breakdown(
     seconds = table[resources].astype(float).fillna(0.0).to_numpy().T
     if relative:
         seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
-    target = new_axes(axes, width)
-    bottom = np.zeros(len(table))
     drawn = [(name, row) for name, row in zip(resources, seconds, strict=True) if row.any()]
+    names = _names_of_bars(table, by)
+    target = new_axes(axes, width, _height(names, len(drawn)))
+    bottom = np.zeros(len(table))
     for index, (name, row) in enumerate(drawn):
         style = bar_style(index)
         label = name.removeprefix(PREFIX)
         target.bar(np.arange(len(table)), row, 0.7, bottom=bottom, label=label, **style)
         bottom += row
     turned: dict[str, Any] = {"rotation": 90} if len(table) > MOST_UPRIGHT else {}
-    target.set_xticks(range(len(table)), _names_of_bars(table, by), **turned)
+    target.set_xticks(range(len(table)), names, **turned)
     target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return target
 
 
+def _height(names: Sequence[str], entries: int) -> float:
+    """Return the height that keeps room for bars above turned names and beside the legend."""
+    longest = max(len(name) for name in names)
+    below = longest * LETTER if len(names) > MOST_UPRIGHT else 0.0
+    return max(HEIGHT, LEAST_BARS + below, (entries + 1) * LEGEND_LINE)
+
+
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
     """Return the name under each bar: the value of `by` and whatever else varies."""
-    others = [name for name in varying(table, AXES) if name != by]
+    others = independent(table, AXES, by)
     names = []
     for row in table.to_dict("records"):
         texts = [str(row[by])]

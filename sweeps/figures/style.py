@@ -24,6 +24,12 @@ HEIGHT = 2.4
 TICK_WIDTH = 0.35
 """Width of a number under an axis, and the gap to the next [inch]."""
 
+LETTER_WIDTH, HANDLE_WIDTH = 0.055, 0.42
+"""Widths of a letter in a legend, and of what stands before and after a name [inch]."""
+
+MOST_COLUMNS = 4
+"""Names of a legend in a row."""
+
 FORMATS = ("pdf", "svg", "png")
 
 UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
@@ -80,12 +86,13 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
     return drawn
 
 
-def new_axes(axes: Axes | None, width: str = "page") -> Axes:
+def new_axes(axes: Axes | None, width: str = "page", height: float = HEIGHT) -> Axes:
     """Return the given axes, or those of a new figure.
 
     Args:
         axes: where to draw; None makes a figure.
         width: `column` or `page`, the width of the new figure.
+        height: of the new figure [inch].
 
     Raises:
         InputError: the width has another name.
@@ -94,17 +101,22 @@ def new_axes(axes: Axes | None, width: str = "page") -> Axes:
         return axes
     if width not in WIDTHS:
         raise unknown("width", width, WIDTHS)
-    size = (WIDTHS[width], HEIGHT)
+    size = (WIDTHS[width], height)
     _, created = load_pyplot().subplots(figsize=size, layout="constrained")
     return created  # type: ignore[no-any-return]
 
 
 def most_ticks(axes: Axes) -> int:
-    """Return how many numbers fit along axes, whose panel may be one of several in a row."""
+    """Return how many numbers fit along axes."""
+    return max(2, int(_room(axes) / TICK_WIDTH))
+
+
+def _room(axes: Axes) -> float:
+    """Return the width of axes [inch], whose panel may be one of several in a row."""
     place = axes.get_subplotspec()
     panels = place.get_gridspec().ncols if place else 1
-    room: Any = axes.get_figure(root=True)
-    return max(2, int(room.get_figwidth() / panels / TICK_WIDTH))
+    whole: Any = axes.get_figure(root=True)
+    return float(whole.get_figwidth() / panels)
 
 
 def load_pyplot() -> Any:
@@ -144,9 +156,12 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": colour(index), "marker": MARKERS[index % len(MARKERS)]}
 
 
-def legend_above(axes: Axes, entries: int) -> None:
-    """Put the legend above the axes, at most four names in a row."""
-    columns = min(entries, 4)
+def legend_above(axes: Axes) -> None:
+    """Put the legend above the axes, as many names in a row as its width holds."""
+    _, names = axes.get_legend_handles_labels()
+    widest = max(len(name) for name in names) * LETTER_WIDTH + HANDLE_WIDTH
+    fitting = int((_room(axes) - HANDLE_WIDTH) / widest)
+    columns = max(1, min(len(names), MOST_COLUMNS, fitting))
     axes.legend(ncols=columns, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
 
 
