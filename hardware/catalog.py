@@ -28,6 +28,7 @@ __all__ = [
     "names",
 ]
 
+Version = tuple[str, int, int]
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
 MOST_BASES = 16
 """Platforms that may build on one another."""
@@ -43,13 +44,17 @@ def load_part(name: str, what: str = "part") -> Part:
     path = path_of(what, name)
     if name.endswith(".toml"):
         return _read_part(path, name, what)
+    return _read_once(path, name, what, _version(path))
+
+
+def _version(path: Path) -> Version:
+    """What tells a file from another, and from itself once it has changed."""
     status = path.stat()
-    version = (str(path.absolute()), status.st_mtime_ns, status.st_size)
-    return _read_once(path, name, what, version)
+    return str(path.absolute()), status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=1024)
-def _read_once(path: Path, name: str, what: str, _: tuple[str, int, int]) -> Part:
+def _read_once(path: Path, name: str, what: str, _: Version) -> Part:
     """A part of a folder, read again once its file has another time or size."""
     return _read_part(path, name, what)
 
@@ -165,7 +170,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     """
     path = path_of("platform", name)
     where = str(path)
-    table = read_toml(path, "platform")
+    table = _table_of(path, name)
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}
     fields = {key: entry for key, entry in table.items() if key not in tables}
     for key in fields:
@@ -182,6 +187,18 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
         cite=_cite(fields, where),
         roles={role: part for role, part in roles.items() if role not in without},
     )
+
+
+def _table_of(path: Path, name: str) -> Mapping[str, Any]:
+    """The tables of a platform's file; nobody may change them."""
+    if name.endswith(".toml"):
+        return read_toml(path, "platform")
+    return _table_once(path, _version(path))
+
+
+@lru_cache(maxsize=256)
+def _table_once(path: Path, _: Version) -> Mapping[str, Any]:
+    return read_toml(path, "platform")
 
 
 def _cite(fields: Mapping[str, Any], where: str) -> str:

@@ -41,13 +41,18 @@ def _files(what: str) -> dict[str, Path]:
 
 def _own_files(what: str) -> dict[str, Path]:
     """The user's own files of a catalogue, those found first in preference."""
-    listed = os.environ.get("NEARKV_PATH", "").split(os.pathsep)
-    folders = [Path(folder) for folder in listed if folder]
     files: dict[str, Path] = {}
-    for folder in [*folders, Path(), user_folder()]:
-        for path in (folder / f"{what}s").glob("*.toml"):
+    for folder in _own_folders(what):
+        for path in folder.glob("*.toml"):
             files.setdefault(path.stem, path)
     return files
+
+
+def _own_folders(what: str) -> list[Path]:
+    """Where a user may keep files of a catalogue, whether or not there are any."""
+    listed = os.environ.get("NEARKV_PATH", "").split(os.pathsep)
+    folders = [Path(folder) for folder in listed if folder]
+    return [folder / f"{what}s" for folder in [*folders, Path(), user_folder()]]
 
 
 def user_folder() -> Path:
@@ -75,16 +80,20 @@ def path_of(what: str, name: str) -> Path:
     Raises:
         InputError: no such name or file.
     """
-    if name.endswith(".toml"):
-        path = Path(name)
-    else:
-        files = _files(what) | _own_files(what)
-        if name not in files:
-            raise unknown(what, name, files)
-        path = files[name]
+    path = Path(name) if name.endswith(".toml") else _file_of(what, name)
     if not path.exists():
         raise InputError(f"{what} file {name!r} does not exist; check the path")
     return path
+
+
+def _file_of(what: str, name: str) -> Path:
+    """The file of a name: the user's own where there is one, without listing all folders."""
+    if name == Path(name).name:
+        for folder in [*_own_folders(what), *_folders.get(what, [])]:
+            file = folder / f"{name}.toml"
+            if os.path.isfile(file):  # false, not an error, for a name too long
+                return file
+    raise unknown(what, name, _files(what) | _own_files(what))
 
 
 register_folder("part", __file__, "parts")

@@ -32,8 +32,30 @@ CASES = int(os.environ.get("NEARKV_CASES", "20"))
 SHARES = st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
 RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
 MODELS = sorted(file.stem for file in (Path(__file__).parent.parent / "costmodel/llms").glob("*"))
-# Nodes split a fixed number of GPUs between them, more ways of a ring are slower.
-NO_GOOD = {"cluster_host.count"}
+ANY = "any system"
+RING = "a degree of tensor parallelism, which is a choice: all-reduces of a larger ring take longer"
+BY_BYTES = (
+    "FlexGen's static split fills HBM by bytes, as H2M2 compares it (sec. 3.2): more of a memory "
+    "whose chip is the slower takes work from the faster"
+)
+ALL_ON_GPU = (
+    "a token on the GPU is attended to without being scored, so a larger share there attends to "
+    "more tokens than alpha retains (HillInfer sec. 4.2): other work, not the same in less time"
+)
+NO_GOOD = {
+    (ANY, "cluster_host.count"): "nodes split a fixed number of GPUs between them",
+    ("tensor-parallel", "gpu.count"): RING,
+    ("tensor-parallel", "nvlink.count"): RING,
+    ("flexgen-mapping", "hbm.memory"): BY_BYTES,
+    ("flexgen-mapping", "hbm.count"): BY_BYTES,
+    ("leoam", "gpu.memory"): ALL_ON_GPU,
+    ("leoam", "gpu.count"): ALL_ON_GPU,
+    ("infinigen", "gpu.memory"): ALL_ON_GPU,
+    ("infinigen", "gpu.count"): ALL_ON_GPU,
+    ("hillinfer", "gpu.memory"): ALL_ON_GPU,
+    ("hillinfer", "gpu.count"): ALL_ON_GPU,
+}
+"""Of which system more of what may hurt, and why; everything else is held to it."""
 # Two numbers that bound each other: drawing one alone would be refused.
 BOUND = {"host.kv_memory"}
 
@@ -124,16 +146,21 @@ def part_of(name: str) -> Part:
 
 @cache
 def goods(named: str) -> list[str]:
-    """Every rate, capacity and count of a system's machine: more of it should never hurt."""
+    """Every rate, capacity and count of a system's machine; more hurts in `NO_GOOD` at most."""
     addresses = []
     for role, part in platform_of(named).machine().roles.items():
         for name in part.values:
             address = f"{role}.{name}"
             good = name in ("count", "memory", "capacity")
             good = good or key_of(named, address).unit in RATES
-            if good and address not in NO_GOOD | BOUND:
+            if good and address not in BOUND:
                 addresses.append(address)
     return addresses
+
+
+def hurts(named: str, address: str) -> bool:
+    """Whether more of a number is declared to be no better for a system."""
+    return (named, address) in NO_GOOD or (ANY, address) in NO_GOOD
 
 
 @st.composite

@@ -6,11 +6,17 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from nearkv.cli import app
+from nearkv.costmodel.models import llm_from_part
+from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.sweeps.evaluation.provenance import replacing
+from nearkv.sweeps.jobs.arrow import table_of
 
 PIPES = (
     "validate --claims pipe.csv",
@@ -132,3 +138,30 @@ def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
         file.write("a\n")
         assert list(tmp_path.iterdir()) == []
     assert (tmp_path / "table.csv").read_text() == "a\n"
+
+
+def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
+    """10^19 is above 2^63: as an integer it would be written as -9223372036854775808."""
+    table = table_of({"bytes": np.array([1e19]), "batch": np.array([16.0])})
+    assert table.to_pylist() == [{"bytes": 1e19, "batch": 16}]
+
+
+def test_an_option_with_the_value_of_its_default_is_refused_as_any_other() -> None:
+    """A batch is taken as 16 where none is given, so the value does not show that one was."""
+    line = "solve batch --model opt-66b --batch 16"
+    assert "leave out --batch" in sentence(line.split())
+
+
+def test_weights_leave_a_gpu_that_has_no_room_for_them_beside_the_cache() -> None:
+    """Llama-3.1-70B takes 141 GB: a GPU of 160 GB holds it, but not 40 GB of cache as well."""
+    platform = load_platform("inf2-h100").machine()
+    llm = llm_from_part(load_llm("llama3.1-70b"), platform["precision"])
+    work = Workload(batch=128.0, prompt=512.0, output=512.0)
+    assert 40e9 < llm.kv_cache_bytes(work.batch, work.final) < 44e9
+    steps = []
+    for memory in (80e9, 160e9, 400e9):
+        hw = platform.with_values({"gpu.memory": memory})
+        estimate = find_system("accelerate")(hw, llm, work, {})
+        assert estimate.fits.ok, memory
+        steps.append(estimate.step.seconds)
+    assert steps[0] == steps[1] > steps[2]

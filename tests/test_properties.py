@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from conftest import SYSTEMS
-from drawing import RATES, SHARES, Design, designs, goods, key_of, seeded
+from drawing import RATES, SHARES, Design, designs, goods, hurts, key_of, seeded
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -75,7 +75,7 @@ def more_of_anything_good_never_hurts(design: Design, data: st.DataObject) -> No
     factor = data.draw(st.integers(2, 9))
     if not before.fits.ok:
         return
-    addresses = goods(name)
+    addresses = [address for address in goods(name) if not hurts(name, address)]
     factors = 1.0 + (factor - 1.0) * np.eye(len(addresses))
     numbers = design.numbers()
     more: dict[str, Real] = {}

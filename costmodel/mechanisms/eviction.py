@@ -77,6 +77,9 @@ def kv_budget(hw: Machine) -> Real:
 def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
     """Fill GPU, host and drive in this order; what a tier has no room for goes to the next.
 
+    A GPU attends to all tokens it has and to the retained ones of the others. So where few are
+    retained, a GPU with more memory attends to more tokens, which may take longer.
+
     Args:
         hw: roles gpu, host.
         placement: 0 static shares, 1 by capacity.

@@ -5,6 +5,8 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
+import numpy as np
+
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
@@ -16,7 +18,6 @@ from nearkv.costmodel.mechanisms.offload import (
     layer_compute,
     unpacked_bytes,
 )
-from nearkv.costmodel.mechanisms.weights import weights_on_gpu
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, host, link
 from nearkv.costmodel.span import Real, Span
@@ -39,7 +40,7 @@ SOFTMAX_BYTES = 4.0
     },
 )
 def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
-    """Weights beyond the GPU's memory arrive layer by layer, each before its use; KV stays there.
+    """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
     reads it, and holds it for one sequence, which is what ends long contexts (the paper reports
@@ -54,7 +55,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
     b, gpu_ = work.batch, gpu(hw)
-    on_gpu = weights_on_gpu(llm, work.prompt, gpu_)
+    on_gpu = weights_beside_cache(hw, llm, work)
     # nobody pins the weights of a loaded checkpoint
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
 
@@ -82,6 +83,24 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         work=work,
         batch_run=b,
     )
+
+
+def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
+    """1 where all weights stay on the GPU beside the cache and the scores of a prompt [1].
+
+    The paper (sec. 7.1) looks at weights and activations alone. Its systems hold their cache
+    elsewhere; here a GPU that has just room for the weights would have none for the cache.
+    """
+    resident = gpu_bytes(llm, work, 1.0)
+    return np.where(resident <= gpu(hw).memory, 1.0, 0.0)[()]
+
+
+def gpu_bytes(llm: LLM, work: Workload, on_gpu: Real) -> Real:
+    """Weights, cache and the scores of one prompt on the GPU [B]."""
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    working_set = gpu_working_set(llm, work.prompt, on_gpu, work.batch)
+    scores = llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
+    return working_set + kv + scores
 
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
@@ -121,11 +140,8 @@ def score_bytes(llm: LLM, s: Real) -> Real:
 
 def capacity_check(hw: Machine, llm: LLM, work: Workload, on_gpu: Real) -> Fits:
     """KV cache and the scores of one prompt on the GPU, weights there or in host memory."""
-    kv = llm.kv_cache_bytes(work.batch, work.final)
-    working_set = gpu_working_set(llm, work.prompt, on_gpu, work.batch)
-    scores = llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
     streamed = (1 - on_gpu) * llm.weight_bytes
     return fits(
-        gpu=(working_set + kv + scores, gpu(hw).memory),
+        gpu=(gpu_bytes(llm, work, on_gpu), gpu(hw).memory),
         host=(streamed, host(hw).memory),
     )

@@ -162,7 +162,8 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
 
     The paper does not print how it changed FlexGen's linear program. By bytes alone every split
     that fills HBM is as good. This one treats weights and cache alike, and gives two equal chips at
-    most half each.
+    most half each. It looks at no speed, so where HBM or its chip is the slower side, more HBM
+    takes work from the faster and makes a step longer.
 
     Args:
         hw, llm, work: as in `mapped`.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.table import LARGEST_WHOLE, plain
+from nearkv.sweeps.evaluation.table import is_whole, plain
 
 
 def table_of_columns(columns: Mapping[str, NDArray[np.generic]]) -> pd.DataFrame:
@@ -44,6 +44,4 @@ def _narrowed(values: NDArray[np.generic]) -> NDArray[np.generic]:
     numbers = values.astype(float)
     if not np.all(np.isfinite(numbers)):
         return values
-    whole = np.all(numbers % 1 == 0)
-    exact = np.all(np.abs(numbers) < LARGEST_WHOLE)
-    return numbers.astype(np.int64) if whole and exact else values
+    return numbers.astype(np.int64) if is_whole(numbers) else values

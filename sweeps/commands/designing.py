@@ -89,6 +89,12 @@ Along = Annotated[
 ]
 
 
+def is_given(line: typer.Context, option: str) -> bool:
+    """Whether an option is on the command line, whatever its value."""
+    source = line.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def answered(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Columns that people see of an answer: all but how it was searched."""
     return [name for name in rows[0] if name not in ("method", "resolution")]
@@ -132,7 +138,13 @@ def placement(
     show_rows(rows, view, usual, below=why_placement(rows))
 
 
-def batch(study: Study, view: View, system: Named = "hilos", limit: Limits = []) -> None:
+def batch(
+    line: typer.Context,
+    study: Study,
+    view: View,
+    system: Named = "hilos",
+    limit: Limits = [],
+) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
     No batch up to the largest exceeds `bound_tok_s`.
@@ -142,9 +154,10 @@ def batch(study: Study, view: View, system: Named = "hilos", limit: Limits = [])
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.explore.batches import best_batches
     from nearkv.sweeps.explore.why import why_batch
-    from nearkv.sweeps.space.study import Study, comma_list
+    from nearkv.sweeps.space.study import comma_list
 
-    if study.batch != Study.batch:
+    # its value says nothing: 16 is also what is taken where it is left out
+    if is_given(line, "batch"):
         raise InputError("solve batch chooses the batch; leave out --batch")
     chosen = replace(study, systems=comma_list(system))
     rows = best_batches(chosen, limit)

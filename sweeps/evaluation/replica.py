@@ -56,6 +56,21 @@ class Queue:
     replicas: int
     unfinished: int = 0
 
+    def seconds(self, n: float, t: float, h: float, p: float, q: float) -> float:
+        """Seconds of an iteration of a replica, the highest of its planes, written out for speed.
+
+        Args:
+            n, t, h: sequences that decode, their tokens, those of the fullest rankset [1].
+            p, q: prompt tokens, and their products with the lengths of their prompts [1].
+        """
+        if n == 1 and not p:
+            return max([c + d + at * t + ah * h for c, d, at, ah, _, _ in self.single])
+        planes = []
+        for const, of_n, of_t, of_h, of_p, of_q in self.rows:
+            decode = const + of_n * n + of_t * t + of_h * h
+            planes.append(decode + of_p * p + of_q * q)
+        return max(planes)
+
 
 @dataclass
 class Replica:

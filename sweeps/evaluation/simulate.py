@@ -12,7 +12,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import mul
 
 import numpy as np
 
@@ -84,12 +83,13 @@ def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
     _check_longest(trace, max(room, _one(serving.longest_room) / dp))
     lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
     requests = deque(Request(prompt, output) for prompt, output in lengths)
-    counts = range(1, len(requests) + 1)
+    counts = np.arange(1, len(requests) + 1)
+    skew = np.ravel(serving.skew(dp * counts.astype(float)))
     return Queue(
         rows=_iteration(serving, dp),
         single=_iteration_of_one(serving, dp),
         alone=_prefill(serving, dp),
-        skew=[1.0, *(_one(serving.skew(float(dp * n))) for n in counts)],
+        skew=[1.0, *np.broadcast_to(skew, counts.shape).tolist()],
         room=room,
         mean=mean_held,
         chunked=bool(np.any(serving.chunked)),
@@ -122,7 +122,7 @@ def _iteration(serving: Serving, dp: int) -> list[list[float]]:
 def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:
     """Planes of an iteration in which one sequence decodes, as in `Queue.single`."""
     rows = planes(lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2)
-    return [[const, 0.0, per_token, per_hottest] for const, per_token, per_hottest in rows]
+    return [[const, 0.0, *slopes, 0.0, 0.0] for const, *slopes in rows]
 
 
 def _one(value: object) -> float:
@@ -235,12 +235,12 @@ def _chunk(it: Replica) -> float:
     n = len(it.order)
     context = it.capacity_check - sum(request.prompt for request in it.loading)
     length = it.loading[0].prompt
-    at = (1.0, float(n), context, context * it.queue.skew[min(n, len(it.queue.skew) - 1)])
-    base = [sum(map(mul, row, at)) for row in it.queue.rows]
+    skewed = context * it.queue.skew[min(n, len(it.queue.skew) - 1)]
+    base = [c + d * n + t * context + h * skewed for c, d, t, h, _, _ in it.queue.rows]
     most = max(base)
-    slopes = [row[4] + row[5] * length for row in it.queue.rows]
+    slopes = [p + q * length for _, _, _, _, p, q in it.queue.rows]
     hidden = min(
-        (most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0
+        [(most - b) / slope for b, slope in zip(base, slopes, strict=True) if slope > 0]
     )
     return float(max(CHUNK_TOKENS * (hidden // CHUNK_TOKENS), it.queue.minimum_chunk))
 
@@ -273,13 +273,11 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
         # nothing to interleave with: the weights are read once
         it.now += it.queue.alone(prompt, squares)
     elif it.order:
-        loading = sum(request.prompt for request in it.loading)
-        loading += sum(request.prompt for request in done)
+        loading = sum([request.prompt for request in it.loading])
+        loading += sum([request.prompt for request in done])
         context = it.capacity_check - loading + n * steps / 2
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
-        at = (1.0, n, context, skewed, prompt, squares)
-        rows = it.queue.single if n == 1 and not prompt else it.queue.rows
-        seconds = steps * max(sum(map(mul, row, at)) for row in rows)
+        seconds = steps * it.queue.seconds(n, context, skewed, prompt, squares)
         it.now += seconds
         it.decoding += n * seconds
     it.k += steps

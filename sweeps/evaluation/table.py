@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
@@ -82,6 +83,13 @@ def varying(columns: Columns, study: Study) -> list[str]:
         values.pop("platform", None)
     names |= {name for name, points in values.items() if len(points) > 1}
     return [name for name in columns if name in names]
+
+
+def is_whole(values: NDArray[np.generic]) -> bool:
+    """Whether finite numbers may all be written as whole ones."""
+    numbers = values.astype(float)
+    exact = np.abs(numbers) < LARGEST_WHOLE
+    return bool(np.all(exact & (numbers % 1 == 0)))
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearkv.sweeps.evaluation.evaluate import Cell, Columns, Names, cells
-from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.evaluation.table import is_whole, plain
 from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
 
 Array = NDArray[np.generic]
@@ -51,9 +51,7 @@ def _kind(values: Array) -> Kind:
         return "flag"
     if values.dtype.kind not in "fiu":
         return "text"
-    finite = np.all(np.isfinite(values))
-    whole = finite and np.all(values % 1 == 0)
-    return "whole" if whole else "number"
+    return "whole" if is_whole(values) else "number"
 
 
 def _batch(

@@ -14,6 +14,7 @@ import numpy as np
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.cells import ON_REQUEST
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
+from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks
 
@@ -153,7 +154,7 @@ def _block_kinds(block: Block) -> dict[str, Kind]:
     point = tuple(slice(0, 1) for _ in block.grid.axes)
     whole = {name for name, knob in block.system.knobs.items() if knob.kind == "count"}
     for axis in block.display_grid.axes:
-        if not axis.labels and np.all(axis.values % 1 == 0):
+        if not axis.labels and is_whole(axis.values):
             whole.add(axis.name)
     computed = cells(block, point, extra=ON_REQUEST)
     return {name: _kind(cell, name in whole) for name, cell in computed.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from nearkv.costmodel.estimate import Estimate
@@ -18,8 +20,9 @@ PUBLISHED = "paper"
 """The choice of a knob that a paper made."""
 
 
+@cache
 def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
-    """A platform and a model at its element widths."""
+    """A platform and a model at its element widths, read once: many claims ask for the same."""
     hw = load_platform(platform).machine()
     shape: dict[str, Real] = {}
     for key, number in load_llm(name).numbers.items():
