@@ -96,10 +96,11 @@ def test_a_front_of_lower_ends() -> None:
 
 
 def test_questions_without_a_band_refuse_one() -> None:
-    with pytest.raises(nearkv.InputError, match="has no band"):
+    with pytest.raises(nearkv.InputError, match="largest batch is what memory holds"):
         nearkv.solve("batch", "opt-66b", band=90)
-    with pytest.raises(nearkv.InputError, match="has no band"):
-        nearkv.sensitivity("hilos", "opt-66b", band=90)
+    need: dict[str, Any] = {"vary": "csd.count", "target": "throughput_tok_s=0.5"}
+    with pytest.raises(nearkv.InputError, match="one size is bought"):
+        nearkv.solve("hardware", "opt-66b", band=90, **need)
 
 
 def test_a_split_that_is_solved_point_by_point_keeps_its_points() -> None:

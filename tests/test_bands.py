@@ -12,6 +12,7 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.laws import Measured, Ranged, listed
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
+from nearkv.sweeps.commands.bands import check_draws
 from nearkv.sweeps.evaluation.probe import Probe
 from nearkv.sweeps.space.bands import MODEL_ERROR, draws_of
 from nearkv.sweeps.space.study import Study, blocks
@@ -154,3 +155,33 @@ def test_bands_that_cannot_be_computed_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         nearkv.compare("l3", "opt-66b", **options)  # type: ignore[arg-type]
+
+
+def test_quantiles_of_whole_numbers_are_whole() -> None:
+    """Half of the draws 5, half 6: the middle is one of them; of 5.0 and 6.5 it lies between."""
+    assert quantiles(np.array([5.0, 5.0, 6.0, 6.0]), [0.5])[0] in (5, 6)
+    assert quantiles(np.array([5.0, 6.5]), [0.5])[0] == 5.75
+    assert quantiles(np.array([5.0, np.inf, np.inf]), [0.95])[0] == np.inf
+
+
+def test_a_design_that_fits_in_some_draws_says_so() -> None:
+    """Host memory for the KV cache is 32 to 60 GiB; 92 % of what is off the GPU takes 38 GiB."""
+    table = nearkv.compare(
+        "hillinfer", "qwen-7b", batch=8, context="12k", knobs={"hot_share": [0.3, 0.92]}, band=90
+    )
+    assert table["fits_share"][0] == 1
+    assert 0.5 < table["fits_share"][1] < 1
+    assert ["some draws" in note for note in table["note"]] == [False, True]
+
+
+def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
+    point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
+    band = nearkv.sensitivity("hilos", "opt-66b", context="64k", of="step_ms").attrs["band"]
+    ends = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
+    assert [band["low"], band["middle"], band["high"]] == ends
+
+
+def test_no_band_and_a_band_of_nothing_differ() -> None:
+    check_draws(0, 1024, None, has_trace=False)
+    with pytest.raises(InputError, match="from 1 to 99"):
+        check_draws(0, 1024, 0.0, has_trace=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.probe import Probe
+from nearkv.sweeps.explore.worst_case import worst_case
 from nearkv.sweeps.space.study import Study, blocks
 
 POINT: dict[str, Any] = {"context": "64k", "band": 80, "samples": 256}
@@ -67,3 +69,27 @@ def test_a_robust_knob_needs_a_band() -> None:
         nearkv.solve("alpha", "opt-66b", robust=0.9)
     with pytest.raises(InputError, match=r"from 0.5 to 1"):
         solved(robust=0.2)
+
+
+def test_the_worst_machine_has_the_least_memory_too() -> None:
+    """92 % of the KV cache off the GPU takes 38 GiB of the host, which has 32 to 60 for it."""
+    study = Study(("hillinfer",), ("qwen-7b",), "8", "12k", knobs={"hot_share": "0.92"}, band=90.0)
+    (block,) = blocks(study)
+    assert np.isnan(worst_case(block, "hot_share")["robust"]).all()
+    (roomy,) = blocks(replace(study, knobs={"hot_share": "0.5"}))
+    assert worst_case(roomy, "hot_share")["robust"] == [0.5]
+
+
+def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
+    """The shares of all draws give the same betas; no draw loses by solving it anew."""
+    options: dict[str, Any] = {"platform": "aipc-4090", "batch": 8, "context": "8k", "samples": 64}
+    row = nearkv.solve("beta", "qwen-7b", robust=0.9, band=90, **options).iloc[0]
+    shares = nearkv.estimate(
+        "hillinfer", "qwen-7b", knobs={"hot_share": "auto"}, band=90, **options
+    )
+    assert row["value_p05"] < row["value"] < row["value_p95"]
+    for end in ("p05", "p95"):
+        share = shares[f"hot_share_{end}"]
+        assert row[f"value_{end}"] == pytest.approx(share / (1 - share), rel=0.02)
+    assert 0 <= row["regret_p05"] < row["regret_p95"]
+    assert row["robust_step_ms"] <= row["value_step_ms"]

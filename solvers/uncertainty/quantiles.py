@@ -13,6 +13,8 @@ Numbers = NDArray[np.float64]
 def quantiles(samples: Numbers, shares: Sequence[float]) -> Numbers:
     """Quantiles along the last axis, NaN left out, interpolated between neighbours.
 
+    Between two whole numbers the nearer is taken: a batch is no fraction.
+
     Args:
         samples: of any shape (..., samples); NaN where a sample has no answer.
         shares: of the samples that lie below each quantile [1].
@@ -23,7 +25,10 @@ def quantiles(samples: Numbers, shares: Sequence[float]) -> Numbers:
     ordered = np.sort(samples, axis=-1)
     known = ~np.isnan(ordered)
     count = np.sum(known, axis=-1)
-    rows = [_quantile(ordered, count, share) for share in shares]
+    rows = []
+    for share in shares:
+        quantile = _quantile(ordered, count, share)
+        rows.append(quantile)
     return np.stack(rows)
 
 
@@ -38,7 +43,11 @@ def _quantile(ordered: Numbers, count: NDArray[np.intp], share: float) -> Number
     weight = place - below
     with np.errstate(invalid="ignore"):  # two infinite neighbours
         between = low + weight * (high - low)
-    return np.where(low == high, low, between)
+    nearest = np.where(weight < 0.5, low, high)
+    is_exact = weight == 0
+    is_whole = low == np.floor(low)
+    is_whole &= high == np.floor(high)
+    return np.where(is_whole | is_exact, nearest, between)
 
 
 def _at(ordered: Numbers, place: NDArray[np.intp]) -> Numbers:

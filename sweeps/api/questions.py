@@ -170,8 +170,8 @@ def sensitivity(
 
     Returns:
         A row a number, the most important first, with its `elasticity` (percent of change for one
-        percent). `table.attrs["band"]` holds the 5 % to 95 % band of the prediction over the
-        ranges of all assumed and fitted numbers.
+        percent). `table.attrs["band"]` holds the band of the prediction, that of `estimate`
+        (90 % unless `band` is given): `low`, `middle` and `high`.
 
     Raises:
         InputError: an argument that cannot be used, or a point without an answer.

@@ -23,7 +23,7 @@ class Options(Axes, total=False):
     Attributes:
         systems: names, where the question is about chosen systems.
         method: of `mapping`: exact, greedy, milp or brute.
-        robust: of `alpha` and `spill`, with a band: share of the draws to be best for, or 1.
+        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for, or 1.
         vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
         limit: of `batch` and `hardware`: what must be kept, as `tbt_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
@@ -105,7 +105,8 @@ def _spill(model: Models, options: Options) -> pd.DataFrame:
 def _beta(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.beta import best_beta
 
-    return table_of_columns(best_beta(_study(model, options, "hillinfer")))
+    study = _study(model, options, "hillinfer")
+    return table_of_columns(best_beta(study, options.get("robust", 0.0)))
 
 
 def _batch(model: Models, options: Options) -> pd.DataFrame:
@@ -209,7 +210,7 @@ Question = tuple[Callable[[Models, Options], pd.DataFrame], tuple[str, ...]]
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),
-    "beta": (_beta, tuple(Axes.__annotations__)),
+    "beta": (_beta, (*Axes.__annotations__, "robust")),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
     "batch": (_batch, (*_AXES, "limit")),
     "hardware": (_hardware, (*_AXES, "vary", "target", "limit")),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
 
 Band = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--band",
         metavar="PERCENT",
@@ -25,15 +25,20 @@ Samples = Annotated[
 ]
 
 
-def check_draws(seed: int, samples: int, has_band: bool, has_trace: bool) -> None:
+def check_draws(seed: int, samples: int, band: float | None, has_trace: bool) -> None:
     """Refuse options of draws where nothing is drawn.
 
     Raises:
-        InputError: a seed without a trace or a band, or samples without a band.
+        InputError: a band of 0 %, a seed without a trace or a band, or samples without a band.
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.space.study import Study
 
+    if band == 0:
+        raise InputError(
+            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
+        )
+    has_band = band is not None
     if seed and not (has_trace or has_band):
         raise InputError(
             "--seed is of the requests drawn from a trace; give --trace, or leave it out, "

@@ -49,7 +49,7 @@ def axes(
     trace: Traces = "",
     method: Method = "fluid",
     seed: Seed = 0,
-    band: Band = 0.0,
+    band: Band = None,
     samples: Samples = 1024,
     parts: Parts = [],
     plugins: Plugins = [],
@@ -62,7 +62,7 @@ def axes(
     from nearkv.sweeps.runtime.plugin_files import load_plugins
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
-    check_draws(seed, samples, bool(band), bool(trace))
+    check_draws(seed, samples, band, bool(trace))
     load_plugins(plugins)
     return Study(
         systems=(),
@@ -77,7 +77,7 @@ def axes(
         traces=_names(trace, "--trace"),
         method=method,
         seed=seed,
-        band=band,
+        band=band or 0.0,
         samples=samples,
         plugins=tuple(plugins),
         parts=pairs(parts, "--part"),

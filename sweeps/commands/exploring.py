@@ -109,13 +109,12 @@ def sensitivity(
         return
     rows, band = elasticities(chosen, of)
     reach = (
-        f"{of} = {band[of]:.4g}; 5 % to 95 % of {band['samples']:,} quasi-random samples over "
-        f"the ranges of {band['factors']} assumed or fitted numbers: "
-        f"{band['q05']:.4g} to {band['q95']:.4g}."
+        f"{of} = {band[of]:.4g}; its {band['level']:g} % band over {band['factors']} uncertain "
+        f"numbers and the model error: {band['low']:.4g} to {band['high']:.4g}."
     )
     below = [reach]
-    if band["unfit"]:
-        below.append(f"{band['unfit']:,} samples did not fit.")
+    if band["fits_share"] < 1:
+        below.append(f"The design fits in {100 * band['fits_share']:.3g} % of the draws.")
     show_rows(rows, view, below=below, study=chosen)
 
 

@@ -142,19 +142,22 @@ def spill(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
     show_answer(answer, chosen, view, why_spill(answer))
 
 
-def beta(study: Study, view: View) -> None:
+def beta(study: Study, view: View, robust: Robust = 0.0) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
     Beside it stand eq. 4 and the formula of sec. 5.4 (HillInfer), and what each loses.
+    With --band, how far it moves; with --robust, the share in host DRAM for bad draws.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
     from nearkv.sweeps.explore.beta import best_beta
     from nearkv.sweeps.explore.why import why_beta
 
-    answer = best_beta(study)
+    answer = best_beta(study, robust)
     chosen = replace(study, systems=("hillinfer",))
-    show_columns(answer, view, BETA, chosen, below=why_beta(answer))
+    beside = ("value_", "regret_", "robust")
+    names = [name for name in answer if name.startswith(beside)]
+    show_columns(answer, view, [*BETA, *names], chosen, below=why_beta(answer))
 
 
 def mapping(

@@ -17,6 +17,7 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
 from nearkv.sweeps.evaluation.simulated_columns import simulated
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -30,19 +31,6 @@ ON_REQUEST = (BOTTLENECK, TIMES)
 
 Shown = Mapping[str, tuple[str, NDArray[np.float64]]]
 """Axis -> the column that shows it, and its values there."""
-
-
-@dataclass(frozen=True)
-class Names:
-    """Text at every design point, as places in a list of names.
-
-    Attributes:
-        places: broadcast over design points.
-        names: the text of each place.
-    """
-
-    places: NDArray[np.intp]
-    names: tuple[str, ...]
 
 
 Cell = Real | NDArray[np.bool_] | Names
@@ -70,6 +58,8 @@ def cells(
     offered = _offered(block, box, resolved, hw, work)
     if block.band is not None:
         offered |= _band(block, box, resolved.estimate, wanted)
+        earlier = dict(offered)
+        offered["note"] = partial(_note_of_draws, earlier)
     chosen: dict[str, Cell] = {}
     for name, compute in offered.items():
         if name in wanted if wanted else _is_usual(name, extra):
@@ -123,7 +113,7 @@ def _offered(
     where: Where = True if everywhere else ok
     answer = Answer(estimate, hw, block.system.owns)
     notes = {**estimate.notes, **block.overridden(models), **without_idle_power(answer)}
-    offered["note"] = partial(_note, notes)
+    offered["note"] = partial(note, notes)
     for name, metric in COLUMNS.items():
         offered[name] = partial(_where, where, metric.compute, answer)
     for name, value in estimate.also.items():
@@ -186,6 +176,18 @@ def _band(block: Block, box: Box, estimate: Estimate, wanted: Collection[str]) -
     return columns
 
 
+def _note_of_draws(earlier: Offered) -> Names:
+    """A note that also says where the design fits in some of the draws alone."""
+    before = earlier["note"]()
+    assert isinstance(before, Names)
+    fits_share = earlier["fits_share"]()
+    share = np.asarray(fits_share)
+    never = share == 0
+    always = share == 1
+    partly = ~(never | always)
+    return lengthened(before, PARTLY, partly)
+
+
 def _shortage(fits: Fits) -> Offered:
     """Whether there is an answer, and why not."""
     return {
@@ -194,16 +196,6 @@ def _shortage(fits: Fits) -> Offered:
         "short_of": lambda: Names(fits.limiting, ("", *fits.tiers)),
         "short_gb": lambda: fits.short_bytes / 1e9,
     }
-
-
-def _note(notes: Mapping[str, NDArray[np.bool_]]) -> Names:
-    """Sentences that hold at each design point, semicolons between them."""
-    place, sentences = np.zeros((), int), [""]
-    for sentence, where in notes.items():
-        longer = [f"{before}; {sentence}" if before else sentence for before in sentences]
-        place = place + np.where(where, len(sentences), 0)
-        sentences += longer
-    return Names(place, tuple(sentences))
 
 
 def _swapped(block: Block) -> Offered:

@@ -36,12 +36,17 @@ def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
         too many batches to try each.
 
     Raises:
-        InputError: the study cannot be evaluated, or a limit not be used.
+        InputError: the study cannot be evaluated, has a band, or a limit cannot be used.
     """
     if study.traces:
         advice = "leave out --trace, and state their lengths"
         raise InputError(
             f"solve batch chooses the batch of requests that are alike; {advice}"
+        )
+    if study.band:
+        advice = "ask compare --batch 1,2,4,... --band for the rates of each"
+        raise InputError(
+            f"--band: the largest batch is what memory holds, and is no range; {advice}"
         )
     values(study.batch, size, "--batch")
     targets = _limits(limits)

@@ -18,26 +18,48 @@ from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.space.study import Block, Study
 
 
-def best_beta(study: Study) -> Columns:
+def best_beta(study: Study, robust: float = 0.0) -> Columns:
     """Split K and V between host DRAM and SmartSSD, at every design point.
 
-    Source: HillInfer sec. 4.3, 5.4.
+    Args:
+        study: what to evaluate.
+        robust: as of `best_knob`.
 
     Returns:
         `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over
         a decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
         `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         `step_ms` and where K and V live at the optimum. Where nothing is off the GPU there is no
-        beta.
+        beta. With a band, how far beta moves (`value_p05` and so on), what `value` loses in each
+        draw (`regret_p05`), and with `robust` the share in host DRAM of the split that is best for
+        bad draws, `robust`.
 
     Raises:
         InputError: a value for beta itself, another knob left to `auto`, or a study that cannot be
             evaluated.
+
+    Source: HillInfer sec. 4.3, 5.4.
     """
+    if robust and not study.band:
+        raise InputError(
+            "--robust is over the draws of a band; give --band, as in --band 90"
+        )
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
     study_blocks = searched(replace(study, systems=("hillinfer",)))
-    return stack([_beta_columns(block) for block in study_blocks])
+    return stack([_with_draws(block, robust) for block in study_blocks])
+
+
+def _with_draws(block: Block, robust: float) -> Columns:
+    """The columns of a block, and with a band what becomes of its splits over the draws."""
+    table = _beta_columns(block)
+    if block.band is None:
+        return table
+    from nearkv.sweeps.explore.beta_bands import beta_bands
+
+    ok = table["status"] == "ok"
+    hot_share = table["hot_share"].astype(float)
+    return table | beta_bands(block, np.where(ok, hot_share, np.nan), robust)
 
 
 def _beta_columns(block: Block) -> Columns:

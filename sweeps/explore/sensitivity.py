@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
+from nearkv.sweeps.evaluation.evaluate import evaluate
 from nearkv.sweeps.evaluation.probe import Probe, check_column, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.rows import Rows
@@ -20,9 +21,8 @@ STEP = 1e-4
 NEAR = 1e-6
 """A step so small that only a discontinuity changes anything over it."""
 SMALLEST_JUMP = 1e-9
-SAMPLES = 1024
-"""Quasi-random points over all ranges at once; Sobol's sequence needs a power of two."""
-QUANTILES = (0.05, 0.95)
+LEVEL = 90.0
+"""Share inside the band where none is asked for [%]."""
 
 
 def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
@@ -39,14 +39,14 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         symmetric step on a logarithmic scale, or from one less to one more of what is counted;
         `jump`, the relative change where the column is discontinuous at this very value (the
         elasticity is then that of the smooth side); and for assumed and fitted numbers the column
-        at both ends of their range. Sorted by what matters most. And the band: the prediction with
-        its 5 % and 95 % quantiles when all ranges vary at once, uniformly (Sobol), and how many of
-        the samples did not fit.
+        at both ends of their range. Sorted by what matters most. And the band of the prediction,
+        that of `estimate --band`: its `low` and `high` end and `middle`, how many numbers are drawn
+        beside the model error, and the share of the draws in which the design fits.
 
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
     """
-    study_blocks = blocks(study)
+    study_blocks = blocks(replace(study, band=0.0))
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("sensitivity takes one design point; drop the lists")
     probe = Probe(study_blocks[0])
@@ -59,7 +59,7 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         )
     factors = _factors(study_blocks[0])
     rows = _elasticities(point, value, factors) if factors else []
-    return rows, _band(point, value, factors)
+    return rows, _band(study, of, value)
 
 
 @dataclass(frozen=True)
@@ -178,30 +178,20 @@ def _is_jump(near: float, far: float) -> bool:
     return bool(abs(near) > max(SMALLEST_JUMP, abs(far) / 2))
 
 
-def _band(point: _Point, value: float, factors: Sequence[_Factor]) -> dict[str, Any]:
-    """The column when all assumed and fitted numbers vary within their ranges at once."""
-    from scipy.stats import qmc
-
-    ranges = {
-        factor.address: factor.quantity.range_si
-        for factor in factors
-        if factor.quantity.range_si is not None
-    }
-    answers = np.array([value])
-    if ranges:
-        unit = qmc.Sobol(len(ranges), seed=0).random(SAMPLES)
-        samples = {}
-        for i, (address, (low, high)) in enumerate(ranges.items()):
-            samples[address] = low + unit[:, i] * (high - low)
-        answers = point.values(samples, SAMPLES)
-    q05, q95 = np.nanquantile(answers, QUANTILES)
+def _band(study: Study, of: str, value: float) -> dict[str, Any]:
+    """The same band of the column as `estimate` gives."""
+    band = study if study.band else replace(study, band=LEVEL)
+    (block,) = blocks(band)
+    (table,) = evaluate([block])
+    assert block.band is not None
+    low, middle, high = (float(table[f"{of}_{end}"][0]) for end in block.band.suffixes)
     return {
-        point.of: value,
-        "q05": float(q05),
-        "q95": float(q95),
-        "least": float(np.nanmin(answers)),
-        "most": float(np.nanmax(answers)),
-        "factors": len(ranges),
-        "samples": len(answers) if ranges else 0,
-        "unfit": int(np.isnan(answers).sum()),
+        of: value,
+        "level": block.band.level,
+        "low": low,
+        "middle": middle,
+        "high": high,
+        "factors": len(block.draws),
+        "samples": block.band.samples,
+        "fits_share": float(table["fits_share"][0]),
     }

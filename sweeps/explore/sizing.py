@@ -56,6 +56,13 @@ def least_hardware(
     Raises:
         InputError: the study, the number or the targets cannot be used.
     """
+    if study.band:
+        number = vary.partition("=")[0]
+        advice = f"compare --set {number}=LOW,...,HIGH --band shows the sizes"
+        raise InputError(
+            "--band: one size is bought, for all draws, and a target of certainty is not "
+            f"searched; {advice} and where the lower end reaches the target"
+        )
     targets = _targets(wanted, limits)
     rows: Rows = []
     for block in searched(study):

@@ -30,7 +30,8 @@ def worst_case(block: Block, knob: str) -> Columns:
 
     Returns:
         `robust`, its value on the worst machine; `robust_step_ms`, its step there;
-        `robust_gap`, the distance to the proven bound; and `not_monotone`, numbers of which some
+        `robust_gap`, the distance to the proven bound; all NaN where the design does not fit on
+        that machine; and `not_monotone`, numbers of which some
         leaves grow and others shrink: with any, the corner is the worse end of each, not proven.
     """
     corner: dict[str, Numbers] = {}
@@ -46,10 +47,11 @@ def worst_case(block: Block, knob: str) -> Columns:
     seconds = resolved.estimate.step.seconds
     choice = resolved.choice
     bound = choice.bound if choice is not None else seconds
+    gap = seconds / bound - 1
     columns: dict[str, Real] = {
         "robust": resolved.knobs[knob],
         "robust_step_ms": 1e3 * seconds,
-        "robust_gap": seconds / bound - 1,
+        "robust_gap": np.where(np.abs(gap) < ROUNDING, 0.0, gap),
     }
     shape = block.grid.shape
     ok = resolved.estimate.fits.ok
@@ -65,6 +67,8 @@ def worst_case(block: Block, knob: str) -> Columns:
 def _worse_end(block: Block, address: str) -> tuple[Numbers, bool]:
     """The end of a number's range with the longer step, and whether it is proven to be worst.
 
+    An end at which the design does not fit is worse than one at which it does.
+
     The end is one value, or where it is not proven one a design point.
     """
     values = across(block.platform, address, LOOKS)
@@ -77,8 +81,11 @@ def _worse_end(block: Block, address: str) -> tuple[Numbers, bool]:
     step = resolved.estimate.step
     shape = (*block.grid.shape, LOOKS)
     steps = np.broadcast_to(step.seconds, shape)
+    fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
     is_worse_high = steps[..., -1] >= steps[..., 0]
-    end = np.where(is_worse_high, values[-1], values[0])
+    only_one_fits = fits[..., -1] != fits[..., 0]
+    is_high = np.where(only_one_fits, fits[..., 0], is_worse_high)
+    end = np.where(is_high, values[-1], values[0])
     return end, _is_monotone(step)
 
 
