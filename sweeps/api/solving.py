@@ -23,7 +23,8 @@ class Options(Axes, total=False):
     Attributes:
         systems: names, where the question is about chosen systems.
         method: of `mapping`: exact, greedy, milp or brute.
-        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for, or 1.
+        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for;
+            1 is the worst machine.
         vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
         limit: of `batch` and `hardware`: what must be kept, as `tbt_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
