@@ -6,6 +6,7 @@ Every resource is named `role.port`; each direction of a link is a resource of i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -137,23 +138,39 @@ class Csd:
     """Computational storage devices, their number working as one.
 
     Attributes:
+        hw, group, kv_width: what the attention kernel is chosen by, once it is needed.
         read, write: flash inside the devices, to and from the accelerators [B].
-        attend: attention kernel, in KV bytes [B].
         commit: synchronous writes of one page each [op].
         stage: buffer transfers from host memory to the accelerators, one at a time [op].
         page: smallest write that is not amplified [B].
         capacity: all flash [B].
-        kernel_power: all kernels while they work [W].
     """
 
+    hw: Machine
+    group: Real
+    kv_width: Real
     read: Port
     write: Port
-    attend: Port
     commit: Port
     stage: Port
     page: Real
     capacity: Real
-    kernel_power: Real
+
+    @cached_property
+    def attend(self) -> Port:
+        """Attention kernel, in KV bytes [B]."""
+        rate, _ = self._kernel
+        return Port("csd.kernel", "run", self.hw.csd.count * rate)
+
+    @property
+    def kernel_power(self) -> Real:
+        """Power of all kernels while they work [W]."""
+        _, power = self._kernel
+        return self.hw.csd.count * power
+
+    @cached_property
+    def _kernel(self) -> tuple[Real, Real]:
+        return attention_kernel(self.hw, self.group, self.kv_width)
 
 
 def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
@@ -163,16 +180,16 @@ def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
         kv_width: bytes of one KV element [B].
     """
     part = hw.csd
-    rate, power = attention_kernel(hw, group, kv_width)
     return Csd(
+        hw=hw,
+        group=group,
+        kv_width=kv_width,
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
-        attend=Port("csd.kernel", "run", part.count * rate),
         commit=Port("csd.commit", "wait", per(part.commit, part.count), "op"),
         stage=Port("host.driver", "wait", per(part.dma), "op"),
         page=part.page,
         capacity=part.count * part.capacity,
-        kernel_power=part.count * power,
     )
 
 

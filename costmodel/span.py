@@ -13,10 +13,8 @@ All numbers broadcast over design points (NumPy); scalars stay scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -53,10 +51,13 @@ class Span(ABC):
 
     def active_of(self, role: str) -> Real:
         """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
-        own = [name.startswith(f"{role}.") for name in self.resources]
-        if not any(own):
+        if role not in self._roles:
             return 0.0
-        return self.seconds if all(own) else self._active_of(role)
+        return self.seconds if len(self._roles) == 1 else self._active_of(role)
+
+    @cached_property
+    def _roles(self) -> set[str]:
+        return {resource.partition(".")[0] for resource in self.resources}
 
     @abstractmethod
     def _active_of(self, role: str) -> Real:
@@ -239,8 +240,11 @@ class Overlap(Group):
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        users = Counter(chain.from_iterable(part.resources for part in self.parts.values()))
-        return tuple(sorted(resource for resource, parts in users.items() if parts > 1))
+        used = shared = frozenset[str]()
+        for part in self.parts.values():
+            shared |= used & part.resources
+            used |= part.resources
+        return tuple(sorted(shared))
 
     @cached_property
     def seconds(self) -> Real:
@@ -256,8 +260,7 @@ class Overlap(Group):
     def _candidates(self) -> list[Real]:
         """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
         parts = [part.seconds for part in self.parts.values()]
-        queues = [self.busy_of(resource) for resource in self.shared]
-        return parts + queues
+        return parts + [self.busy_of(resource) for resource in self.shared]
 
     def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
         shares = iter(self._longest(share))
