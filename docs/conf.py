@@ -27,7 +27,8 @@ html_theme = "furo"
 html_title = "nearkv"
 html_math_renderer = "mathml"
 html_show_copyright = False
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["drawings.css"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

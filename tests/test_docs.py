@@ -16,6 +16,7 @@ import pytest
 from command_line import succeed
 from helpers import COMMAND
 
+import nearkv
 from nearkv.sweeps.figures.style import load_pyplot
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -98,6 +99,16 @@ def test_a_page_works_from_an_empty_folder(
         else:
             FOLLOW[block.language](block, names)
     load_pyplot().close("all")
+
+
+def test_the_paragraph_of_the_tutorial_states_what_is_predicted() -> None:
+    names = ["flexgen-dram", "hilos", "l3", "h2m2"]
+    table = nearkv.compare(names, model="llama3.1-70b", batch=16, context="128k")
+    stated = {"flexgen-dram": "0.091", "hilos": "0.21", "l3": "2.0", "h2m2": "0.29"}
+    page = (DOCS / "tutorial.md").read_text()
+    for name, speed in zip(table["system"], table["throughput_tok_s"], strict=True):
+        assert stated[name] == f"{speed:#.2g}"
+        assert f" {stated[name]} " in page
 
 
 SBATCH = """#!/bin/bash

@@ -39,7 +39,8 @@ def _section(name: str, title: str) -> nodes.section:
     section += nodes.title("", name)
     section += nodes.paragraph("", f"{title}.")
     text = f"Predictions of {title}; {len(figure.statements)} stated numbers beside them"
-    section += nodes.image(uri=f"pictures/gallery/{name}.svg", alt=text)
+    image = nodes.image(uri=f"pictures/gallery/{name}.svg", alt=text)
+    section += nodes.container("", image, classes=["drawing"])
     return section
 
 
