@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +167,22 @@ def test_weights_leave_a_gpu_that_has_no_room_for_them_beside_the_cache() -> Non
         assert estimate.fits.ok, memory
         steps.append(estimate.step.seconds)
     assert steps[0] == steps[1] > steps[2]
+
+
+def test_thousands_of_heads_are_refused_where_heads_are_mapped(tmp_path: Path) -> None:
+    """A table over all pairs of 6,144 heads and their modes would take terabytes."""
+    file = tmp_path / "config.json"
+    sizes = {"num_attention_heads": 6144, "hidden_size": 6144 * 2, "head_dim": 2}
+    file.write_text(json.dumps(LLAMA | sizes | {"num_key_value_heads": 6144}))
+    for system in ("oracle", "h2m2"):
+        line = ["estimate", system, "--model", str(file), "--batch", "1", "--context", "64"]
+        assert "more than the 1,024" in sentence(line)
+
+
+@pytest.mark.processes
+def test_what_a_terminal_cannot_print_is_replaced() -> None:
+    """A letter that Latin-1 lacks once ended a table in UnicodeEncodeError."""
+    line = [sys.executable, "-m", "nearkv", "compare", "gpu-only", "--model", "opt-30b"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(line, env=environment, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
