@@ -233,8 +233,10 @@ def test_more_memory_helps_flexgen_as_little_as_stated() -> None:
 
     small = rate(256, ssd_weights=1.0)
     whole, filled = rate(1024) / small, rate(1024, split=1.0) / small
-    # weights on drives hide behind attention for the most part, so leaving the drives gains 2 %
-    assert 1.01 < whole < 0.034 / 0.032 < filled
+    # two digits leave 0.0335 / 0.0325 to 0.0345 / 0.0315, 1.031 to 1.095; FlexGen's loop hides
+    # weights behind attention on the CPU, so leaving the drives gains 1.2 points less
+    assert whole == pytest.approx(1.031, abs=0.013)
+    assert filled > 1.095
 
 
 def test_x_is_loaded_through_an_unpinned_relay() -> None:
