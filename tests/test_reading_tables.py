@@ -197,3 +197,17 @@ def test_every_header_of_latex_is_escaped() -> None:
     assert r"{throughput per price [\unit{tok/\second/kUSD}]}" in text
     assert r"a & 1 & {$\infty$} \\" in text
     assert not re.search(r"(?<!\\)_", text)
+
+
+def test_a_pivot_refuses_answers_and_two_values() -> None:
+    words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
+    assert "is an answer; what varies is" in printed(*words, "step_ms", code=2)
+    both = ("csd.count", "--columns", "step_ms,energy_j_tok")
+    assert "choose between step_ms and energy_j_tok" in printed(*words, *both, code=2)
+    assert "csd.count, model opt-66b" in printed(*words, "csd.count")
+
+
+def test_a_comparison_of_two_platforms_ends_with_the_faster() -> None:
+    words = ("hilos", "--model", "opt-66b", "--platform", "hilos-a100,hilos-h100")
+    last = printed("compare", *words).splitlines()[-1]
+    assert last.startswith("hilos-h100 decodes fastest, 1.")

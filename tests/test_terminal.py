@@ -27,7 +27,7 @@ COMMANDS = list(
     )
 )
 NEEDS_FILES = ("plot", "report", "calibrate", "validate")
-"""Commands that draw, read a user's own file, or take long; another test looks at `validate`."""
+"""Commands that draw, read a user's own file, or take long; other tests look at them."""
 TABLES = [line for line in COMMANDS if line.split()[0] not in NEEDS_FILES and "-o " not in line]
 COLOUR = re.compile(r"\x1b\[\d*m")
 
@@ -105,6 +105,40 @@ def test_answers_about_one_system_fit_a_screen(line: str, monkeypatch: pytest.Mo
     app(shlex.split(line), standalone_mode=False)
     assert not screen.paged
     assert 0 < len(screen.text().splitlines()) < 24
+
+
+def test_a_sweep_is_a_table_to_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(monkeypatch)
+    app(shlex.split("sweep --system hilos --model opt-66b --context 8k,16k"), standalone_mode=False)
+    lines = screen.text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "2 design points, 2 of them with an answer."
+
+
+def test_commands_that_write_files_keep_to_the_screen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the README, in its order: what one draws, another has written."""
+    monkeypatch.chdir(tmp_path)
+    writing = [line for line in COMMANDS if line.startswith(("sweep", "plot", "report"))]
+    assert len(writing) == 3
+    for line in writing:
+        screen = Screen(monkeypatch)
+        app(shlex.split(line), standalone_mode=False)
+        lines = screen.text().splitlines()
+        assert all(len(text) <= 80 for text in lines)
+        assert len(lines) < 24
+
+
+def test_claims_and_their_counts_are_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts by paper stand below the claims, the verdict last, all in the pager."""
+    screen = Screen(monkeypatch)
+    app(["validate", "hillinfer"], standalone_mode=False)
+    assert not screen.text()
+    lines = "".join(screen.paged).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "bounds_kept" in "".join(lines[-12:])
+    assert re.fullmatch(r"\d+ claims: .*\.", lines[-1])
 
 
 def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,8 @@ def _show_pivot(
     """Print a table with a column for each value of one of its columns."""
     from nearkv.sweeps.evaluation.pivot import pivoted, value_column
     from nearkv.sweeps.evaluation.table import check_columns
+    from nearkv.sweeps.evaluation.terminal import KEY
+    from nearkv.sweeps.evaluation.text_columns import cell_text
     from nearkv.sweeps.space.study import comma_list
 
     named = comma_list(view.columns)
@@ -163,7 +165,10 @@ def _show_pivot(
     value = value_column(rows, view.pivot, named, axes)
     wide = pivoted(rows, view.pivot, value, named, axes)
     heads = len({str(row[view.pivot]) for row in rows})
-    title = f"{value} by {view.pivot}"
+    shared = [name for name in KEY if len({str(row.get(name)) for row in rows}) == 1]
+    shared = [name for name in shared if name not in wide[0] and rows[0].get(name)]
+    known = "".join(f", {name} {cell_text(rows[0][name])}" for name in shared)
+    title = f"{value} by {view.pivot}{known}"
     show(
         wide,
         form,

@@ -115,16 +115,23 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 
 def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.text_columns import counted
 
     rows = table(study, _requested(only))
     answered = int((rows["status"] == "ok").sum())
-    below = [f"{len(rows['status']):,} design points, {answered:,} of them with an answer."]
-    show_columns(rows, _printed(view), study=study, below=below)
+    points = counted(len(rows["status"]), "design point")
+    below = [f"{points}, {answered:,} of them with an answer."]
+    show_columns(rows, _printed(view, len(rows["status"])), study=study, below=below)
 
 
-def _printed(view: View) -> View:
-    """How a sweep is printed: as CSV, where no format is named."""
-    return replace(view, form=view.form_or("csv"))
+def _printed(view: View, rows: int = 0) -> View:
+    """How a sweep is printed where no format is named: a table to a reader, else CSV."""
+    import sys
+
+    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+
+    is_read = rows <= MOST_SHOWN and bool(sys.stdout and sys.stdout.isatty())
+    return replace(view, form=view.form_or("table" if is_read else "csv"))
 
 
 def _requested(only: tuple[str, ...]) -> tuple[str, ...]:

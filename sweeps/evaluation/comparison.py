@@ -22,6 +22,8 @@ SPEEDUPS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Ratios that every comparison has, and the column of each."""
 Choice = dict[str, str]
 """Name of a ratio -> the column that it compares."""
+RIVALS = ("system", "platform")
+"""What is compared: the first of these columns that differs."""
 PRECISIONS = ("weight", "kv", "activation")
 
 
@@ -76,23 +78,24 @@ def _bands(parts: Sequence[Block], study: Study, chosen: Choice) -> Columns:
 
 
 def conclusion(study: Study, table: Columns) -> list[str]:
-    """Say which system decodes fastest, and how many rows have no answer."""
+    """Say which system or platform decodes fastest, and how many rows have no answer."""
     import pandas as pd
 
-    names = list(dict.fromkeys(map(str, table["system"])))
-    if len(names) < 2:
+    rivals = next((name for name in RIVALS if len(set(table[name])) > 1), "")
+    if not rivals:
         return []
+    names = list(dict.fromkeys(map(str, table[rivals])))
     points = _points(blocks(study)[0], study)
-    columns = dict.fromkeys([*points, "system", "status", *SPEEDUPS, *SPEEDUPS.values()])
+    columns = dict.fromkeys([*points, rivals, "status", *SPEEDUPS, *SPEEDUPS.values()])
     frame = pd.DataFrame({name: table[name] for name in columns})
     ordered = frame.sort_values("decode_tok_s", ascending=False, kind="stable")
     fastest = ordered.dropna(subset=["decode_tok_s"]).drop_duplicates(points)
     number = len(frame.drop_duplicates(points))
     sentences = []
-    for system, rows in fastest.groupby("system", sort=False):
+    for rival, rows in fastest.groupby(rivals, sort=False):
         where = f" at {len(rows)} of {number} points" if number > 1 else ""
         times = _times(rows, names[0])
-        sentences.append(f"{system} decodes fastest{where}{times}")
+        sentences.append(f"{rival} decodes fastest{where}{times}")
     unanswered = int((frame["status"] != "ok").sum())
     if unanswered:
         sentences.append(f"{unanswered} of {len(frame)} rows have no answer")

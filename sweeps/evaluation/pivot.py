@@ -24,10 +24,13 @@ def value_column(
         InputError: no such column.
     """
     taken = {by, *axes, *KEY}
-    for name in named:
-        has_numbers = any(is_number(row[name]) for row in rows)
-        if has_numbers and name not in taken:
-            return name
+    numbers = [name for name in named if any(is_number(row[name]) for row in rows)]
+    values = [name for name in numbers if name not in taken]
+    if len(values) > 1:
+        listed = " and ".join(values)
+        raise InputError(f"--pivot {by}: cells hold one column; choose between {listed}")
+    if values:
+        return values[0]
     if SPEED not in rows[0]:
         raise InputError(f"--pivot {by}: name the column of its cells with --columns")
     return SPEED
@@ -50,6 +53,7 @@ def pivoted(
     """
     if by not in rows[0]:
         raise unknown("column", by, rows[0], "--pivot")
+    _check_axis(rows, by, axes)
     index = _index(rows, by, value, named, axes)
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
     lines: dict[str, dict[str, Any]] = {}
@@ -62,6 +66,21 @@ def pivoted(
             raise InputError(f"--pivot {by}: several rows have {by} {head}; {advice}")
         line[head] = row[value]
     return list(lines.values())
+
+
+def _check_axis(rows: Sequence[Row], by: str, axes: Sequence[str]) -> None:
+    """Refuse a column of answers, whose every value would be a column.
+
+    Raises:
+        InputError: `by` is such a column.
+    """
+    if by in axes or by in KEY or not axes:
+        return
+    values = {row[by] for row in rows}
+    has_fractions = any(isinstance(value, float) for value in values)
+    if has_fractions and len(values) > 1:
+        choice = ", ".join(axes)
+        raise InputError(f"--pivot {by}: is an answer; what varies is {choice}")
 
 
 def _index(
