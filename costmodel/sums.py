@@ -15,11 +15,18 @@ def total(numbers: Iterable[Number]) -> Number:
     """Sum of numbers [theirs], 0 of none; those that are 0 everywhere save an array operation."""
     added: Number = 0.0
     for number in numbers:
-        if is_zero(added):
-            added = number
-        elif not is_zero(number):
-            added = added + number
+        if _adds_nothing(number, added):
+            continue
+        added = number if _adds_nothing(added, number) else added + number
     return added
+
+
+def _adds_nothing(number: Number, other: Number) -> bool:
+    """Whether a sum with another number is that number, which has all of the sum's axes."""
+    if not is_zero(number):
+        return False
+    own, whole = np.shape(number), np.shape(other)
+    return not own or own == whole or np.broadcast_shapes(own, whole) == whole
 
 
 def is_zero(number: Number) -> bool:
@@ -37,6 +44,7 @@ def longest_of(seconds: Iterable[Number]) -> Number:
 
     The smallest arrays first: few operations then meet the shape that all of them make.
     """
-    positive = [number for number in seconds if not is_zero(number)]
-    smallest_first = sorted(positive, key=np.size)
-    return reduce(np.maximum, smallest_first or [0.0])
+    smallest_first = sorted(seconds, key=np.size) or [0.0]
+    largest = smallest_first.pop()
+    others = [number for number in smallest_first if not _adds_nothing(number, largest)]
+    return reduce(np.maximum, [*others, largest])

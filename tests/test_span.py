@@ -101,3 +101,12 @@ def test_scalars_stay_scalar_and_arrays_broadcast() -> None:
     rows, columns = np.ones((3, 1)), np.ones((1, 4))
     mesh = overlap(a=Port("a", "read", 1.0)(rows), b=Port("b", "read", 1.0)(columns))
     assert np.shape(mesh.seconds) == (3, 4)
+
+
+def test_work_of_nothing_keeps_the_axes_of_its_design_points() -> None:
+    """A knob that only scales a zero is still an axis of the answer."""
+    busy = Leaf("gpu.run", "run", 3.0, 1.0, "FLOP")
+    none = Leaf("csd.flash", "write", np.zeros((4, 1)), 1.0, "B")
+    for span in (serial(run=busy, write=none), serial(write=none, run=busy)):
+        assert np.array_equal(span.seconds, np.full((4, 1), 3.0))
+    assert np.array_equal(overlap(run=busy, write=none).seconds, np.full((4, 1), 3.0))
