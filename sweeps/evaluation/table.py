@@ -89,7 +89,7 @@ def is_whole(values: NDArray[np.generic]) -> bool:
     """Whether finite numbers may all be written as whole ones."""
     numbers = values.astype(float)
     exact = np.abs(numbers) < LARGEST_WHOLE
-    return bool(np.all(exact & (numbers % 1 == 0)))
+    return bool(np.all(exact & (numbers == np.trunc(numbers))))
 
 
 def plain(value: Any) -> Any:
