@@ -101,9 +101,9 @@ def test_paired_axes_go_together() -> None:
 def test_a_pivot_has_a_column_for_each_value() -> None:
     words = "compare flexgen-ssd hilos --model opt-66b --context 8k,16k --pivot context_tok"
     lines = printed(*words.split(), "--columns", "step_ms").splitlines()
-    assert lines[0] == "step_ms by context_tok"
-    assert lines[1].split() == ["system", "8192", "16384"]
-    assert len(lines) == 6
+    assert lines[0].startswith("step_ms by context_tok, ")
+    assert lines[2].split() == ["system", "8192", "16384"]
+    assert len(lines) == 7
     text = printed(*words.split(), "--format", "latex", "--caption", "T", "--label", "tab:t")
     assert r"\multicolumn{2}{c}{throughput [\unit{tok/\second}] by context [\unit{tok}]}" in text
     assert r"\cmidrule(lr){2-3}" in text

@@ -98,8 +98,8 @@ def validate(
         show(summary(rows), view.form)
         typer.echo()
     shown = reviewed.with_verdicts(rows, verdicts)
-    totals = by_source(rows) if paper == "independent" else summary(rows)
-    below = [laid_out(totals)] if view.is_for_people and whole else []
+    counts = by_source if paper == "independent" else summary
+    below = [laid_out(counts(rows))] if view.is_for_people and whole else []
     show_rows(shown, view, SHOWN, below=[*below, verdict_counts(shown)])
     if record:
         reviewed.record(rows)
