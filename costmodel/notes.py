@@ -29,8 +29,9 @@ def notes_of(
         counts: knob -> its value and the number of the workload that bounds what it can use.
     """
     fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - ROUNDING))
+    beyond = "prompt and output exceed the model's context window"
     notes = {
-        "context beyond the positions of the model": np.greater(work.longest, llm.longest),
+        beyond: np.greater(work.longest, llm.longest),
         "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
     }
     for knob, (value, most) in counts.items():
