@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 
@@ -28,7 +28,6 @@ class LLM:
         gated: 1 with a gate matrix in the MLP, else 0.
         tied: 1 where input and output embeddings share weights, else 0.
         experts, active_experts: of an MoE layer; 1 and 1 when dense.
-        moe_every: one layer in this many is MoE.
         weight_width, kv_width, activation_width: bytes of one element [B].
         dense_width: of attention and what every token shares, if not `weight_width` [B].
         head_width: of embeddings and output head, if not `weight_width` [B].
@@ -51,7 +50,6 @@ class LLM:
     tied: Real
     experts: Real
     active_experts: Real
-    moe_every: Real
     weight_width: Real = 2.0
     kv_width: Real = 2.0
     activation_width: Real = 2.0
@@ -148,23 +146,17 @@ class LLM:
         return reduce(np.maximum, amounts)[()]
 
     def layer_parameters(self, experts: Real) -> Real:
-        """Parameters of an average layer when an MoE layer counts so many experts [1]."""
+        """Parameters of one layer when so many of its experts count [1]."""
         fixed = self.attention_parameters + self.shared_parameters
-        return fixed + self._expert_parameters_of(experts)
+        return fixed + self.expert_parameters * experts
 
-    def _expert_parameters_of(self, experts: Real) -> Real:
-        mlps = 1 - self.moe_share + self.moe_share * experts
-        return self.expert_parameters * mlps
-
-    @cached_property
-    def moe_share(self) -> Real:
-        """Share of the layers that are MoE [1]."""
-        share = np.divide(1.0, self.moe_every)
-        moe_share: Real = np.where(np.greater(self.experts, 1), share, 0.0)[()]
-        return moe_share
+    @property
+    def is_moe(self) -> Real:
+        """1 where the layers have experts, 0 where they are dense [1]."""
+        return np.greater(self.experts, 1) * 1.0
 
     def distinct_experts(self, tokens: Real) -> Real:
-        """Expected experts of an MoE layer that any token uses, E (1 - (1 - k/E)^t) [1].
+        """Expected experts of a layer that any token uses, E (1 - (1 - k/E)^t) [1].
 
         Routing is taken as uniform and independent (physics: Mixtral 7.92 of 8 at t = 16).
         """
@@ -208,13 +200,12 @@ class LLM:
         return self.weight_width if width is None else width
 
     def layer_bytes(self, experts: Real) -> Real:
-        """Weights of an average layer when an MoE layer counts so many experts [B]."""
+        """Weights of one layer when so many of its experts count [B]."""
         if self.dense_width is None:
             return self.layer_parameters(experts) * self.weight_width
         fixed = self.attention_parameters + self.shared_parameters
         return (
-            fixed * self.dense_width
-            + self._expert_parameters_of(experts) * self.weight_width
+            fixed * self.dense_width + self.expert_parameters * experts * self.weight_width
         )
 
     def layer_weight_bytes(self, tokens: Real) -> Real:

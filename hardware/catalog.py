@@ -13,7 +13,7 @@ from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
-from nearkv.hardware.part import Part, check_role, check_shape
+from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
@@ -74,6 +74,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     part = Part(path.stem, kind, title, numbers)
     if kind == "llm":
         check_shape(part.si, where)
+        part = with_dense_layers_between(part)
     check_part(part, where, is_own=name.endswith(".toml"))
     return part
 

@@ -143,7 +143,6 @@ def _common(config: Config, family: Family) -> dict[str, float]:
         "vocab": float(config.count("vocab_size", default=family.vocab or None)),
         "positions": float(positions if family.learned else 0),
         "tied": float(config.flag("tie_word_embeddings", family.tied)),
-        "moe_every": 1.0,
     }
     if positions:
         common["longest"] = float(positions)

@@ -70,3 +70,27 @@ def check_shape(shape: Mapping[str, float], where: str) -> None:
         raise InputError(
             f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}"
         )
+
+
+def with_dense_layers_between(part: Part) -> Part:
+    """The model as two kinds of layer where only one layer in `moe_every` has experts.
+
+    Returns:
+        The part itself where all layers are alike.
+    """
+    every = part.si.get("moe_every", 1.0)
+    if every == 1 or part.si["experts"] == 1:
+        return part
+    layers = part.si["layers"]
+    moe = float(layers // every)
+    no_choice = {"experts": 1.0, "active_experts": 1.0}
+    dense = _kind_of(part, "full_dense", {**no_choice, "layers": layers - moe})
+    return replace(part, layer_kinds=(dense, _kind_of(part, "full_moe", {"layers": moe})))
+
+
+def _kind_of(part: Part, name: str, sizes: Mapping[str, float]) -> Part:
+    """A kind of layer that differs from its model in these sizes [1]."""
+    numbers = dict(part.numbers)
+    for key, size in sizes.items():
+        numbers[key] = replace(numbers[key], value=size)
+    return Part(name, "llm-layer", name, numbers)

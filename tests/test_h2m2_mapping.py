@@ -58,7 +58,7 @@ def test_times_add_up_and_points_agree_with_the_grid(name: str) -> None:
 
 
 def test_models_with_different_heads_share_a_grid() -> None:
-    names = ("gpt3-175b", "llama2-70b", "mixtral-8x7b", "glam-143b")
+    names = ("gpt3-175b", "llama2-70b", "mixtral-8x7b", "chinchilla-70b")
     single = [model(name, HW) for name in names]
     fields = {
         field: np.array([getattr(llm, field) for llm in single])
@@ -69,8 +69,7 @@ def test_models_with_different_heads_share_a_grid() -> None:
         for field in ("ffn", "kv_heads", "head_size", "vocab", "positions", "gated", "tied")
     }
     fields |= {
-        f: np.array([getattr(llm, f) for llm in single])
-        for f in ("experts", "active_experts", "moe_every")
+        f: np.array([getattr(llm, f) for llm in single]) for f in ("experts", "active_experts")
     }
     together = replace(single[0], **fields)
     for name in FAMILY:

@@ -159,7 +159,7 @@ def every_layer(
 
 
 def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:
-    """An average layer where so many layers compute a kernel on HBM, the others on LPDDR."""
+    """The mean layer where so many layers compute a kernel on HBM, the others on LPDDR."""
     on_hbm = layers / llm.layers
     all_heads, none = llm.heads, 0 * llm.heads
     return serial(hbm=on_hbm * kernel(all_heads), lpddr=(1 - on_hbm) * kernel(none))

@@ -151,11 +151,10 @@ def _power_of_two(size: Real) -> Real:
 
 def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
     """Matrices of one layer: how many of which size [1, B]."""
-    experts = 1 - llm.moe_share + llm.moe_share * llm.experts
     shapes = (
         (2, llm.query_size),
         (2, llm.kv_size),
-        (experts * (2 + llm.gated), llm.ffn),
+        (llm.experts * (2 + llm.gated), llm.ffn),
     )
     return [(number, llm.hidden * width * llm.weight_width) for number, width in shapes]
 

@@ -131,7 +131,7 @@ class Replica:
         """
         tp = self.hw.gpu.count
         ring = 2 * (tp - 1) / tp
-        kernels = passes * (1 + llm.moe_share) * self.hw.gpu.launch
+        kernels = passes * (1 + llm.is_moe) * self.hw.gpu.launch
         launch = Port("gpu.launch", "wait", 1.0, "s")
         settle = Port("nvlink.latency", "wait", 1.0, "s")
         nvlink = link(self.hw, "nvlink", "link").outward
