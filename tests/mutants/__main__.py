@@ -6,6 +6,7 @@ cd tests; python -m mutants --count 300 --seed 1 --jobs 2
 from __future__ import annotations
 
 import argparse
+import resource
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,50 +15,66 @@ from tempfile import TemporaryDirectory
 
 from mutants.covering import Covering
 from mutants.draw import Mutant, sample
-from mutants.trial import copy, survives
+from mutants.trial import Place
 
 ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Print every survivor, then what share of the mutants of each module was noticed."""
+    """Print the test that noticed each mutant, then the share of each module that was noticed."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--under", default="", help="a folder or module to draw from alone")
     parser.add_argument("--covering", type=Path, default=ROOT / "out" / "covering")
     options = parser.parse_args()
     options.covering.mkdir(parents=True, exist_ok=True)
-    covering = Covering(ROOT, options.covering)
-    mutants = sample(ROOT, options.count, options.seed)
-    places: SimpleQueue[Path] = SimpleQueue()
+    covering = Covering(ROOT, options.covering, options.jobs)
+    mutants = sample(ROOT, options.count, options.seed, options.under)
     with TemporaryDirectory() as folder:
-        for job in range(options.jobs):
-            places.put(copy(ROOT, Path(folder) / str(job)))
-
-        def lives(mutant: Mutant) -> bool:
-            place = places.get()
-            try:
-                return survives(mutant, place, covering)
-            finally:
-                places.put(place)
-
-        with ThreadPoolExecutor(options.jobs) as pool:
-            outcomes = list(pool.map(lives, mutants))
-    report(mutants, outcomes)
+        noticed_by = try_out(mutants, covering, Path(folder), options.jobs)
+    report(mutants, noticed_by)
 
 
-def report(mutants: list[Mutant], outcomes: list[bool]) -> None:
-    """Survivors, and the share of each module that was noticed."""
-    survivors = [mutant for mutant, lives in zip(mutants, outcomes, strict=True) if lives]
-    for mutant in survivors:
-        print(f"lives: {mutant.file}:{mutant.line} {mutant.operator} {mutant.occurrence}")
+def try_out(mutants: list[Mutant], covering: Covering, folder: Path, jobs: int) -> list[str]:
+    """The test that noticed each mutant, empty where none did."""
+    free: SimpleQueue[Place] = SimpleQueue()
+    places = [Place(ROOT, folder / str(job)) for job in range(jobs)]
+    for place in places:
+        free.put(place)
+
+    def trial(mutant: Mutant) -> str:
+        place = free.get()
+        try:
+            test = place.noticed_by(mutant, covering)
+        finally:
+            free.put(place)
+        said = f"noticed by {test}" if test else "lives"
+        print(f"{mutant.file}:{mutant.line} {mutant.operator} {mutant.occurrence} {said}")
+        print(f"    {mutant.text}", flush=True)
+        return test
+
+    with ThreadPoolExecutor(jobs) as pool:
+        noticed_by = list(pool.map(trial, mutants))
+    failing = places[0].failure(sorted({test for test in noticed_by if "::" in test}))
+    for place in places:
+        place.close()
+    if failing:
+        raise SystemExit(f"{failing} fails without a mutant: nothing is shown")
+    return noticed_by
+
+
+def report(mutants: list[Mutant], noticed_by: list[str]) -> None:
+    """The share of each module that was noticed, and the processor's time."""
     drawn = Counter(mutant.file for mutant in mutants)
-    living = Counter(mutant.file for mutant in survivors)
+    noticed = Counter(mutant.file for mutant, test in zip(mutants, noticed_by, strict=True) if test)
     for file, count in sorted(drawn.items()):
-        print(f"{count - living[file]:4} of {count:4} noticed in {file}")
-    noticed = len(mutants) - len(survivors)
-    print(f"{noticed} of {len(mutants)} noticed, {noticed / len(mutants):.1%}")
+        print(f"{noticed[file]:4} of {count:4} noticed in {file}")
+    total = noticed.total()
+    print(f"{total} of {len(mutants)} noticed, {total / len(mutants):.1%}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{(used.ru_utime + used.ru_stime) / 60:.1f} minutes of processor time")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,12 +12,18 @@ from xml.etree import ElementTree
 
 from coverage import CoverageData
 
-COMPARED = ("test_golden.py", "test_readme.py", "test_docs.py", "test_own_page.py")
-"""They compare what was stored: a mutant must be noticed for a reason."""
+COMPARED = ("test_golden.py", "test_readme.py", "test_docs.py", "test_own_page.py", "test_house.py")
+"""They compare what was stored, or read the source: a mutant must be noticed for a reason."""
 PAGE = "test_the_page_of_claims_is_current"
 STARTING = "not browser and not processes"
 """Tests that start programs measure no lines here and take long."""
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+SETTINGS = """[run]
+data_file = {data}
+source_pkgs = nearkv.costmodel, nearkv.solvers
+"""
+STAGES = (2.0, 10.0, 30.0)
+"""Seconds of tests after which the next stage begins."""
 
 Lines = dict[str, dict[int, list[str]]]
 
@@ -24,11 +31,11 @@ Lines = dict[str, dict[int, list[str]]]
 class Covering:
     """Tests by the lines they run."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, jobs: int) -> None:
         """What the tests under `root` run; measures it unless `folder` holds it already."""
         data, times = folder / "lines", folder / "times.xml"
         if not times.exists():
-            _measure(root, data, times)
+            _measure(root, data, times, jobs)
         self.seconds = _seconds(times)
         self.lines = _lines(root, data)
 
@@ -47,7 +54,7 @@ class Covering:
             if budget < 0:
                 break
             chosen.append(test)
-        return chosen
+        return self._by_stages(chosen)
 
     def _by_turns(self, tests: Iterable[str]) -> list[str]:
         """The quickest case of every test, then the next case of every test, and so on."""
@@ -60,13 +67,22 @@ class Covering:
             cases[name] += 1
         return sorted(quickest, key=lambda test: turns[test])
 
+    def _by_stages(self, tests: list[str]) -> list[str]:
+        """Tests of a module together within a few seconds' worth: they share what it sets up."""
+        spent, stages = 0.0, dict[str, int]()
+        for test in tests:
+            spent += self.seconds.get(test, 0.0)
+            stages[test] = bisect_left(STAGES, spent)
+        return sorted(tests, key=lambda test: (stages[test], test.partition("::")[0]))
 
-def _measure(root: Path, data: Path, times: Path) -> None:
-    command = [*PYTEST, "-n", "auto", "-m", STARTING, f"--deselect=tests/test_claims.py::{PAGE}"]
+
+def _measure(root: Path, data: Path, times: Path, jobs: int) -> None:
+    command = [*PYTEST, "-n", str(jobs), "-m", STARTING]
+    command += [f"--deselect=tests/test_claims.py::{PAGE}"]
     command += [f"--ignore=tests/{name}" for name in COMPARED]
-    command += ["--cov=nearkv", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
+    command += ["--cov", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
     settings = data.with_name("coverage.ini")
-    settings.write_text(f"[run]\ndata_file = {data}\nbranch = true\n")
+    settings.write_text(SETTINGS.format(data=data))
     subprocess.run([*command, f"--cov-config={settings}", "tests"], cwd=root, check=True)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import random
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ OPERATORS = (
     "NumberReplacer",
 )
 """Those of Cosmic Ray that change a value. What breaks a type (a bit of a float) proves nothing."""
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Mutant:
     operator: str
     occurrence: int
     line: int
+    text: str
 
     def source(self, original: str) -> str:
         """The file with the change."""
@@ -51,10 +56,61 @@ class Mutant:
         return str(changed)
 
 
-def sample(root: Path, count: int, seed: int) -> list[Mutant]:
-    """So many mutants, each of any module's with equal chance: the same for the same seed."""
-    everyone = [mutant for file in _modules(root) for mutant in _mutants(root, file)]
-    return random.Random(seed).sample(everyone, min(count, len(everyone)))
+@dataclass(frozen=True)
+class Equivalent:
+    """Mutants that no test can notice, and why.
+
+    Attributes:
+        file, line: where; the line without its indentation.
+        operator: its name or how it begins; any where empty.
+        reason: why no answer changes, or why none should be asked to.
+    """
+
+    file: str
+    line: str
+    reason: str
+    operator: str = ""
+
+    def covers(self, mutant: Mutant) -> bool:
+        """Whether a mutant is one of these."""
+        same_place = (self.file, self.line) == (mutant.file, mutant.text)
+        return same_place and mutant.operator.startswith(self.operator)
+
+
+def equivalents() -> list[Equivalent]:
+    """Those that are known."""
+    rows = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
+    return [Equivalent(**row) for row in rows]
+
+
+def sample(root: Path, count: int, seed: int, under: str = "") -> list[Mutant]:
+    """So many mutants, each of any module's with equal chance: the same for the same seed.
+
+    Args:
+        root: of the project.
+        count: how many, or all where there are fewer.
+        seed: of the draw.
+        under: a folder or module to draw from alone.
+    """
+    files = [file for file in _modules(root) if str(file.relative_to(root)).startswith(under)]
+    known = equivalents()
+    mutants = [
+        mutant
+        for file in files
+        for mutant in _mutants(root, file)
+        if not any(equivalent.covers(mutant) for equivalent in known)
+    ]
+    random.Random(seed).shuffle(mutants)
+    return list(islice((mutant for mutant in mutants if _parses(root, mutant)), count))
+
+
+def _parses(root: Path, mutant: Mutant) -> bool:
+    """Whether it is Python; Cosmic Ray takes the star of keyword-only arguments for a product."""
+    try:
+        ast.parse(mutant.source((root / mutant.file).read_text()))
+    except SyntaxError:
+        return False
+    return True
 
 
 def _modules(root: Path) -> Sequence[Path]:
@@ -62,15 +118,25 @@ def _modules(root: Path) -> Sequence[Path]:
 
 
 def _mutants(root: Path, file: Path) -> Iterator[Mutant]:
-    """Every mutant of a module."""
-    tree = get_ast(file.read_text())
+    """Every mutant of a module that may change an answer."""
+    source = file.read_text()
+    tree, lines = get_ast(source), source.splitlines()
+    unanswering = set(_unanswering(ast.parse(source)))
     name = str(file.relative_to(root))
     for operator in OPERATORS:
         positions = _change(operator).mutation_positions
         places = [place for node in ast_nodes(tree) for place in positions(node)]
         apart = 2 if operator == "NumberReplacer" else 1  # one more and one less: one of them
-        for occurrence, ((line, _), _) in list(enumerate(places))[::apart]:
-            yield Mutant(name, operator, occurrence, line)
+        for occurrence, (start, _) in list(enumerate(places))[::apart]:
+            if start not in unanswering:
+                yield Mutant(name, operator, occurrence, start[0], lines[start[0] - 1].strip())
+
+
+def _unanswering(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Where a change alters no answer: dataclass(frozen=True), zip(strict=True), f"{x:.1f}"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in ("frozen", "strict"):
+            yield node.value.lineno, node.value.col_offset
 
 
 def _change(operator: str) -> Any:
