@@ -160,13 +160,17 @@ def test_weights_leave_a_gpu_that_has_no_room_for_them_beside_the_cache() -> Non
     llm = llm_from_part(load_llm("llama3.1-70b"), platform["precision"])
     work = Workload(batch=128.0, prompt=512.0, output=512.0)
     assert 40e9 < llm.kv_cache_bytes(work.batch, work.final) < 44e9
-    steps = []
+    filled: list[float] = []
+    whole: list[float] = []
     for memory in (80e9, 160e9, 400e9):
         hw = platform.with_values({"gpu.memory": memory})
-        estimate = find_system("accelerate")(hw, llm, work, {})
-        assert estimate.fits.ok, memory
-        steps.append(estimate.step.seconds)
-    assert steps[0] == steps[1] > steps[2]
+        for steps, choice in ((filled, 0.0), (whole, 2.0)):
+            estimate = find_system("accelerate")(hw, llm, work, {"weights": choice})
+            assert estimate.fits.ok, memory
+            steps.append(float(estimate.step.seconds))
+    assert filled[0] > filled[1] > filled[2]
+    assert whole[0] == whole[1] > whole[2]
+    assert filled[2] == whole[2]
 
 
 def test_thousands_of_heads_are_refused_where_heads_are_mapped(tmp_path: Path) -> None:

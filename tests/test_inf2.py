@@ -37,6 +37,8 @@ def machine(name: str, **changes: float) -> Machine:
 def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
     spec = SYSTEMS[system]
     defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
+    if "weights" in spec.knobs:
+        defaults["weights"] = float(spec.knobs["weights"].choices.index("paper"))
     return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
 
 

@@ -11,8 +11,11 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.residency import (
+    Residency,
+)
 from nearkv.costmodel.mechanisms.unpacking import unpack_cache, unpack_weights
-from nearkv.costmodel.mechanisms.weights import Residency, WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.resources import Link, gpu, host, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload

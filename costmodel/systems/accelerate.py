@@ -5,6 +5,8 @@ Symbols: b batch, s prompt, L layers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
@@ -18,6 +20,12 @@ from nearkv.costmodel.mechanisms.offload import (
     layer_compute,
     unpacked_bytes,
 )
+from nearkv.costmodel.mechanisms.residency import (
+    WEIGHTS,
+    Room,
+    beside_gpu,
+    choose_residency,
+)
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import Gpu, gpu, host, link
 from nearkv.costmodel.span import Real, Span
@@ -26,6 +34,12 @@ from nearkv.hardware.machine import Machine
 
 SOFTMAX_BYTES = 4.0
 """An element of a softmax in single precision, whatever the width of activations [B]."""
+GPU_AND_HOST = replace(
+    WEIGHTS,
+    what="where weights live: filling the GPU, in one memory, or by the paper's rule",
+    high=3,
+    choices=("auto", "gpu", "paper", "host"),
+)
 
 
 @system(
@@ -33,13 +47,14 @@ SOFTMAX_BYTES = 4.0
     platform="inf2-h100",
     cite="inf2",
     owns=("gpu", "host"),
+    knobs={"weights": GPU_AND_HOST},
     attends=("full", "window", "chunk", "state"),
     lacks={
         "latent": "Transformers caches latents projected to heads, which has another size",
         "sparse": "Transformers has no indexer in its eager attention",
     },
 )
-def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
     """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
@@ -49,13 +64,14 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Args:
         hw: roles gpu, gpu_link, host; derate pageable.
         llm, work: what runs.
+        weights: where weights live: 0 filling the GPU, 1 there, 2 there if all fit, 3 in the host.
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together or not at all.
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
     b, gpu_ = work.batch, gpu(hw)
-    on_gpu = weights_beside_cache(hw, llm, work)
+    on_gpu = share_on_gpu(hw, llm, work, weights)
     # nobody pins the weights of a loaded checkpoint
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
 
@@ -85,22 +101,33 @@ def accelerate(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     )
 
 
+def share_on_gpu(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Real:
+    """Share of the weights on the GPU, beside the KV cache and the scores of one prompt [1]."""
+    paper = beside_gpu(weights_beside_cache(hw, llm, work), 0.0)
+    room = Room(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
+    return choose_residency(choice, paper, hw, llm, work, room).gpu
+
+
 def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
     """1 where all weights stay on the GPU beside the cache and the scores of a prompt [1].
 
     The paper (sec. 7.1) looks at weights and activations alone. Its systems hold their cache
     elsewhere; here a GPU that has just room for the weights would have none for the cache.
     """
-    resident = gpu_bytes(llm, work, 1.0)
-    return np.where(resident <= gpu(hw).memory, 1.0, 0.0)[()]
+    whole = gpu_bytes(llm, work, 1.0)
+    return np.where(whole <= gpu(hw).memory, 1.0, 0.0)[()]
 
 
 def gpu_bytes(llm: LLM, work: Workload, on_gpu: Real) -> Real:
     """Weights, cache and the scores of one prompt on the GPU [B]."""
-    kv = llm.kv_cache_bytes(work.batch, work.final)
     working_set = gpu_working_set(llm, work.prompt, on_gpu, work.batch)
-    scores = llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
-    return working_set + kv + scores
+    return working_set + resident(llm, work)
+
+
+def resident(llm: LLM, work: Workload) -> Real:
+    """KV cache and the scores of one prompt, which stay on the GPU [B]."""
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    return kv + llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
 
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:

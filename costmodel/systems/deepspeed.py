@@ -12,8 +12,16 @@ from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage
-from nearkv.costmodel.mechanisms.weights import WeightStream, beside_gpu, weights_on_storage
+from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.residency import (
+    WEIGHTS,
+    Residency,
+    Room,
+    beside_gpu,
+    choose_residency,
+    weights_on_storage,
+)
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import gpu, host, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -26,12 +34,13 @@ from nearkv.hardware.machine import Machine
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "ssd"),
+    knobs={"weights": WEIGHTS},
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={
         "sparse": "page faults bring pages, and how chosen tokens share them is not known"
     },
 )
-def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
 
     The paper gives the effect, over 4x slower than FLEX(DRAM), not the path. Here tensors that
@@ -42,32 +51,38 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
         llm, work: what runs.
+        weights: where weights live, as in `mechanisms.residency`.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
-    weights = stream_weights(hw, llm, drives)
-    in_dram = weights.home.host * llm.weight_bytes
     activations = llm.activation_bytes(work.prompt)
     sequence = llm.kv_cache_bytes(1, work.final) + activations
-    b = reduced_batch(work.batch, sequence, weights.host.memory - in_dram)
-    excess = llm.weight_buffer_bytes() + activations - weights.gpu.memory
+    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
+    room = Room(host=host(hw).memory - sequence)
+    home = choose_residency(weights, paper, hw, llm, work, room)
+    streamed = stream_weights(hw, llm, home, drives)
+    in_dram = home.host * llm.weight_bytes
+    b = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
+    working = gpu_working_set(llm, work.prompt, home.gpu)
+    excess = working - streamed.gpu.memory
+    on_gpu = working - activations + llm.all_state_bytes(b)
     faults = page_faults(hw)
     spilled = faults(
         2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"
     )
-    prefill = weights.over_kinds(lambda kind: prefill_layer(kind, work, b, spilled), b)
-    step = weights.over_kinds(lambda kind: decode_layer(kind, b, work.context, faults), b)
+    prefill = streamed.over_kinds(lambda kind: prefill_layer(kind, work, b, spilled), b)
+    step = streamed.over_kinds(lambda kind: decode_layer(kind, b, work.context, faults), b)
     rounds = work.batch / b
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
         fits=fits(
-            gpu=(llm.weight_buffer_bytes() + llm.all_state_bytes(b), weights.gpu.memory),
-            host=(in_dram + b * sequence, weights.host.memory),
-            ssd=(weights.home.storage * llm.weight_bytes, drives.capacity),
+            gpu=(on_gpu, streamed.gpu.memory),
+            host=(in_dram + b * sequence, streamed.host.memory),
+            ssd=(home.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,
@@ -92,9 +107,10 @@ def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
     return weights.layer(b, attention=attention)
 
 
-def stream_weights(hw: Machine, llm: LLM, drives: FileStorage) -> WeightStream:
-    """Weights above 100B parameters come from the drives, others from DRAM (HILOS sec. 6.1)."""
-    home = beside_gpu(0.0, weights_on_storage(hw, llm))
+def stream_weights(
+    hw: Machine, llm: LLM, home: Residency, drives: FileStorage
+) -> WeightStream:
+    """Weights that are not on the GPU come from DRAM, or from the drives as files."""
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),

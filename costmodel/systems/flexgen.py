@@ -15,19 +15,20 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
-from nearkv.costmodel.mechanisms.weights import (
+from nearkv.costmodel.mechanisms.residency import (
+    SSD_WEIGHTS,
     WEIGHTS,
     Residency,
-    WeightStream,
+    Room,
     beside_gpu,
-    cache_breaks,
     choose_residency,
     host_weights,
     kv_share_in,
     layer_copies,
-    weights_on_gpu,
     weights_on_storage,
+    weights_or_drives,
 )
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu, host, link
 from nearkv.costmodel.span import Real, Span
@@ -60,11 +61,8 @@ SPLIT = Knob(
     cite="inf2",
     owns=("gpu", "host", "ssd", "chassis"),
     knobs={
-        "ssd_weights": Knob(
-            "share of the weights that live on the drives (sec. 7.5)",
-            default=0.0,
-            breaks=cache_breaks,
-        ),
+        "weights": WEIGHTS,
+        "ssd_weights": SSD_WEIGHTS,
         "split": SPLIT,
         "gpu_batches": BATCHES,
         "drives": Knob("number of SSDs", kind="count", sets="ssd.count"),
@@ -78,6 +76,7 @@ def flexgen_raid(
     llm: LLM,
     work: Workload,
     *,
+    weights: Real,
     ssd_weights: Real,
     split: Real,
     gpu_batches: Real,
@@ -92,20 +91,22 @@ def flexgen_raid(
     Args:
         hw: roles gpu, gpu_link, host, ssd, uplink.
         llm, work: what runs.
-        ssd_weights: share of the weights on the drives [1].
+        weights: where weights live, as in `mechanisms.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
         split: 0 whole, 1 host DRAM is filled first.
         gpu_batches: GPU batches of a step [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
     """
-    home = beside_gpu(weights_on_gpu(llm, work.prompt, gpu(hw)), ssd_weights)
-    room = host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
+    copies = layer_copies(llm, work)
+    home = weights_or_drives(hw, llm, work, weights, ssd_weights, copies)
+    room = host(hw).memory - host_weights(hw, llm, home) - copies
     fitting = kv_share_in(room, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
-    weights = stream_weights(hw, llm, home, drives)
-    return kv_on_storage(hw, weights, work, drives, in_dram, gpu_batches)
+    streamed = stream_weights(hw, llm, home, drives)
+    return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)
 
 
 @system(
@@ -126,7 +127,7 @@ def flexgen_ssd(
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.weights`.
+        weights: where weights live, as in `mechanisms.residency`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
@@ -156,7 +157,7 @@ def flexgen_16ssd(
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.weights`.
+        weights: where weights live, as in `mechanisms.residency`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
@@ -186,7 +187,7 @@ def flexgen_dram(
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.weights`.
+        weights: where weights live, as in `mechanisms.residency`.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -231,7 +232,7 @@ def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Real) -
     The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
     """
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    return choose_residency(choice, paper, hw, llm, work, room)
+    return choose_residency(choice, paper, hw, llm, work, Room(host=room))
 
 
 def stream_weights(

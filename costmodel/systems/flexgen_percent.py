@@ -16,6 +16,9 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage, prefill_compute
+from nearkv.costmodel.mechanisms.residency import (
+    Residency,
+)
 from nearkv.costmodel.mechanisms.streaming import (
     attend_on_gpu,
     drives_of,
@@ -24,7 +27,7 @@ from nearkv.costmodel.mechanisms.streaming import (
     weights_at,
 )
 from nearkv.costmodel.mechanisms.unpacking import EAGER, unpack_weights
-from nearkv.costmodel.mechanisms.weights import Residency, WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import link
 from nearkv.costmodel.span import Real, Span

@@ -17,14 +17,15 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import exchange, gpu_working_set, rebuild_from_x
-from nearkv.costmodel.mechanisms.weights import (
+from nearkv.costmodel.mechanisms.residency import (
     WEIGHTS,
-    WeightStream,
+    Room,
     beside_gpu,
     choose_residency,
     host_weights,
     weights_on_storage,
 )
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.mechanisms.writeback import (
     Writeback,
     head_rows,
@@ -122,7 +123,7 @@ def hilos(
         alpha: share of the batch kept as X [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
-        weights: where weights live, as in `mechanisms.weights`.
+        weights: where weights live, as in `mechanisms.residency`.
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together.
@@ -224,7 +225,7 @@ def stream_weights(
     """
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    room = host_.memory - buffers
+    room = Room(host=host_.memory - buffers)
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),

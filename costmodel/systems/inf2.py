@@ -22,16 +22,17 @@ from nearkv.costmodel.mechanisms.host_x_cache import (
 from nearkv.costmodel.mechanisms.offload import (
     gpu_working_set,
 )
-from nearkv.costmodel.mechanisms.weights import (
+from nearkv.costmodel.mechanisms.residency import (
+    SSD_WEIGHTS,
+    WEIGHTS,
     Residency,
-    WeightStream,
-    beside_gpu,
-    cache_breaks,
+    buffers_or_copies,
     host_weights,
     kv_share_in,
     layer_copies,
-    weights_on_gpu,
+    weights_or_drives,
 )
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
 from nearkv.costmodel.resources import csd, gpu, host, link
 from nearkv.costmodel.span import Real, Span
@@ -55,7 +56,10 @@ def alpha_of_host_memory(
     """
     interval = knobs.get("interval", SPILL_INTERVAL)
     buffered = knobs.get("writeback", 1) * interval
-    home = weight_residency(hw, llm, work, knobs.get("ssd_weights", 0.0))
+    choice = knobs.get("weights", float(WEIGHTS.default))
+    stored = knobs.get("ssd_weights", 0.0)
+    reserved = buffers_or_copies(llm, work, buffered)
+    home = weights_or_drives(hw, llm, work, choice, stored, reserved)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     x = llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
     beyond = x - buffers
@@ -109,11 +113,8 @@ BUFFERING = Knob(
         "interval": INTERVAL,
         "writeback": WRITEBACK,
         "buffering": BUFFERING,
-        "ssd_weights": Knob(
-            "share of the weights that live on the drives (sec. 7.5)",
-            default=0.0,
-            breaks=cache_breaks,
-        ),
+        "weights": WEIGHTS,
+        "ssd_weights": SSD_WEIGHTS,
         "devices": Knob(
             "number of computational storage devices", kind="count", sets="csd.count"
         ),
@@ -131,6 +132,7 @@ def inf2(
     interval: Real,
     writeback: Real,
     buffering: Real,
+    weights: Real,
     ssd_weights: Real,
 ) -> Estimate:
     """Attention beside the flash, X-cache in host memory, weights streamed layer by layer.
@@ -147,24 +149,28 @@ def inf2(
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
         buffering: 0 read then compute, 1 both at once.
-        ssd_weights: share of the weights on the drives [1].
+        weights: where weights live, as in `mechanisms.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: INF² sec. 4.1 to 4.3, 5, 7.1.
     """
     b, devices = work.batch, csd(hw, llm.group)
-    weights = stream_weights(hw, llm, work, ssd_weights)
-    split = split_batch(hw, llm, work, weights.home, alpha)
+    buffered = writeback * interval
+    reserved = buffers_or_copies(llm, work, buffered)
+    home = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
+    streamed = stream_weights(hw, llm, home)
+    split = split_batch(hw, llm, work, home, alpha)
     spill = Spill(writeback, interval)
 
     def decode(kind: WeightStream) -> Span:
         return decode_layer(hw, kind, work, split, spill, buffering)
 
-    check = capacity_check(hw, weights, work, split, writeback * interval, devices.capacity)
+    check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
     return Estimate(
-        prefill=weights.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
-        step=weights.over_kinds(decode, b),
+        prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
+        step=streamed.over_kinds(decode, b),
         fits=check,
         work=work,
         batch_run=b,
@@ -175,14 +181,7 @@ def inf2(
 # --- where tensors live -----------------------------------------------------------------------
 
 
-def weight_residency(hw: Machine, llm: LLM, work: Workload, ssd_weights: Real) -> Residency:
-    """Weights on the GPU where all fit, else in host memory and on the drives (sec. 7.1, 7.5)."""
-    return beside_gpu(weights_on_gpu(llm, work.prompt, gpu(hw)), ssd_weights)
-
-
-def stream_weights(
-    hw: Machine, llm: LLM, work: Workload, ssd_weights: Real
-) -> WeightStream:
+def stream_weights(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
     """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     flash = csd(hw, llm.group).read
@@ -191,7 +190,7 @@ def stream_weights(
         gpu=gpu(hw),
         host=host_,
         link=link(hw, "gpu_link", "pcie"),
-        home=weight_residency(hw, llm, work, ssd_weights),
+        home=home,
         storage={"flash": flash, "uplink": uplink.inward, "file": host_.file},
     )
 

@@ -20,6 +20,9 @@ from nearkv.costmodel.mechanisms.offload import (
     prefill_compute,
     update_state,
 )
+from nearkv.costmodel.mechanisms.residency import (
+    Residency,
+)
 from nearkv.costmodel.mechanisms.streaming import (
     attend_on_gpu,
     drives_of,
@@ -28,7 +31,7 @@ from nearkv.costmodel.mechanisms.streaming import (
     weights_at,
 )
 from nearkv.costmodel.mechanisms.unpacking import KERNEL, unpack_weights
-from nearkv.costmodel.mechanisms.weights import Residency, WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import link
 from nearkv.costmodel.span import Real, Span
