@@ -31,7 +31,6 @@ SHAPE: dict[str, float] = {
     "tied": 0,
     "experts": 1,
     "active_experts": 1,
-    "moe_every": 1,
 }
 TINY = LLM(**SHAPE)
 WORK = Workload(batch=5.0, prompt=100.0, output=21.0)
