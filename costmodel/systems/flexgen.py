@@ -7,6 +7,8 @@ Symbols: b batch, s context, h hidden, L layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits, reduced_batch
@@ -50,6 +52,15 @@ SPLIT = Knob(
     kind="choice",
     choices=("whole", "filled"),
 )
+in_hilos = partial(
+    system,
+    platform="hilos-a100",
+    cite="hilos",
+    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
+    attends=ATTENDS,
+    lacks=LACKS,
+)
+"""Registers a system that HILOS compares with, on the machine of its sec. 6.1."""
 
 
 # --- the systems ------------------------------------------------------------------------------
@@ -109,15 +120,7 @@ def flexgen_raid(
     return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)
 
 
-@system(
-    "flexgen-ssd",
-    platform="hilos-a100",
-    cite="hilos",
-    owns=("gpu", "host", "ssd"),
-    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@in_hilos("flexgen-ssd", owns=("gpu", "host", "ssd"))
 def flexgen_ssd(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
 ) -> Estimate:
@@ -133,21 +136,10 @@ def flexgen_ssd(
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
-    room = host(hw).memory - layer_copies(llm, work)
-    home = residency(hw, llm, work, weights, room)
-    streamed = stream_weights(hw, llm, home, drives)
-    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
+    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches)
 
 
-@system(
-    "flexgen-16ssd",
-    platform="hilos-a100",
-    cite="hilos",
-    owns=("gpu", "host", "raid", "chassis"),
-    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@in_hilos("flexgen-16ssd", owns=("gpu", "host", "raid", "chassis"))
 def flexgen_16ssd(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
 ) -> Estimate:
@@ -163,21 +155,10 @@ def flexgen_16ssd(
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
-    room = host(hw).memory - layer_copies(llm, work)
-    home = residency(hw, llm, work, weights, room)
-    streamed = stream_weights(hw, llm, home, drives)
-    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
+    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches)
 
 
-@system(
-    "flexgen-dram",
-    platform="hilos-a100",
-    cite="hilos",
-    owns=("gpu", "host", "ssd"),
-    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
-    attends=ATTENDS,
-    lacks=LACKS,
-)
+@in_hilos("flexgen-dram", owns=("gpu", "host", "ssd"))
 def flexgen_dram(
     hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
 ) -> Estimate:
@@ -250,6 +231,21 @@ def stream_weights(
 
 
 # --- KV cache on drives -----------------------------------------------------------------------
+
+
+def all_kv_on_storage(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    drives: FileStorage,
+    weights: Real,
+    gpu_batches: Real,
+) -> Estimate:
+    """None of the KV cache in host DRAM, which is left to weights and copies."""
+    room = host(hw).memory - layer_copies(llm, work)
+    home = residency(hw, llm, work, weights, room)
+    streamed = stream_weights(hw, llm, home, drives)
+    return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 
 
 def kv_on_storage(
