@@ -39,6 +39,18 @@ POLICY = Knob(
 """L3 leaves admission open; every system of its family can do either."""
 
 
+def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1) -> Knob:
+    """A choice between two names, `on` being the default."""
+    choices = (off, on)
+    return Knob(
+        what,
+        high=1,
+        default=default,
+        kind="choice",
+        choices=choices,
+    )
+
+
 def tokens_reserved(work: Workload, reserve: Real) -> Real:
     """Tokens a resident request takes: its context, or its final length if reserved [1]."""
     return work.context + reserve * (work.final_seen - work.context)

@@ -21,7 +21,7 @@ from nearkv.costmodel.mechanisms.dimm import (
     rank_unit_area,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
+from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady, switch
 from nearkv.costmodel.mechanisms.serving import (
     LACKS,
     data_parallel,
@@ -34,15 +34,9 @@ from nearkv.costmodel.mechanisms.serving import (
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu, link
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
-
-
-def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1) -> Knob:
-    """A choice between two names, `on` being the default."""
-    return Knob(what, high=1, default=default, kind="choice", choices=(off, on))
-
 
 RANKSETS = Knob(
     "ranks a channel, each of another rankset (sec. 5.1)",
@@ -185,10 +179,13 @@ def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
 def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """T_PIM of one layer: t_d, t_comm of Q, K, V and outputs, t_overlap of prompts (eq. 2).
 
-    The fullest rankset decides t_d. While prompts' KV arrives, one rankset of R stops computing;
-    without the overlap the transfer stops them all (sec. 5.1).
+    The fullest rankset decides t_d. One rankset of R is engaged as long as prompts' KV arrives,
+    at the rate of the slower of PCIe and bus; without the overlap the transfer stops them all
+    (sec. 5.1).
     """
     memory, pcie = dimms(hw), link(hw, "gpu_link", "link")
+    arriving = np.minimum(pcie.outward.rate, memory.bus.rate)
+    engaged = Port("dimm.banks", "wait", hw.dimm.ranksets * arriving)
     to_dimms = {"link": pcie.outward, "bus": memory.bus}
     to_gpus = {"bus": memory.bus, "link": pcie.inward}
     queries, new_kv = llm.query_bytes(load.sequences), llm.kv_bytes(1, load.sequences)
@@ -197,7 +194,7 @@ def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
         offload=stream(queries + new_kv, "6 D n, t_comm", **to_dimms),
         attend=memory.banks(llm.kv_bytes(1, load.hottest), "kappa tokens / L, t_d"),
         onload=stream(queries, "2 D n, t_comm", **to_gpus),
-        receive=memory.receive(overlap_comm * cache, "t_overlap, one rankset of R"),
+        receive=engaged(overlap_comm * cache, "t_overlap, one rankset of R"),
         stop=stream((1 - overlap_comm) * cache, "4 D l, all stop", **to_dimms),
     )
 

@@ -10,7 +10,7 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
-from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady
+from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady, switch
 from nearkv.costmodel.mechanisms.serving import (
     LACKS,
     data_parallel,
@@ -28,6 +28,10 @@ from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
+SUB_BATCHES = switch(
+    "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)"
+)
+
 
 @system(
     "hbm-pim",
@@ -35,18 +39,21 @@ from nearkv.hardware.machine import Machine
     cite="l3",
     owns=("gpu", "host"),
     lacks=LACKS,
-    knobs={"policy": POLICY},
+    knobs={"interleave": SUB_BATCHES, "policy": POLICY},
 )
-def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
+def hbm_pim(
+    hw: Machine, llm: LLM, work: Workload, *, interleave: Real, policy: Real
+) -> Estimate:
     """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
 
     While one sub-batch computes on the GPU the other attends in memory, max(fc(b0), a1) +
     max(fc(b1), a0): every sub-batch reads the weights. Double row buffers let both use the HBM at
-    once (sec. 6.1), so the banks are a resource of their own.
+    once (sec. 6.1), so the banks are a resource of their own. One batch takes fc(b) + a.
 
     Args:
         hw: roles gpu (with pim_bandwidth), nvlink.
         llm, work: what runs.
+        interleave: 1 two sub-batches, 0 one batch.
         policy: 0 paged, 1 reserve.
 
     Returns:
@@ -61,7 +68,14 @@ def hbm_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
             gpu=linear(hw, llm, half.sequences),
             pim=banks(llm.kv_bytes(1, half.tokens), "kappa tokens / L"),
         )
-        return (2 * llm.layers) * phase
+        one_batch = serial(
+            gpu=linear(hw, llm, load.sequences),
+            pim=banks(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+        )
+        return llm.layers * serial(
+            interleaved=(2 * interleave) * phase,
+            one_batch=(1 - interleave) * one_batch,
+        )
 
     serving = Serving(
         iteration=iteration,

@@ -38,7 +38,8 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     free for activations and graphs.
 
     Args:
-        hw: roles gpu, nvlink (count: one set a GPU; GPUs without one take no part).
+        hw: roles gpu, nvlink (count: one set a GPU; GPUs without one take no part), fabric between
+            nodes (count: GPUs of a node, an adapter each; without it all are in one node).
         llm, work: what runs.
 
     Returns:
@@ -140,6 +141,30 @@ class Replica:
             "launch": launch(kernels, "kernels of a layer"),
             "settle": settle(2 * passes * ring * self.hw.nvlink.latency, "two all-reduces"),
             "all_reduce": nvlink(2 * ring * tp * activations, "2 (tp-1)/tp, twice"),
+            **self.between_nodes(2 * activations, 2 * passes),
+        }
+
+    def between_nodes(self, activations: Real, collectives: Real) -> dict[str, Span]:
+        """What all-reduces take beyond a node: a ring of m nodes, 2 log2(m) hops of a tree.
+
+        Every GPU reduces its share of the node's sum over its own adapter, so a node sends
+        2 (m - 1) / m of the activations over all of them. Short messages go up a tree and down,
+        as NCCL counts them (tuning.cc).
+
+        Args:
+            activations: of all collectives [B].
+            collectives: all-reduces [1].
+        """
+        if "fabric" not in self.hw.roles:
+            return {}
+        nodes = np.ceil(self.hw.gpu.count / self.hw.fabric.count)
+        adapters = link(self.hw, "fabric", "link").outward
+        hop = Port("fabric.latency", "wait", 1.0, "s")
+        hops = collectives * 2 * np.log2(nodes)
+        sent = 2 * (nodes - 1) / nodes * activations
+        return {
+            "hops": hop(hops * self.hw.fabric.latency, "2 log2(m) hops of a tree"),
+            "fabric": adapters(sent, "2 (m-1)/m of the activations, twice"),
         }
 
     def head(self, llm: LLM, b: Real) -> Span:

@@ -83,9 +83,7 @@ def one_rank_fills_its_channel() -> float:
 @check
 def computing_while_receiving() -> float:
     """Share of the banks' work that goes on while one rankset receives (sec. 5.1) [%]."""
-    memory = dimms(_machine())
-    receiving = memory.bus.rate / memory.receive.rate
-    return float(100 * (1 - receiving))
+    return float(100 * (1 - 1 / _machine().dimm.ranksets))
 
 
 @check
