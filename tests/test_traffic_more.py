@@ -138,8 +138,10 @@ def test_the_papers_alpha_fills_what_buffers_and_weights_leave(share: float) -> 
     room = share * (FINAL_X - buffers)
     hw = load_platform("inf2-a100").machine()
     changes = {**HALF, "policy.pinned_rounding": 0, "host.memory": ALL_WEIGHTS + buffers + room}
-    assert alpha_of_host_memory(hw.with_values(changes), TINY, WORK) == pytest.approx(share)
-    naive = {"writeback": 0, "interval": 2}
+    paper = {"weights": 2}
+    delayed = alpha_of_host_memory(hw.with_values(changes), TINY, WORK, paper)
+    assert delayed == pytest.approx(share)
+    naive = {**paper, "writeback": 0, "interval": 2}
     changes["host.memory"] = ALL_WEIGHTS + share * FINAL_X
     assert alpha_of_host_memory(hw.with_values(changes), TINY, WORK, naive) == pytest.approx(share)
 

@@ -60,18 +60,26 @@ def test_accelerate_with_weights_on_the_gpu_moves_nothing_over_the_link() -> Non
 
 def test_accelerate_streams_all_weights_where_the_gpu_is_a_byte_too_small() -> None:
     resident = ALL_WEIGHTS + ACTIVATIONS + FINAL_KV + 6 * 100**2 * 8
-    full, short = [estimate("accelerate", {"gpu.memory": resident - less}) for less in (0, 1)]
-    check(
-        full.step, {"gpu.hbm read": STREAMED + KV, "gpu.tensor run": LINEAR + ATTEND + HEAD_FLOPS}
-    )
+    step = {"gpu.hbm read": STREAMED + KV, "gpu.tensor run": LINEAR + ATTEND + HEAD_FLOPS}
+    for weights in (0, 2):
+        full = estimate("accelerate", {"gpu.memory": resident}, weights=weights)
+        check(full.step, step)
+    short = estimate("accelerate", {"gpu.memory": resident - 1}, weights=2)
     assert short.step.traffic("move") == {("gpu_link.in", "move"): STREAMED}
     assert short.prefill.traffic("move") == {("gpu_link.in", "move"): STREAMED}
     assert needed(short) == {"gpu": resident - ALL_WEIGHTS + BUFFER, "host": ALL_WEIGHTS}
 
 
+def test_accelerate_keeps_the_weights_that_fit_beside_a_buffer_for_the_others() -> None:
+    beside = BUFFER + ACTIVATIONS + FINAL_KV + 6 * 100**2 * 8
+    answer = estimate("accelerate", {"gpu.memory": beside + 0.25 * ALL_WEIGHTS})
+    assert answer.step.traffic("move") == {("gpu_link.in", "move"): 0.75 * STREAMED}
+    assert needed(answer)["host"] == 0.75 * ALL_WEIGHTS
+
+
 @pytest.mark.parametrize("in_files", [0, 1])
 def test_deepspeed_faults_the_cache_in_and_loads_every_weight(in_files: int) -> None:
-    answer = estimate("deepspeed-uvm", IN_FILES if in_files else {})
+    answer = estimate("deepspeed-uvm", IN_FILES if in_files else {}, weights=2)
     stored = in_files * STREAMED
     weights = storage_path("ssd", "ssd_link", stored)
     weights["host.dram read"] = STREAMED - stored

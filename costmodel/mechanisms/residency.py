@@ -121,13 +121,18 @@ def choose_residency(
 
 
 def _filled(hw: Machine, llm: LLM, work: Workload, room: Room) -> Residency:
-    """Weights in the GPU, what is left in host DRAM, then on storage."""
-    working = gpu_working_set(llm, work.prompt, 0.0, work.batch)
-    gpu_room = gpu(hw).memory - working - room.beside
-    on_gpu = np.clip(gpu_room / llm.weight_bytes, 0.0, 1.0)
+    """Weights in the GPU, what is left in host DRAM, then on storage.
+
+    Weights that all stay need no buffer for those on their way.
+    """
+    gpu_room = gpu(hw).memory - room.beside
+    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    fitting = (gpu_room - streaming) / llm.weight_bytes
+    on_gpu = np.where(resident <= gpu_room, 1.0, np.clip(fitting, 0.0, 1.0))[()]
     streamed = 1 - on_gpu
-    fitting = room.host / host_weights(hw, llm, ALL_IN_HOST)
-    in_host = np.clip(fitting, 0.0, streamed * (1 - room.stored))
+    in_dram = room.host / host_weights(hw, llm, ALL_IN_HOST)
+    in_host = np.clip(in_dram, 0.0, streamed * (1 - room.stored))
     return Residency(on_gpu, in_host, streamed - in_host)
 
 
