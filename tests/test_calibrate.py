@@ -197,8 +197,13 @@ def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path
     assert tomllib.loads(path.read_text())["base"] == "aipc-4090"
     bed = load_platform(str(path))
     number = bed.roles["derate"].numbers["pcie"]
-    assert (number.kind, number.source, number.low, number.high) == ("fitted", "user", 0.7, 0.9)
-    assert "interval" in number.note
+    assert (number.kind, number.source) == ("fitted", "user")
+    assert number.low is not None
+    assert number.high is not None
+    assert 0.7 <= number.low < number.value < number.high <= 0.9  # the interval, not the range
+    (row, _) = factor_rows(calibration)
+    assert (number.low, number.high) == pytest.approx((row["interval_low"], row["interval_high"]))
+    assert "interval of the fit; before it was 0.8 in 0.7 to 0.9" in number.note
     assert "fitted to 18 rows" in number.at
     assert (
         bed.roles["derate"].numbers["gemm"]

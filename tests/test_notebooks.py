@@ -44,6 +44,7 @@ def test_a_figure_is_reproduced_within_a_tenth() -> None:
 def test_measuring_shrinks_the_band() -> None:
     """The runs were made with a share of 0.3 and 3 % of noise."""
     names = run("fit-to-your-runs")
-    assert names["low"] < 0.3 < names["high"]
-    assert names["factor"]["fitted"] == pytest.approx(0.3, rel=0.05)
+    (factor,) = names["fit"].factors.to_dict("records")
+    assert factor["interval_low"] < 0.3 < factor["interval_high"]
+    assert factor["fitted"] == pytest.approx(0.3, rel=0.05)
     assert names["width"](names["after"]) < 0.8 * names["width"](names["before"])

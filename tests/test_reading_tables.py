@@ -131,7 +131,7 @@ def test_many_quantities_of_one_row_stand_in_two_columns(
 def test_latex_aligns_numbers_and_prints_units() -> None:
     rows = [{"system": "hilos", "step_ms": 12.5, "note": "a & b"}]
     text = latex(rows, ["system", "step_ms", "note"], Paper("Steps", "tab:steps"))
-    assert r"\begin{tabular}{lSl}" in text
+    assert r"\begin{tabular}{lS[table-format=2.1]l}" in text
     assert r"{system} & {step [\unit{\milli\second}]} & {note} \\" in text
     assert r"hilos & 12.5 & a \& b \\" in text
     assert r"\caption{Steps}" in text

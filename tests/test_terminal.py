@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -15,9 +16,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from measured_runs import write_runs
 
 from nearkv.cli import app
 from nearkv.sweeps.commands import printing
+from nearkv.sweeps.commands.failures import complain
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 COMMANDS = list(
@@ -27,7 +30,7 @@ COMMANDS = list(
     )
 )
 NEEDS_FILES = ("plot", "report", "calibrate", "validate")
-"""Commands that draw, read a user's own file, or take long; other tests look at them."""
+"""Commands that draw, read a user's own file, or take long: tests of their own are below."""
 TABLES = [line for line in COMMANDS if line.split()[0] not in NEEDS_FILES and "-o " not in line]
 COLOUR = re.compile(r"\x1b\[\d*m")
 
@@ -139,6 +142,32 @@ def test_claims_and_their_counts_are_one_page(monkeypatch: pytest.MonkeyPatch) -
     assert max(map(len, lines)) <= 80
     assert "bounds_kept" in "".join(lines[-12:])
     assert re.fullmatch(r"\d+ claims: .*\.", lines[-1])
+
+
+def test_a_fit_fits_the_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """README's command; its runs are those of a host whose DRAM scores at 0.3 of its rate."""
+    monkeypatch.chdir(tmp_path)
+    write_runs(tmp_path / "my.csv", {"derate.cpu_scoring": 0.3}, ("hillinfer",))
+    (line,) = [line for line in COMMANDS if line.startswith("calibrate")]
+    screen = Screen(monkeypatch)
+    words = ["--platform", "aipc-4090", "--factor", "derate.cpu_scoring"]
+    app([*shlex.split(line), *words], standalone_mode=False)
+    shown = screen.text() + COLOUR.sub("", "".join(screen.paged))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "cpu_scoring" in shown
+
+
+def test_a_long_sentence_wraps_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "--model 'opt-67b': unknown; valid are: " + ", ".join(["opt-66b"] * 30)
+    monkeypatch.setenv("COLUMNS", "80")
+    for is_terminal in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda answer=is_terminal: answer)
+        monkeypatch.setattr(sys, "stderr", stream)
+        complain(sentence)
+        lines = stream.getvalue().splitlines()
+        assert " ".join(lines) == f"nearkv: {sentence}"
+        assert (max(map(len, lines)) <= 80) == is_terminal
 
 
 def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from nearkv.sweeps.commands.drawing import (
 from nearkv.sweeps.commands.options import Breakdown, System, Systems
 from nearkv.sweeps.commands.printing import busy, show_columns, show_rows
 from nearkv.sweeps.commands.views import View, check_shown
-from nearkv.sweeps.commands.writing import check_output, save
+from nearkv.sweeps.commands.writing import check_output, save, text_format
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -119,6 +119,10 @@ def compare(
     chosen = replace(study, systems=tuple(systems))
     if chart and not view.is_for_people:
         raise InputError("--chart draws with letters; leave out --format")
+    if chart and text_format(view.file):
+        raise InputError(
+            f"--chart prints no table for -o {view.file}; leave out one of them"
+        )
     check_shown(view.columns, breakdown, comma_list(ratio), study.method)
     if view.file:
         (check_figure if is_figure(view.file) else check_output)(view.file)

@@ -131,8 +131,10 @@ def view(
 
     if form:
         check_format(form)
-    if (caption or label) and form != "latex":
-        raise InputError("--caption and --label are of LaTeX tables; add --format latex")
+    is_latex = form == "latex" or file.endswith(".tex")
+    if (caption or label) and not is_latex:
+        advice = "add --format latex, or -o FILE.tex"
+        raise InputError(f"--caption and --label are of LaTeX tables; {advice}")
     return View(form, columns, file, pivot, caption, label)
 
 

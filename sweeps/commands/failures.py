@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from nearkv.sweeps.commands.bundles import bound
+from nearkv.sweeps.commands.writing import tell
 
 USAGE: Any = typer.BadParameter.__base__
 """What the parser raises for words it cannot use; typer gives it no name of its own."""
@@ -199,8 +199,7 @@ def complain(sentence: str) -> None:
     """Say something on standard error; the exit code tells whoever does not listen."""
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence)
     shown = printable if len(printable) <= LONGEST else f"{printable[:LONGEST]}..."
-    with suppress(OSError):
-        typer.echo(f"nearkv: {shown}", err=True)
+    tell(f"nearkv: {shown}")
 
 
 def _check_repeats(command: Any, words: list[str]) -> None:

@@ -143,11 +143,13 @@ Pivot = Annotated[
 ]
 Caption = Annotated[
     str,
-    typer.Option("--caption", metavar="TEXT", help="Of the table, with --format latex."),
+    typer.Option(
+        "--caption",
+        metavar="TEXT",
+        help="Of the LaTeX table: --format latex, or -o X.tex.",
+    ),
 ]
-Label = Annotated[
-    str, typer.Option("--label", metavar="NAME", help="Of the table, with --format latex.")
-]
+Label = Annotated[str, typer.Option("--label", metavar="NAME", help="Of the LaTeX table.")]
 Only = Annotated[
     str,
     typer.Option("--columns", metavar="COLUMNS", help="Only these: system,model,speedup."),
@@ -162,7 +164,7 @@ Out = Annotated[
         "--output-file",
         "-o",
         metavar="FILE",
-        help="Write FILE.csv, .jsonl or .parquet, and where its numbers come from beside it; "
-        "compare and sweep also draw FILE.pdf, .svg or .png.",
+        help="Write FILE.csv, .jsonl or .parquet, or for readers .tex, .md or .json, and the "
+        "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
     ),
 ]

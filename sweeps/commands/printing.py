@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nearkv.sweeps.commands.views import View
-from nearkv.sweeps.commands.writing import check_output, save
+from nearkv.sweeps.commands.writing import check_output, save, save_text, text_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -137,26 +138,59 @@ def show_rows(
         names = tuple(select(columns_of(rows[:1]), view.columns))
     if view.file:
         check_output(view.file)
+    if view.file and not text_format(view.file):
         save(select(columns_of(rows), view.columns), study, view.file)
-    form = view.form_or("table")
     if view.pivot and rows:
-        _show_pivot(rows, view, form, comma_list(view.columns), below)
+        _show_pivot(rows, view, comma_list(view.columns), below, study)
         return
     chosen = [{name: row[name] for name in names} for row in rows] if names else rows
-    show(chosen, form, () if names else usual, title, names, below, paper_of(view))
+    table = Shown(chosen, () if names else tuple(usual), names, title, tuple(below))
+    _show_view(table, view, study)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table and how it is shown, whatever the format.
+
+    Attributes:
+        rows: all with the same keys.
+        usual: columns that people see.
+        pinned: columns that a terminal shows whatever fits.
+        title, below: what stands above and below a terminal's table.
+        paper: a header over several columns.
+    """
+
+    rows: Sequence[dict[str, Any]]
+    usual: Sequence[str] = ()
+    pinned: Sequence[str] = ()
+    title: str = ""
+    below: Sequence[str] = ()
+    paper: Paper | None = None
+
+
+def _show_view(table: Shown, view: View, study: Study | None) -> None:
+    """Print a table as asked for, and write it where a file for readers is named."""
+    from nearkv.sweeps.evaluation.table import render
+
+    paper = table.paper or paper_of(view)
+    laid_out = (table.usual, table.title, table.pinned)
+    if form := text_format(view.file):
+        text = render(table.rows, form, *laid_out, paper, table.below)
+        save_text(text, len(table.rows), study, view.file)
+    show(table.rows, view.form_or("table"), *laid_out, table.below, paper)
 
 
 def _show_pivot(
     rows: Sequence[dict[str, Any]],
     view: View,
-    form: str,
     axes: Sequence[str],
     below: Iterable[str],
+    study: Study | None,
 ) -> None:
     """Print a table with a column for each value of one of its columns."""
+    from nearkv.sweeps.evaluation.layout import KEY
     from nearkv.sweeps.evaluation.pivot import pivoted, value_column
     from nearkv.sweeps.evaluation.table import check_columns
-    from nearkv.sweeps.evaluation.terminal import KEY
     from nearkv.sweeps.evaluation.text_columns import cell_text
     from nearkv.sweeps.space.study import comma_list
 
@@ -169,14 +203,9 @@ def _show_pivot(
     shared = [name for name in shared if name not in wide[0] and rows[0].get(name)]
     known = "".join(f", {name} {cell_text(rows[0][name])}" for name in shared)
     title = f"{value} by {view.pivot}{known}"
-    show(
-        wide,
-        form,
-        title=title,
-        pinned=wide[0],
-        below=below,
-        paper=paper_of(view, value, heads),
-    )
+    paper = paper_of(view, value, heads)
+    table = Shown(wide, (), tuple(wide[0]), title, tuple(below), paper)
+    _show_view(table, view, study)
 
 
 def paper_of(view: View, over: str = "", under: int = 0) -> Paper:
@@ -214,17 +243,19 @@ def show_columns(
     from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select, varying
 
     form = view.form_or("table")
+    rows = len(next(iter(columns.values())))
     if view.file:
         check_output(view.file)
+        _check_readers_file(view.file, rows)
+    if view.file and not text_format(view.file):
         save(select(columns, view.columns), study, view.file)
         if not is_readable(columns, form):
             return
     axes = [name for name in columns if name.endswith(".part")]
     if study and study.systems:
         axes = varying(columns, study)
-    rows = len(next(iter(columns.values())))
     if view.pivot and rows <= MOST_SHOWN:
-        _show_pivot(records(columns), view, form, axes, below)
+        _show_pivot(records(columns), view, axes, below, study)
         return
     names = list(select(columns, view.columns)) if view.columns else []
     if names and form not in ("csv", "json"):
@@ -235,14 +266,23 @@ def show_columns(
         return
     telling = [name for name in usual if _is_telling(columns, name)]
     pinned = names or [*axes, *requested]
-    show(
-        records(chosen),
-        form,
-        () if names else telling,
-        pinned=pinned,
-        below=below,
-        paper=paper_of(view),
-    )
+    usual = () if names else tuple(telling)
+    table = Shown(records(chosen), usual, pinned, below=tuple(below))
+    _show_view(table, view, study)
+
+
+def _check_readers_file(file: str, rows: int) -> None:
+    """Refuse a file for readers of more rows than anybody reads.
+
+    Raises:
+        InputError: there are so many.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+
+    if text_format(file) and rows > MOST_SHOWN:
+        limit = f"more than {MOST_SHOWN:,} rows are too many to read"
+        raise InputError(f"-o {file}: {limit}; write .csv, .jsonl or .parquet")
 
 
 def _print_many(columns: Columns, form: str) -> None:

@@ -185,12 +185,14 @@ def calibrate(
     if place:
         write_text(place, fit_report.platform_file(calibration))
     view = View(form, columns)
-    if (form == "table" and not columns) or not residuals:
-        show_rows(fit_report.factor_rows(calibration), view)
-    if (form == "table" and not columns) or residuals:
-        show_rows(fit_report.residual_rows(calibration), view)
-    if form == "table":
-        typer.echo("\n".join(fit_report.sentences(calibration)))
+    below = fit_report.sentences(calibration)
+    is_whole = form == "table" and not columns
+    if is_whole or not residuals:
+        show_rows(
+            fit_report.factor_rows(calibration), view, below=[] if is_whole else below
+        )
+    if is_whole or residuals:
+        show_rows(fit_report.residual_rows(calibration), view, below=below)
 
 
 def _toml_place(file: str) -> Path:

@@ -25,7 +25,7 @@ from nearkv.sweeps.commands.running import (
     Yes,
 )
 from nearkv.sweeps.commands.views import View, check_shown
-from nearkv.sweeps.commands.writing import check_output, save, tell
+from nearkv.sweeps.commands.writing import check_output, save, tell, text_format
 
 if TYPE_CHECKING:
     from nearkv.sweeps.jobs.execute import SweepRun
@@ -72,7 +72,7 @@ def sweep(
     view = replace(view, columns=",".join(only))
     if reducer:
         _keep_best(chosen, reducer, run, view)
-    elif view.file:
+    elif view.file and not text_format(view.file):
         _write(chosen, view.file, only, run)
     else:
         _print(chosen, only, view)
@@ -94,7 +94,7 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> Non
     rows = best(study, reducer, run, comma_list(view.columns))
     if is_figure(view.file):
         write_figure(rows, study, view.file, view.columns or reducer.by)
-    elif view.file:
+    elif view.file and not text_format(view.file):
         save(rows, study, view.file)
     else:
         usual = [*BRIEF, reducer.by, *reducer.per]
@@ -131,6 +131,7 @@ def _printed(view: View, rows: int = 0) -> View:
     from nearkv.sweeps.evaluation.table import MOST_SHOWN
 
     is_read = rows <= MOST_SHOWN and bool(sys.stdout and sys.stdout.isatty())
+    is_read = is_read or bool(text_format(view.file))
     return replace(view, form=view.form_or("table" if is_read else "csv"))
 
 
@@ -139,6 +140,21 @@ def _requested(only: tuple[str, ...]) -> tuple[str, ...]:
     from nearkv.sweeps.evaluation.cells import ON_REQUEST
 
     return ON_REQUEST if any(name.startswith(ON_REQUEST) for name in only) else ()
+
+
+def _check_readers_file(run: SweepRun, file: str, reducer: bool) -> None:
+    """Refuse options that do nothing for a file for readers.
+
+    Raises:
+        InputError: something to resume, or workers without a search of the best.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.runtime.workers import Workers
+
+    if run.resume or (run.workers != Workers() and not reducer):
+        options = "--jobs, --scheduler and --resume"
+        raise InputError(f"{options} are for .csv, .jsonl and .parquet, not for {file}")
+    check_output(file)
 
 
 def check_drawing(run: SweepRun, file: str, form: str) -> None:
@@ -177,6 +193,9 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
     check_format(form or "csv")
     if is_figure(file):
         check_drawing(run, file, form)
+        return
+    if text_format(file):
+        _check_readers_file(run, file, reducer)
         return
     if run.resume and reducer:
         raise InputError(

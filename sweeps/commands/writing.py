@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,15 @@ def check_output(file: str) -> None:
     check_place(Path(file))
 
 
+def text_format(file: str) -> str:
+    """The format of a file for readers; empty for files of rows, of which all are written."""
+    from pathlib import Path
+
+    from nearkv.sweeps.jobs.outputs import TEXTS
+
+    return TEXTS.get(Path(file).suffix, "")
+
+
 def save(table: Columns, study: Study | None, file: str) -> None:
     """Write a table, and beside it where every number comes from."""
     from pathlib import Path
@@ -34,7 +44,19 @@ def save(table: Columns, study: Study | None, file: str) -> None:
     tell(write_table(table, Path(file), study))
 
 
+def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
+    """Write a table that is laid out, and beside it where every number comes from."""
+    from pathlib import Path
+
+    from nearkv.sweeps.jobs.execute import write_content
+
+    tell(write_content(text.encode(), rows, Path(file), study))
+
+
 def tell(line: str) -> None:
-    """Say something that is not part of the output, to whoever listens."""
+    """Say something that is not part of the output, to whoever listens; a terminal's lines wrap."""
+    from nearkv.sweeps.evaluation.terminal import wrapped
+
+    is_read = bool(sys.stderr and sys.stderr.isatty())
     with suppress(OSError):
-        typer.echo(line, err=True)
+        typer.echo(wrapped(line) if is_read else line, err=True)

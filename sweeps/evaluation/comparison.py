@@ -13,6 +13,7 @@ from nearkv.hardware.errors import unknown
 from nearkv.sweeps.evaluation.cells import BOTTLENECK
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluation.prices import with_prices
+from nearkv.sweeps.evaluation.text_columns import three_digits
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 if TYPE_CHECKING:
@@ -108,7 +109,9 @@ def _times(rows: pd.DataFrame, first: str) -> str:
     high = rows["speedup"].max()
     if not high > 1:
         return ""
-    times = f"{low:.3g}" if np.isclose(low, high) else f"{low:.3g} to {high:.3g}"
+    times = three_digits(low)
+    if not np.isclose(low, high):
+        times = f"{times} to {three_digits(high)}"
     return f", {times} times {first}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
+from nearkv.sweeps.evaluation.layout import SENTENCES, layout, named
+from nearkv.sweeps.evaluation.text_columns import Row, cell_text, is_number
 
 UNITS = {
     "ms": r"\milli\second",
@@ -25,7 +26,25 @@ UNITS = {
 LONE = {"tok_s_per_kusd": "throughput per price"}
 """Quantities whose column is named by its unit alone."""
 INFINITE = r"{$\infty$}"
-SPECIAL = re.compile(r"([&%$#_{}])")
+SPECIAL = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}
+"""Letters that LaTeX does not print as they are -> what prints them."""
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+"""A number without an exponent."""
+LINE = 80
+"""Characters of a line that fit the page of a paper."""
+LONG = 40
+"""A column of longer texts is a paragraph."""
+PARAGRAPH = r"p{6cm}"
+MOST_ACROSS = 6
+"""One row of more quantities stands upright."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,8 @@ class Paper:
         over: the column whose values fill the last columns, which have one header; empty for none.
         by: the column whose values these are.
         under: how many they are.
+        notes: lines below the table.
+        remarks: lines that LaTeX does not print.
     """
 
     caption: str = ""
@@ -44,6 +65,48 @@ class Paper:
     over: str = ""
     by: str = ""
     under: int = 0
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def latex_of(
+    rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str], paper: Paper
+) -> str:
+    """A table that fits a page: columns are chosen as for a terminal, one row stands upright.
+
+    Args:
+        rows: all with the same keys.
+        order: columns to show, the most important first; all where none is named.
+        pinned: columns to show whatever their width.
+        paper: caption, label and a header over several columns.
+    """
+    names = named(rows[0], order, pinned) if rows else []
+    if len(rows) == 1 and len(names) > MOST_ACROSS:
+        return _upright(rows[0], names, paper)
+    if len(rows) < 2:
+        return latex(rows, names, paper)
+    table = layout(rows, order, pinned, LINE)
+    same = [f"{name} {text}" for name, text in table.same.items()]
+    notes = [", ".join(same), *table.sentences] if same else table.sentences
+    remark = f"% --columns shows {', '.join(table.left_out)} too"
+    remarks = (remark,) if table.left_out else ()
+    names = [column.name for column in table.columns]
+    names += [table.description] if table.description else []
+    return latex(table.rows, names, replace(paper, notes=tuple(notes), remarks=remarks))
+
+
+def _upright(row: Row, names: Sequence[str], paper: Paper) -> str:
+    """One row, a line per quantity that has a value."""
+    filled = [name for name in names if row[name] not in (None, "")]
+    cells = {
+        name: _escaped(cell_text(row[name])) for name in filled if name not in SENTENCES
+    }
+    kind = PARAGRAPH if max(map(len, cells.values()), default=0) > LONG else "r"
+    lines = [rf"\begin{{tabular}}{{l{kind}}}", r"\toprule"]
+    lines += [rf"{_header(name)[1:-1]} & {cell} \\" for name, cell in cells.items()]
+    notes = [f"{name}: {row[name]}" for name in names if name in SENTENCES and row[name]]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return _text(lines, replace(paper, notes=tuple(notes)))
 
 
 def latex(rows: Sequence[Mapping[str, Any]], names: Sequence[str], paper: Paper) -> str:
@@ -52,15 +115,42 @@ def latex(rows: Sequence[Mapping[str, Any]], names: Sequence[str], paper: Paper)
     Columns of numbers are of siunitx's type S, which aligns them at the decimal point.
     """
     numeric = {name: _is_numeric(rows, name) for name in names}
-    layout = "".join("S" if numeric[name] else "l" for name in names)
+    kinds = "".join(
+        _numbers(rows, name) if numeric[name] else _texts(rows, name) for name in names
+    )
     header = " & ".join(_header(name) for name in names)
-    lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", *_spanning(len(names), paper)]
+    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", *_spanning(len(names), paper)]
     lines += [rf"{header} \\", r"\midrule"]
     for row in rows:
         cells = [_cell(row[name], numeric[name]) for name in names]
         lines.append(f"{' & '.join(cells)} \\\\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    return "\n".join(_floating(lines, paper)) + "\n"
+    return _text(lines, paper)
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """The type of a column of numbers, with the digits before and behind the point."""
+    cells = [_cell(row[name], numeric=True) for row in rows]
+    digits = [cell.partition(".") for cell in cells if NUMBER.fullmatch(cell)]
+    if len(digits) < sum(not cell.startswith("{") for cell in cells):
+        return "S"
+    whole = max((len(before.lstrip("-")) for before, _, _ in digits), default=1)
+    fraction = max((len(after) for _, _, after in digits), default=0)
+    sign = "-" if any(before.startswith("-") for before, _, _ in digits) else ""
+    return f"S[table-format={sign}{whole}.{fraction}]"
+
+
+def _texts(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """The type of a column of texts."""
+    longest = max((len(str(row[name])) for row in rows), default=0)
+    return PARAGRAPH if longest > LONG else "l"
+
+
+def _text(lines: list[str], paper: Paper) -> str:
+    """A table with what stands below it."""
+    notes = r" \\ ".join(map(_escaped, paper.notes))
+    below = [rf"\par\smallskip{{\footnotesize {notes}\par}}"] if notes else []
+    return "\n".join([*paper.remarks, *_floating([*lines, *below], paper)]) + "\n"
 
 
 def _floating(lines: list[str], paper: Paper) -> list[str]:
@@ -107,4 +197,6 @@ def _is_numeric(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def _escaped(text: str) -> str:
-    return SPECIAL.sub(r"\\\1", text)
+    indent = len(text) - len(text.lstrip())
+    printed = "".join(SPECIAL.get(letter, letter) for letter in text[indent:])
+    return r"\quad " * (indent // 2) + printed

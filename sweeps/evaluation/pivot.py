@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.evaluation.terminal import KEY
+from nearkv.sweeps.evaluation.layout import KEY
 from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
 
 Row = Mapping[str, Any]

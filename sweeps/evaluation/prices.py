@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.sweeps.evaluation.text_columns import three_digits
+
 _ROUNDING = 1e-9
 
 
@@ -31,4 +33,4 @@ def with_prices(
 def _sentence(price: float) -> str:
     """What a price says; nothing where it is that of the first row."""
     differs = abs(price - 1) > _ROUNDING
-    return f"costs {price:.3g} times as much" if differs else ""
+    return f"costs {three_digits(price)} times as much" if differs else ""

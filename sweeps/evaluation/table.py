@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.evaluation.latex import Paper, latex
+from nearkv.sweeps.evaluation.latex import Paper, latex_of
 from nearkv.sweeps.evaluation.terminal import lay_out
 from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
 from nearkv.sweeps.space.study import Study, blocks
@@ -141,12 +141,12 @@ def render(
         return _csv(rows)
     if form == "table":
         return lay_out(rows, show, pinned, title, below)
+    if form == "latex":
+        return latex_of(rows, list(show), list(pinned), paper or Paper())
     chosen = {*show, *pinned} if show else set()
     names = list(rows[0]) if rows else []
     if chosen:
         names = [name for name in names if name in chosen]
-    if form == "latex":
-        return latex(rows, names, paper or Paper())
     return _markdown(rows, names)
 
 

@@ -52,12 +52,14 @@ class Target:
         against: the system that a ratio compares with.
         at_least: True for `>=`, False for `<=`.
         value: the limit, in the column's unit.
+        option: where a user wrote it.
     """
 
     quantity: str
     against: str
     at_least: bool
     value: float
+    option: str
 
     @property
     def name(self) -> str:
@@ -126,10 +128,10 @@ def _target(text: str, option: str) -> Target:
     value = parse(match[4], "1", f"{option} {quantity}")
     if not value:
         raise InputError(f"{option} {text!r}: the value must be above zero")
-    return Target(quantity, against, at_least, value)
+    return Target(quantity, against, at_least, value, option)
 
 
-def check_quantities(targets: Iterable[Target], own: Iterable[str], option: str) -> None:
+def check_quantities(targets: Iterable[Target], own: Iterable[str]) -> None:
     """Refuse targets of columns that neither every system nor this one has.
 
     Raises:
@@ -138,7 +140,7 @@ def check_quantities(targets: Iterable[Target], own: Iterable[str], option: str)
     known = [*COLUMNS, *own, *RATIOS]
     for target in targets:
         if target.quantity not in known:
-            raise unknown("column", target.quantity, known, option)
+            raise unknown("column", target.quantity, known, target.option)
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
     Raises:
         InputError: such a system is unknown, or does not have one row per design point.
     """
-    check_quantities(targets, probe.own_columns, "--target")
+    check_quantities(targets, probe.own_columns)
     others = {}
     for name in {target.against for target in targets} - {""}:
         platform = probe.block.platform.name

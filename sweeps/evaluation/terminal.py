@@ -9,35 +9,16 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nearkv.sweeps.evaluation.layout import KEY, SENTENCES, layout, named
 from nearkv.sweeps.evaluation.text_columns import (
     GAP,
     Column,
     Row,
     blocks_of,
     cell_text,
-    column_of,
-    fitting,
     is_number,
-    width_of,
 )
 
-KEY = (
-    "system",
-    "model",
-    "platform",
-    "trace",
-    "batch",
-    "context_tok",
-    "output_tok",
-    "paper",
-)
-"""What names a row; where one value serves all rows, a line above the table says it once."""
-SENTENCES = ("reason", "note")
-"""Columns of sentences: cells hold numbers, the sentences stand below the table."""
-DESCRIPTIONS = ("what", "claim")
-"""Columns that describe a row: where they do not fit beside it, they stand below it."""
-MOST_SENTENCES = 9
-"""More sentences than this are no help below a table."""
 TALL = 16
 """An answer of more quantities is laid out in two columns."""
 NARROW = 24
@@ -96,85 +77,29 @@ def lay_out(
     if not rows:
         lines += [] if title else ["no rows"]
     elif len(rows) == 1:
-        lines += _upright(rows[0], _chosen(rows[0], order, always), always)
+        lines += _upright(rows[0], named(rows[0], order, always), always)
     else:
         lines += _table(rows, order, always)
     lines += [text if "\n" in text else wrapped(text) for text in below]
     return "\n".join(lines) + "\n"
 
 
-def _chosen(row: Row, order: Sequence[str], pinned: Sequence[str]) -> list[str]:
-    """Names of the columns that may be shown, in the order of the table."""
-    kept = {*order, *pinned}
-    return [name for name in row if not order or name in kept]
-
-
 def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> list[str]:
-    chosen = _chosen(rows[0], order, pinned)
-    same = [name for name in chosen if name in KEY and _is_same(rows, name)]
-    same = [name for name in same if name not in pinned]
-    lines = []
-    if same:
-        lines.append(_heading(rows[0], same))
-    shown = [name for name in chosen if name not in same]
-    shown = [name for name in shown if name in pinned or not _is_blank(rows, name)]
-    marked, sentences = _marked(rows, [name for name in shown if name in SENTENCES])
-    importance = {name: place for place, name in enumerate(order)}
-    ranked = sorted(shown, key=lambda name: importance.get(name, -1))
-    columns = {name: column_of(marked, name) for name in shown}
-    description = _description(columns, ranked)
-    ranked = [name for name in ranked if name != description]
-    numbered = [name for name in shown if name in SENTENCES and sentences]
-    always = [*pinned, *numbered]
-    kept = fitting([columns[name] for name in ranked], always, width_of_output())
-    fits = {column.name for column in kept}
-    lines += _lines(marked, [columns[name] for name in shown if name in fits], description)
-    lines += [wrapped(sentence, INDENT) for sentence in sentences]
-    left_out = [name for name in shown if name not in fits and name != description]
-    if left_out:
-        lines.append(wrapped(f"also: {', '.join(left_out)} (--columns, --format csv)"))
+    table = layout(rows, order, pinned, width_of_output())
+    lines = [_heading(table.same)] if table.same else []
+    lines += _lines(table.rows, table.columns, table.description)
+    lines += [wrapped(sentence, INDENT) for sentence in table.sentences]
+    if table.left_out:
+        lines.append(
+            wrapped(f"also: {', '.join(table.left_out)} (--columns, --format csv)")
+        )
     return lines
 
 
-def _heading(row: Row, names: Sequence[str]) -> str:
+def _heading(same: Mapping[str, str]) -> str:
     """What all rows have in common; a name stays in one line with its value."""
-    pairs = [f"{name} {cell_text(row[name])}".replace(" ", "\0") for name in names]
+    pairs = [f"{name} {text}".replace(" ", "\0") for name, text in same.items()]
     return wrapped(", ".join(pairs)).replace("\0", " ")
-
-
-def _is_same(rows: Sequence[Row], name: str) -> bool:
-    return len({str(row[name]) for row in rows}) == 1
-
-
-def _is_blank(rows: Sequence[Row], name: str) -> bool:
-    return all(row[name] in (None, "") for row in rows)
-
-
-def _marked(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
-    """Rows whose sentences are numbers of sentences, and these with their numbers."""
-    places: dict[str, int] = {}
-    marked: list[Row] = []
-    for row in rows:
-        marks = {}
-        for name in names:
-            parts = [part for part in str(row[name] or "").split("; ") if part]
-            numbers = [places.setdefault(part, len(places) + 1) for part in parts]
-            marks[name] = ",".join(map(str, numbers))
-        marked.append({**row, **marks})
-    if len(places) > MOST_SENTENCES:
-        return rows, []
-    return marked, [f"{number}: {sentence}" for sentence, number in places.items()]
-
-
-def _description(columns: Mapping[str, Column], ranked: Sequence[str]) -> str:
-    """The column that stands below each row, as it is too wide beside it; empty for none."""
-    for name in DESCRIPTIONS:
-        if name not in columns:
-            continue
-        before = ranked[: ranked.index(name) + 1]
-        if width_of(columns[other] for other in before) > width_of_output() + len(GAP):
-            return name
-    return ""
 
 
 def _lines(rows: Sequence[Row], columns: Sequence[Column], description: str) -> list[str]:

@@ -24,6 +24,16 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
+def three_digits(value: float) -> str:
+    """A positive number in three digits, a large one in full: 0.0123, 4.93, 1,570.
+
+    >>> three_digits(1567.3)
+    '1,570'
+    """
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1e3 <= rounded < 1e9 else f"{rounded:.3g}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun, in the singular where it is one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

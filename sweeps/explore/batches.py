@@ -44,16 +44,14 @@ def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
             f"solve batch chooses the batch of requests that are alike; {advice}"
         )
     if study.band:
-        advice = "ask compare --batch 1,2,4,... --band for the rates of each"
-        raise InputError(
-            f"--band: the largest batch is what memory holds, and is no range; {advice}"
-        )
+        advice = f"compare --batch 1,4,16 --band {study.band:g} gives that of each batch"
+        raise InputError(f"--band: solve batch gives one batch, not a band; {advice}")
     values(study.batch, size, "--batch")
     targets = _limits(limits)
     rows: Rows = []
     for block in searched(replace(study, batch="1")):
         probe = Probe(block)
-        check_quantities(targets, probe.own_columns, "--limit")
+        check_quantities(targets, probe.own_columns)
         rows += _Sizing(probe, targets).rows()
     return aligned(rows)
 

@@ -9,6 +9,7 @@ import numpy as np
 from nearkv.costmodel.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluation.cells import BOTTLENECK
 from nearkv.sweeps.evaluation.evaluate import Columns, columns
 from nearkv.sweeps.space.study import Study, blocks
 
@@ -39,7 +40,8 @@ def explain(study: Study) -> tuple[Columns, Rows]:
     rows = _tree("", estimate.total)
     if not _scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
-    return columns(block, block.grid.whole), rows
+    asked_for = (BOTTLENECK,) if study.method == "fluid" else ()
+    return columns(block, block.grid.whole, extra=asked_for), rows
 
 
 def _tree(path: str, span: Span) -> Rows:

@@ -41,7 +41,7 @@ class Comparison:
 
     def best(self, table: Columns) -> Columns:
         """The rows within the limits that no other row of their workload dominates."""
-        check_quantities(self.limits, numeric_columns(table), "--where")
+        check_quantities(self.limits, numeric_columns(table))
         allowed = np.ones(len(table["system"]), bool)
         for limit in self.limits:
             values = table[limit.quantity].astype(float)

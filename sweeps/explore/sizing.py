@@ -23,7 +23,7 @@ from nearkv.sweeps.evaluation.targets import (
 )
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.space.study import Block, Numbers, Study, comma_list
+from nearkv.sweeps.space.study import Block, Numbers, Study, blocks, comma_list
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""
@@ -57,12 +57,10 @@ def least_hardware(
         InputError: the study, the number or the targets cannot be used.
     """
     if study.band:
-        number = vary.partition("=")[0]
-        advice = f"compare --set {number}=LOW,...,HIGH --band shows the sizes"
-        raise InputError(
-            "--band: one size is bought, for all draws, and a target of certainty is not "
-            f"searched; {advice} and where the lower end reaches the target"
+        advice = (
+            f"compare --set {_sizes(study, vary)} --band {study.band:g} gives that of each"
         )
+        raise InputError(f"--band: solve hardware gives one size, not a band; {advice}")
     targets = _targets(wanted, limits)
     rows: Rows = []
     for block in searched(study):
@@ -71,6 +69,17 @@ def least_hardware(
         search = _Search(gauge(Probe(block), study, targets), targets, searched_line)
         rows += search.rows()
     return aligned(rows)
+
+
+def _sizes(study: Study, vary: str) -> str:
+    """Half, once and twice the value of a number, as `--set` takes them."""
+    block = blocks(study)[0]
+    searched_line = line_of(vary, block)
+    key, present, _ = stated(block, searched_line.axis)
+    middle = searched_line.values[len(searched_line.values) // 2]
+    center = present or float(middle)
+    sizes = [f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2)]
+    return f"{searched_line.axis}={','.join(sizes)}"
 
 
 def _targets(wanted: Sequence[str], limits: Sequence[str]) -> tuple[Target, ...]:

@@ -24,7 +24,13 @@ from nearkv.sweeps.evaluation.provenance import (
 from nearkv.sweeps.jobs.arrow import table_of
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.identity import identity
-from nearkv.sweeps.jobs.outputs import check_free, form_of, provenance_path, staging_path
+from nearkv.sweeps.jobs.outputs import (
+    TEXTS,
+    check_free,
+    form_of,
+    provenance_path,
+    staging_path,
+)
 from nearkv.sweeps.jobs.parts import part_name, write_new
 from nearkv.sweeps.jobs.plan import Piece, Plan, plan
 from nearkv.sweeps.jobs.staging import Staging, staged
@@ -136,7 +142,8 @@ def check_place(path: Path) -> Path:
         InputError: the form is unknown, something is in the way, or a sweep writes there.
     """
     place = place_of(path)
-    form_of(path)
+    if path.suffix not in TEXTS:
+        form_of(path)
     check_free(place, dataset=False)
     check_writable(place)
     staging = staging_path(place)
@@ -233,20 +240,35 @@ def write_table(table: Columns, path: Path, study: Study | None) -> str:
     Raises:
         InputError: the file cannot be written.
     """
+    content = ENCODERS[form_of(path)](table_of(table), True)
+    rows = len(next(iter(table.values())))
+    return write_content(content, rows, path, study)
+
+
+def write_content(content: bytes, rows: int, path: Path, study: Study | None) -> str:
+    """Write so many rows, encoded, and put beside them where their numbers come from.
+
+    Returns:
+        What was written, for the user.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     place = check_place(path)  # once more: a sweep may have begun to write it meanwhile
     with replacing(place) as file:
-        file.buffer.write(ENCODERS[form_of(path)](table_of(table), True))
+        file.buffer.write(content)
         file.flush()
         os.fsync(file.fileno())  # both are on the disk before either takes its name
         study_blocks = blocks(study) if study else []
         write_text(provenance_path(place), text_of(provenance(study_blocks)))
-    return written(len(next(iter(table.values()))), place)
+    return written(rows, place)
 
 
 def written(rows: int, path: Path) -> str:
     """Say what was written."""
     return (
-        f"{rows_of(rows)} in {path}; where its numbers come from in {provenance_path(path)}"
+        f"wrote {rows_of(rows)} to {path}, and the sources of its numbers to "
+        f"{provenance_path(path).name}"
     )
 
 

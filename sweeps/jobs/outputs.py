@@ -8,7 +8,9 @@ from pathlib import Path
 from nearkv.hardware.errors import InputError, unknown
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""The form of a file by its suffix."""
+"""The form of a file of rows by its suffix."""
+TEXTS = {".json": "json", ".md": "markdown", ".tex": "latex"}
+"""The format of a file for readers by its suffix."""
 _LONGEST_NAME = 255
 """Bytes that file systems allow a name [B]."""
 
@@ -24,10 +26,11 @@ def form_of(path: Path) -> str:
     if path.is_dir():
         why = "is a folder; name a file in it"
     elif path.suffix:
-        raise unknown("form", path.suffix, FORMS, f"{path}: its suffix says what to write")
+        place = f"{path}: its suffix says what to write"
+        raise unknown("form", path.suffix, [*FORMS, *TEXTS], place)
     else:
         why = "has no suffix that says what to write; name a file"
-    raise InputError(f"{path}: {why} that ends in {', '.join(FORMS)}")
+    raise InputError(f"{path}: {why} that ends in {', '.join([*FORMS, *TEXTS])}")
 
 
 def provenance_path(path: Path) -> Path:

@@ -14,6 +14,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.calibrate import ALIKE, CONFIDENCE
+from nearkv.sweeps.evaluation.text_columns import counted
 from nearkv.sweeps.space.study import Numbers
 from nearkv.sweeps.validation.calibration import Calibration
 
@@ -82,8 +83,9 @@ def sentences(calibration: Calibration) -> list[str]:
     """How good the fit is, and what the rows do not determine."""
     fit, evidence = calibration.fit, calibration.evidence
     factors = list(calibration.factors)
+    rows = counted(len(evidence.names), "row")
     lines = [
-        f"{evidence.what}: {len(evidence.names)} rows, {len(factors)} factors of "
+        f"{evidence.what}: {rows}, {counted(len(factors), 'factor')} of "
         f"{evidence.platform.name}; median error {_median_error(fit.before):.3g} % as stated, "
         f"{_median_error(fit.after):.3g} % fitted, {_median_error(calibration.left_out):.3g} % "
         "each row predicted by a fit to the others."
@@ -160,21 +162,24 @@ def _role_lines(
 
 
 def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
-    """The number with its fitted value, the interval in its note."""
+    """The number with its fitted value; its range is the interval of the fit."""
     evidence = calibration.evidence
-    interval = f"{row['interval_low']:.4g} to {row['interval_high']:.4g}"
-    note = (
-        f"{number.note.rstrip('.')}; fitted with {100 * CONFIDENCE:g} % interval {interval}, "
-        f"before it was {number.value:g}"
+    before = f"{number.value:g} in {row['range_low']:g} to {row['range_high']:g}"
+    interval = f"the range is the {100 * CONFIDENCE:g} % interval of the fit"
+    note = f"{number.note.rstrip('.')}; fitted, {interval}; before it was {before}"
+    low, value, high = (
+        float(f"{row[name]:.6g}") for name in ("interval_low", "fitted", "interval_high")
     )
-    rounded = float(f"{row['fitted']:.6g}")
     return replace(
         number,
-        value=float(np.clip(rounded, row["range_low"], row["range_high"])),
+        value=float(np.clip(value, row["range_low"], row["range_high"])),
         kind="fitted",
         source=evidence.source,
         at=f"fitted to {len(evidence.names)} rows: {evidence.what}",
         note=note,
+        low=max(low, row["range_low"]),
+        high=min(high, row["range_high"]),
+        quantiles=None,
     )
 
 
