@@ -53,6 +53,17 @@ def tops(axes: Axes) -> list[float]:
     return [bar.get_y() + bar.get_height() for bar in bars]
 
 
+def test_bars_too_small_to_be_seen_carry_their_number() -> None:
+    """1 in 600 is no pixel of a linear scale; a logarithmic one shows it."""
+    rows = TABLE.assign(decode_tok_s=[1.0, 600.0, 30.0, float("nan")])
+    axes = plot.bars(rows, "decode_tok_s")
+    assert [text.get_text() for text in axes.texts] == ["OOM", "1"]
+    assert axes.get_yscale() == "linear"
+    axes = plot.bars(rows, "decode_tok_s", log=True)
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+    assert axes.get_yscale() == "log"
+
+
 def vertical_segments(axes: Axes) -> list[NDArray[np.float64]]:
     """Ends of every vertical line that is drawn, a row an end."""
     paths = [path for group in axes.collections for path in group.get_paths()]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation import evaluate as run
-from nearkv.sweeps.evaluation.cells import TIMES
 from nearkv.sweeps.evaluation.comparison import compare
 from nearkv.sweeps.evaluation.evaluate import chunks, stack, table
+from nearkv.sweeps.evaluation.requested import TIMES
 from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import size, values
 from nearkv.sweeps.space.study import Study, blocks, pairs

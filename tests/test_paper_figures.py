@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_every_study_of_a_paper_says_how_it_is_drawn() -> None:
 def test_a_drawing_has_only_keys_and_kinds_that_exist(name: str) -> None:
     content = tomllib.loads(next(f for f in STUDIES if f.stem == name).read_text())
     drawing = papers._drawing(content, name)
-    assert drawing.kind in ("bars", "lines", "breakdown")
+    assert drawing.kind in ("bars", "lines", "breakdown", "stack")
     assert drawing.kind == "breakdown" or (drawing.value and drawing.over)
 
 
@@ -100,6 +101,38 @@ def test_a_knob_names_its_bar_and_is_left_out_where_a_system_has_none() -> None:
     names = paper_figure("inf2-fig17").table["series"].drop_duplicates().tolist()
     assert names[:2] == ["flexgen-raid, inf2-a100", "flexgen-raid, inf2-h100"]
     assert "inf2, devices 8, inf2-h100" in names
+
+
+def test_a_system_that_a_number_does_not_touch_is_drawn_once() -> None:
+    """HBM of 48, 96 and 192 GB are three lines of H2M2 and one of LPDDR alone."""
+    figure = paper_figure("h2m2-fig17a")
+    lines = figure.table.groupby("series").size().to_dict()
+    sizes = {f"h2m2, hbm.memory {size} GB": 8 for size in (48, 96, 192)}
+    assert lines == {"lpddr-only": 8, **sizes}
+
+
+def test_a_stack_stands_on_what_lies_below_it() -> None:
+    """GPT3-175B of 8 bits at batch 32: 175 GB of weights, 12288 x 96 x 2 B of K and V per token."""
+    figure = draw(paper_figure("h2m2-fig3"))
+    (axes,) = figure.axes
+    weights, cache = axes.containers[:2]
+    lowest, longest = (list(cache)[place] for place in (0, -1))
+    assert [round(bar.get_height()) for bar in weights] == [175] * 8
+    assert lowest.get_y() == next(iter(weights)).get_height()
+    assert longest.get_height() == pytest.approx(32 * 2049 * 2 * 96 * 12288 / 1e9)
+    assert axes.get_ylabel() == "GB"
+    load_pyplot().close("all")
+
+
+def test_every_figure_that_is_not_drawn_has_its_reason() -> None:
+    """No figure stands in both lists of the gallery."""
+    page = (Path(__file__).parent.parent / "docs" / "gallery.md").read_text()
+    listed = re.findall(r"^\| (\S+) (\d+[a-z]?)", page, re.M)
+    assert len(listed) > 9
+    drawn = set(figure_names())
+    for paper, number in listed:
+        name = f"{paper.lower().replace('²', '2')}-fig{number}"
+        assert name not in drawn or name == "l3-fig11"
 
 
 def test_a_solved_knob_is_called_auto() -> None:

@@ -19,7 +19,7 @@ import pytest
 from measured_runs import write_runs
 
 from nearkv.cli import app
-from nearkv.sweeps.commands import printing
+from nearkv.sweeps.commands import paging
 from nearkv.sweeps.commands.failures import complain
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -49,7 +49,7 @@ class Screen:
         monkeypatch.setenv("LINES", "24")
         monkeypatch.delenv("NO_COLOR", raising=False)
         monkeypatch.setattr(sys, "stdout", self.file)
-        monkeypatch.setattr(printing, "_page", self.paged.append)
+        monkeypatch.setattr(paging, "_page", self.paged.append)
 
     def _read(self) -> None:
         try:

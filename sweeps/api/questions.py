@@ -72,8 +72,8 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
-    from nearkv.sweeps.evaluation.cells import TIMES
     from nearkv.sweeps.evaluation.comparison import compare as compared
+    from nearkv.sweeps.evaluation.requested import TIMES
 
     ratios = names_of(ratio, "ratio") if ratio else ()
     extra = (TIMES,) if breakdown else ()
@@ -108,8 +108,8 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
-    from nearkv.sweeps.evaluation.cells import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.table import select
 
     only = ",".join(names_of(columns, "columns")) if columns is not None else ""

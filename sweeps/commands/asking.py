@@ -10,6 +10,7 @@ import typer
 from nearkv.sweeps.commands.bands import ratio_columns, show_band
 from nearkv.sweeps.commands.drawing import (
     Chart,
+    check_chart,
     check_figure,
     is_figure,
     print_chart,
@@ -18,7 +19,7 @@ from nearkv.sweeps.commands.drawing import (
 from nearkv.sweeps.commands.options import Breakdown, System, Systems
 from nearkv.sweeps.commands.printing import busy, show_columns, show_rows
 from nearkv.sweeps.commands.views import View, check_shown
-from nearkv.sweeps.commands.writing import check_output, save, text_format
+from nearkv.sweeps.commands.writing import check_output, save
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -42,9 +43,10 @@ def estimate(study: Study, view: View, system: System, explain: Explain = False)
     """
     from nearkv.sweeps.evaluation.table import records
     from nearkv.sweeps.explore.explain import explain as explain_point
+    from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=(system,))
-    columns, tree = explain_point(chosen)
+    columns, tree = explain_point(chosen, comma_list(view.columns))
     (point,) = records(columns)
     if not explain:
         show_rows([point], view, study=chosen)
@@ -109,24 +111,20 @@ def compare(
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.cells import TIMES
     from nearkv.sweeps.evaluation.comparison import compare as compared
     from nearkv.sweeps.evaluation.comparison import conclusion
+    from nearkv.sweeps.evaluation.requested import TIMES, on_request
     from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=tuple(systems))
-    if chart and not view.is_for_people:
-        raise InputError("--chart draws with letters; leave out --format")
-    if chart and text_format(view.file):
-        raise InputError(
-            f"--chart prints no table for -o {view.file}; leave out one of them"
-        )
+    if chart:
+        check_chart(view)
     check_shown(view.columns, breakdown, comma_list(ratio), study.method)
     if view.file:
         (check_figure if is_figure(view.file) else check_output)(view.file)
-    table = compared(chosen, comma_list(ratio), (TIMES,) if breakdown else ())
+    extra = on_request([*comma_list(view.columns), *([TIMES] if breakdown else [])])
+    table = compared(chosen, comma_list(ratio), extra)
     if is_figure(view.file):
         baseline = systems[0] if len(systems) > 1 else ""
         write_figure(table, chosen, view.file, view.columns, baseline)

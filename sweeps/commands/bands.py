@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.printing import show
+from nearkv.sweeps.commands.paging import show
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns

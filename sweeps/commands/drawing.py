@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.sweeps.commands.views import View
+from nearkv.sweeps.commands.writing import text_format
+
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.space.study import Study
@@ -44,6 +47,22 @@ def check_figure(file: str) -> None:
 
     check_writable(place_of(file))
     load_pyplot().switch_backend("agg")
+
+
+def check_chart(view: View) -> None:
+    """Refuse a chart beside what prints or writes a table for readers.
+
+    Raises:
+        InputError: a format, or such a file.
+    """
+    from nearkv.hardware.errors import InputError
+
+    if not view.is_for_people:
+        raise InputError("--chart draws with letters; leave out --format")
+    if text_format(view.file):
+        raise InputError(
+            f"--chart prints no table for -o {view.file}; leave out one of them"
+        )
 
 
 def drawn_column(columns: Columns, only: str) -> str:

@@ -51,7 +51,7 @@ def figure(
 
 def list_figures() -> None:
     """Print the name and the title of every figure."""
-    from nearkv.sweeps.commands.printing import show
+    from nearkv.sweeps.commands.paging import show
     from nearkv.sweeps.figures.papers import figure_titles
 
     rows = [{"figure": name, "what": title} for name, title in figure_titles().items()]

@@ -70,16 +70,19 @@ def bars(
     baseline: Annotated[
         str, typer.Option(metavar="NAME", help="Divide every group by this value of --by.")
     ] = "",
+    log: Annotated[
+        bool, typer.Option("--log", help="Make the scale of the bars logarithmic.")
+    ] = False,
     width: Width = "page",
 ) -> None:
-    """Draw grouped bars; cells that do not fit are marked OOM.
+    """Draw grouped bars; cells that do not fit are marked OOM, bars too small carry their number.
 
     Example: nearkv plot bars out.csv --value decode_tok_s --baseline flexgen-ssd -o bars.pdf
     """
     from nearkv.sweeps.figures.bars import bars
 
-    options = {"over": over, "by": by, "baseline": baseline, "width": width}
-    draw(table, file, lambda rows: bars(rows, value, **options))  # type: ignore[arg-type]
+    options: dict[str, Any] = {"over": over, "by": by, "baseline": baseline, "width": width}
+    draw(table, file, lambda rows: bars(rows, value, log=log, **options))
 
 
 def lines(

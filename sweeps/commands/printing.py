@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nearkv.sweeps.commands.paging import show
 from nearkv.sweeps.commands.views import View
 from nearkv.sweeps.commands.writing import check_output, save, save_text, text_format
 
@@ -57,48 +57,6 @@ BRIEF = [
 
 TABLE = View()
 """How a table is shown where nobody says."""
-
-
-def show(
-    rows: Sequence[dict[str, Any]],
-    form: str,
-    columns: Iterable[str] = (),
-    title: str = "",
-    pinned: Iterable[str] = (),
-    below: Iterable[str] = (),
-    paper: Paper | None = None,
-) -> None:
-    """Print rows in a format; a long table on a terminal goes through a pager.
-
-    Raises:
-        InputError: an unknown format, or a standard output that is closed.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import check_format, render
-
-    if sys.stdout is None:
-        raise InputError("standard output is closed; send it somewhere")
-    text = render(rows, check_format(form), columns, title, pinned, paper, below)
-    if form == "table" and sys.stdout.isatty() and _is_long(text):
-        _page(text)
-    else:
-        typer.echo(text, nl=False)
-
-
-def _page(text: str) -> None:
-    """Show a text in the user's pager."""
-    import os
-    import pydoc
-
-    os.environ.setdefault("LESS", "-FRSX")
-    pydoc.pager(text)
-
-
-def _is_long(text: str) -> bool:
-    """Whether a text has more lines than the terminal."""
-    import shutil
-
-    return text.count("\n") >= shutil.get_terminal_size().lines
 
 
 def is_readable(columns: Columns, form: str) -> bool:
@@ -304,7 +262,7 @@ def _print_many(columns: Columns, form: str) -> None:
 
 def busy(columns: Columns) -> list[str]:
     """Columns of seconds by resource, those left out that no design point waits for."""
-    from nearkv.sweeps.evaluation.cells import TIMES
+    from nearkv.sweeps.evaluation.requested import TIMES
 
     seconds = {
         name: columns[name].astype(float) for name in columns if name.startswith(TIMES)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import Format, Only
-from nearkv.sweeps.commands.printing import laid_out, show, show_rows
+from nearkv.sweeps.commands.paging import show
+from nearkv.sweeps.commands.printing import laid_out, show_rows
 from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:

@@ -105,19 +105,21 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
     from pathlib import Path
 
     from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.requested import on_request
     from nearkv.sweeps.jobs.execute import to_file
 
     if is_figure(file):
-        write_figure(table(study, _requested(only)), study, file, ",".join(only))
+        write_figure(table(study, on_request(only)), study, file, ",".join(only))
     else:
         to_file(study, Path(file), only, run)
 
 
 def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.requested import on_request
     from nearkv.sweeps.evaluation.text_columns import counted
 
-    rows = table(study, _requested(only))
+    rows = table(study, on_request(only))
     answered = int((rows["status"] == "ok").sum())
     points = counted(len(rows["status"]), "design point")
     below = [f"{points}, {answered:,} of them with an answer."]
@@ -133,13 +135,6 @@ def _printed(view: View, rows: int = 0) -> View:
     is_read = rows <= MOST_SHOWN and bool(sys.stdout and sys.stdout.isatty())
     is_read = is_read or bool(text_format(view.file))
     return replace(view, form=view.form_or("table" if is_read else "csv"))
-
-
-def _requested(only: tuple[str, ...]) -> tuple[str, ...]:
-    """Kinds of columns that a table has only where one of them is named."""
-    from nearkv.sweeps.evaluation.cells import ON_REQUEST
-
-    return ON_REQUEST if any(name.startswith(ON_REQUEST) for name in only) else ()
 
 
 def _check_readers_file(run: SweepRun, file: str, reducer: bool) -> None:

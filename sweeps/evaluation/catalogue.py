@@ -118,6 +118,8 @@ ALWAYS = {
     "bottleneck": "the resource that most of the time is attributed to; on request",
     "bottleneck_share": "its share of the time; on request [1]",
     "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
+    "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
+    "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
     "speedup": "decode_tok_s over that of the first system; in comparisons [1]",
     "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
 }

@@ -18,16 +18,10 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
+from nearkv.sweeps.evaluation.requested import BOTTLENECK, ON_REQUEST, TIMES, footprint
 from nearkv.sweeps.evaluation.simulated_columns import simulated
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
-
-BOTTLENECK = "bottleneck"
-"""What names of columns of the resource with most of the time begin with."""
-TIMES = "time_s:"
-"""What names of columns of seconds by resource begin with."""
-ON_REQUEST = (BOTTLENECK, TIMES)
-"""Columns that begin so take longer than others; a table has them where they are asked for."""
 
 Shown = Mapping[str, tuple[str, NDArray[np.float64]]]
 """Axis -> the column that shows it, and its values there."""
@@ -56,6 +50,7 @@ def cells(
     hw, llm, work, requested = block.inputs(box)
     resolved = resolve_knobs(block.system, hw, llm, work, requested)
     offered = _offered(block, box, resolved, hw, work)
+    offered |= footprint(llm, work)
     if block.band is not None:
         offered |= _band(block, box, resolved.estimate, wanted)
         earlier = dict(offered)
@@ -68,7 +63,9 @@ def cells(
 
 
 def _is_usual(name: str, extra: Collection[str]) -> bool:
-    return not name.startswith(ON_REQUEST) or name.startswith(tuple(extra))
+    if name.startswith(tuple(extra)):
+        return True
+    return not name.startswith(ON_REQUEST)
 
 
 def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> Values:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
-from nearkv.sweeps.evaluation.cells import BOTTLENECK
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluation.prices import with_prices
+from nearkv.sweeps.evaluation.requested import BOTTLENECK
 from nearkv.sweeps.evaluation.text_columns import three_digits
 from nearkv.sweeps.space.study import Block, Study, blocks
 

@@ -100,8 +100,9 @@ def plain(value: Any) -> Any:
         return value
     if not math.isfinite(value):
         return value if value == math.inf else None
-    is_whole = value.is_integer() and abs(value) < LARGEST_WHOLE
-    return int(value) if is_whole else value
+    if value.is_integer() and abs(value) < LARGEST_WHOLE:
+        return int(value)
+    return value
 
 
 def records(columns: Columns) -> list[dict[str, Any]]:
@@ -142,7 +143,8 @@ def render(
     if form == "table":
         return lay_out(rows, show, pinned, title, below)
     if form == "latex":
-        return latex_of(rows, list(show), list(pinned), paper or Paper())
+        order, always = list(show), list(pinned)
+        return latex_of(rows, order, always, paper or Paper())
     chosen = {*show, *pinned} if show else set()
     names = list(rows[0]) if rows else []
     if chosen:

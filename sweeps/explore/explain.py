@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from nearkv.costmodel.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.cells import BOTTLENECK
 from nearkv.sweeps.evaluation.evaluate import Columns, columns
+from nearkv.sweeps.evaluation.requested import BOTTLENECK, on_request
 from nearkv.sweeps.space.study import Study, blocks
 
 Rows = list[dict[str, object]]
@@ -18,8 +18,12 @@ ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 
 
-def explain(study: Study) -> tuple[Columns, Rows]:
+def explain(study: Study, names: Sequence[str] = ()) -> tuple[Columns, Rows]:
     """Evaluate one design point and flatten its time tree, parents before their parts.
+
+    Args:
+        study: of one design point.
+        names: columns that somebody names; of those on request the point has these.
 
     Returns:
         The point's columns, and a row per span: `span` (a path), `word` (how its parts are
@@ -40,8 +44,8 @@ def explain(study: Study) -> tuple[Columns, Rows]:
     rows = _tree("", estimate.total)
     if not _scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
-    asked_for = (BOTTLENECK,) if study.method == "fluid" else ()
-    return columns(block, block.grid.whole, extra=asked_for), rows
+    extra = (BOTTLENECK, *on_request(names))
+    return columns(block, block.grid.whole, extra=extra), rows
 
 
 def _tree(path: str, span: Span) -> Rows:

@@ -27,6 +27,9 @@ BAR_WIDTH = 0.92
 MOST_BARS = 400
 """Bars of a figure; of more, none is wide enough to be seen."""
 
+SMALL = 1 / 50
+"""Bars below this share of the highest are hardly seen; their number stands on them."""
+
 
 @styled
 def bars(
@@ -36,12 +39,14 @@ def bars(
     over: str = "",
     by: str = "system",
     baseline: str = "",
+    log: bool = False,
     width: str = "page",
     axes: Axes | None = None,
 ) -> Axes:
     """Draw one group of bars a value of `over`, one bar a value of `by`.
 
-    Cells that do not fit are marked OOM, those without a model n/m. Bands are drawn where the table
+    Cells that do not fit are marked OOM, those without a model n/m. On a linear scale, bars too
+    small to be seen carry their number. Bands are drawn where the table
     has columns `<value>_p05` and `<value>_p95`, or others that end in a percentile.
 
     Args:
@@ -50,6 +55,7 @@ def bars(
         over: the column along the axis; default: the one that varies.
         by: the column whose values are bars side by side.
         baseline: value of `by` that every group is divided by.
+        log: make the scale of the bars logarithmic.
         width: of a new figure, `column` (3.33 inch) or `page` (7 inch).
         axes: where to draw; default: a new figure.
 
@@ -75,8 +81,12 @@ def bars(
     for index, name in enumerate(series):
         row = [marks.get((group, name)) for group in groups]
         _draw_series(target, Series(str(name), index, len(series)), row)
+    if log:
+        target.set_yscale("log")
+    else:
+        _number_small(target, [cell.value for cell in marks.values()])
     _label_axes(target, value, over, baseline)
-    ticks = [_tick(group) for group in groups]
+    ticks = [tick_of(group) for group in groups]
     target.set_xticks(range(len(groups)), ticks)
     if len(series) > 1:
         legend_above(target)
@@ -149,6 +159,16 @@ def _draw_series(axes: Axes, series: Series, row: Sequence[Cell | None]) -> None
             axes.vlines(place, cell.low, cell.high, color="black", linewidth=0.8)
 
 
+def _number_small(axes: Axes, values: Sequence[float]) -> None:
+    """Write the number on every bar that is too small to be seen."""
+    highest = max((value for value in values if np.isfinite(value)), default=0.0)
+    for bar in axes.patches:
+        height = bar.get_height()  # type: ignore[attr-defined]
+        if 0 < height < highest * SMALL:
+            middle = bar.get_x() + bar.get_width() / 2  # type: ignore[attr-defined]
+            _mark(axes, middle, f"{height:.2g}")
+
+
 def _mark(axes: Axes, place: float, text: str) -> None:
     """Write what stands in place of a bar, upright on the axis."""
     axes.annotate(
@@ -174,7 +194,8 @@ def _label_axes(axes: Axes, value: str, over: str, baseline: str) -> None:
         axes.axhline(1.0, color="black", linewidth=0.6)
 
 
-def _tick(group: object) -> str:
+def tick_of(group: object) -> str:
+    """Return the name of a group below its bars."""
     if isinstance(group, int | float | np.number):
         return short_number(float(group))
     return str(group)

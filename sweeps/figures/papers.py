@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import names, path_of
-from nearkv.sweeps.evaluation.cells import ON_REQUEST
 from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.figures.bars import bars
+from nearkv.sweeps.evaluation.requested import ON_REQUEST, on_request
+from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.labels import label_of, stem_and_unit
 from nearkv.sweeps.figures.lines import lines
-from nearkv.sweeps.figures.series import levels
-from nearkv.sweeps.figures.stacked import breakdown
+from nearkv.sweeps.figures.series import check_columns, levels
+from nearkv.sweeps.figures.stacked import breakdown, draw_stacks
 from nearkv.sweeps.figures.stated import (
     Statement,
     draw_statements,
@@ -24,6 +24,7 @@ from nearkv.sweeps.figures.stated import (
     statements_of,
 )
 from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
+from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.space.study_files import load_study
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-KINDS = ("bars", "lines", "breakdown")
+KINDS = ("bars", "lines", "breakdown", "stack")
 
 PANEL_HEIGHT, LEGEND_HEIGHT = 2.0, 0.16
 """Heights of a row of panels and of a line of their legend [inch]."""
@@ -48,12 +49,13 @@ class Drawing:
     """What `[figure]` of a study file says.
 
     Attributes:
-        kind: bars, lines or breakdown.
-        value: the column that is drawn.
+        kind: bars, lines, breakdown (seconds by resource) or stack (columns on top of each other).
+        value: the column that is drawn; of a stack several, comma-separated.
         over: the column along the axis.
         by: columns whose values, in a row, name a bar or a line.
         baseline: such a name; every group is divided by it.
         panels: the column with a panel for each of its values.
+        log: bars on a logarithmic scale.
     """
 
     kind: str
@@ -62,6 +64,12 @@ class Drawing:
     by: tuple[str, ...] = ("system",)
     baseline: str = ""
     panels: str = ""
+    log: bool = False
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that are drawn."""
+        return comma_list(self.value)
 
 
 @dataclass(frozen=True)
@@ -109,12 +117,41 @@ def paper_figure(name: str) -> PaperFigure:
     content = _file(name)
     drawing = _drawing(content, name)
     study = load_study(name)
-    extra = ON_REQUEST if drawing.kind == "breakdown" else ()
+    extra = ON_REQUEST if drawing.kind == "breakdown" else on_request(drawing.values)
     rows = pd.DataFrame(table(study, extra))
-    names_of_bars = [_name(row, drawing.by, study) for row in rows.to_dict("records")]
-    rows[SERIES] = names_of_bars
+    rows[SERIES] = _series(rows, drawing, study)
+    if drawing.kind in ("bars", "lines"):
+        rows = rows.drop_duplicates([SERIES, drawing.over, *_panel_columns(drawing)])
     statements = statements_of(content.get("cite", ""), Path(name).stem)
     return PaperFigure(str(content.get("title", name)), drawing, rows, statements)
+
+
+def _series(rows: pd.DataFrame, drawing: Drawing, study: Study) -> list[str]:
+    """Return the name of every row's bar, without what its system does not depend on."""
+    by = {name: list(drawing.by) for name in rows["system"].unique()}
+    if drawing.kind in ("bars", "lines"):
+        places = [drawing.over, *_panel_columns(drawing)]
+        for name, own in rows.groupby("system"):
+            by[str(name)] = [
+                column for column in drawing.by if _matters(own, column, drawing, places)
+            ]
+    return [_name(row, by[row["system"]], study) for row in rows.to_dict("records")]
+
+
+def _matters(
+    rows: pd.DataFrame, column: str, drawing: Drawing, places: Sequence[str]
+) -> bool:
+    """Return whether a system's rows need a column to tell its bars apart."""
+    is_name = column in ("system", "platform", "model")
+    if is_name or column not in rows or rows[column].nunique() < 2:
+        return True
+    others = [name for name in drawing.by if name != column and name in rows]
+    alike = rows.groupby([*others, *places], dropna=False)[drawing.value]
+    return bool((alike.nunique(dropna=False) > 1).any())
+
+
+def _panel_columns(drawing: Drawing) -> list[str]:
+    return [drawing.panels] if drawing.panels else []
 
 
 def _drawing(content: Mapping[str, Any], name: str) -> Drawing:
@@ -154,7 +191,7 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
 
 def _requested(value: object, knob: str) -> str:
     """Return a value as text; `auto` where a knob was solved for it, blank where there is none."""
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
     options = knob.split(",")
     solved = "auto" in options and text not in options
     return "auto" if solved and text != "nan" else text
@@ -219,10 +256,28 @@ def _draw_panels(room: Any, figure: PaperFigure) -> None:
 def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
     """Draw one panel; a legend is made even for one name, and removed by the caller."""
     if drawing.kind == "bars":
-        options: dict[str, Any] = {"over": drawing.over, "by": SERIES}
+        options: dict[str, Any] = {"over": drawing.over, "by": SERIES, "log": drawing.log}
         bars(rows, drawing.value, baseline=drawing.baseline, axes=axes, **options)
         axes.legend()
     elif drawing.kind == "lines":
         lines(rows, drawing.value, over=drawing.over, by=SERIES, axes=axes)
+    elif drawing.kind == "stack":
+        _draw_stack(axes, drawing, rows)
     else:
         breakdown(rows, by=SERIES, axes=axes)
+
+
+def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
+    """Draw a bar for each value along the axis, of columns on top of each other."""
+    check_columns(rows, drawing.over, *drawing.values)
+    heights = {_part(name): rows[name].astype(float).to_numpy() for name in drawing.values}
+    draw_stacks(axes, list(map(tick_of, rows[drawing.over])), heights)
+    axes.set_xlabel(label_of(drawing.over))
+    axes.set_ylabel(stem_and_unit(drawing.values[0].partition(":")[0])[1])
+    axes.legend()
+
+
+def _part(column: str) -> str:
+    """Return what a column of a stack is called: its name without its unit."""
+    before, _, part = column.partition(":")
+    return part or stem_and_unit(before)[0].replace("_", " ")

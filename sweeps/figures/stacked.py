@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
@@ -65,20 +66,27 @@ def breakdown(
     seconds = table[resources].astype(float).fillna(0.0).to_numpy().T
     if relative:
         seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
-    drawn = [(name, row) for name, row in zip(resources, seconds, strict=True) if row.any()]
+    parts = dict(zip(resources, seconds, strict=True))
+    heights = {name.removeprefix(PREFIX): row for name, row in parts.items() if row.any()}
     names = _names_of_bars(table, by)
-    target = new_axes(axes, width, _height(names, len(drawn)))
-    bottom = np.zeros(len(table))
-    for index, (name, row) in enumerate(drawn):
-        style = bar_style(index)
-        label = name.removeprefix(PREFIX)
-        target.bar(np.arange(len(table)), row, 0.7, bottom=bottom, label=label, **style)
-        bottom += row
-    turned: dict[str, Any] = {"rotation": 90} if len(table) > MOST_UPRIGHT else {}
-    target.set_xticks(range(len(table)), names, **turned)
+    target = new_axes(axes, width, _height(names, len(heights)))
+    draw_stacks(target, names, heights)
     target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return target
+
+
+def draw_stacks(
+    axes: Axes, names: Sequence[str], heights: Mapping[str, NDArray[np.floating[Any]]]
+) -> None:
+    """Draw a bar for each name, the parts on top of each other in their order."""
+    bottom = np.zeros(len(names))
+    for index, (part, row) in enumerate(heights.items()):
+        style = bar_style(index)
+        axes.bar(np.arange(len(names)), row, 0.7, bottom=bottom, label=part, **style)
+        bottom += row
+    turned: dict[str, Any] = {"rotation": 90} if len(names) > MOST_UPRIGHT else {}
+    axes.set_xticks(range(len(names)), names, **turned)
 
 
 def _height(names: Sequence[str], entries: int) -> float:

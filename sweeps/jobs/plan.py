@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluation.cells import ON_REQUEST
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
+from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST
 from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks
@@ -132,13 +132,13 @@ def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]
 
 
 def all_columns(study: Study) -> tuple[str, ...]:
-    """Names of all columns of a study, those on request included.
+    """Names of all columns of a study with the seconds of each resource.
 
     Raises:
         InputError: the study cannot be evaluated.
     """
     kinds, _ = _kinds(blocks(study))
-    return tuple(kinds)
+    return tuple(name for name in kinds if not name.startswith(FOOTPRINT))
 
 
 def _kinds(parts: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
