@@ -7,7 +7,6 @@ attention of every layer. Sources: the families' reports and the configurations 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError
@@ -16,7 +15,7 @@ from nearkv.hardware.layers import Attention, heads_of, hidden_of
 Attentions = list[Attention]
 
 
-def _full(config: Config) -> Attention:
+def full_attention(config: Config) -> Attention:
     """Grouped heads: num_attention_heads, num_key_value_heads, head_dim."""
     heads = heads_of(config)
     kv_heads = config.count("num_key_value_heads", default=heads)
@@ -66,7 +65,7 @@ def _typed(config: Config, layers: int, full: Attention, window: int) -> Attenti
 
 def plain(config: Config, layers: int) -> Attentions:
     """Full attention in every layer, or a window of `sliding_window` tokens in every one."""
-    full = _full(config)
+    full = full_attention(config)
     window = config.count("sliding_window", default=0)
     if 0 in config.items("attn_type_list", layers):
         raise config.refuse("attn_type_list", "has linear layers, which are not modelled")
@@ -78,7 +77,7 @@ def plain(config: Config, layers: int) -> Attentions:
 
 def qwen(config: Config, layers: int) -> Attentions:
     """A window from layer `max_window_layers` on, where `use_sliding_window` is set."""
-    full = _full(config)
+    full = full_attention(config)
     used = config.flag("use_sliding_window", False)
     window = config.count("sliding_window", default=0) if used else 0
     config.value("sliding_window")
@@ -94,7 +93,7 @@ def every(period: int) -> Callable[[Config, int], Attentions]:
     """Windows in all layers but one in `period` (or in `sliding_window_pattern`)."""
 
     def attention(config: Config, layers: int) -> Attentions:
-        full = _full(config)
+        full = full_attention(config)
         window = config.count("sliding_window", default=0)
         repeat = config.count(
             "sliding_window_pattern", "_sliding_window_pattern", default=period
@@ -111,7 +110,7 @@ def every(period: int) -> Callable[[Config, int], Attentions]:
 
 def llama4(config: Config, layers: int) -> Attentions:
     """Chunks in layers with rotary positions: all but one in four (`no_rope_layers`)."""
-    full = _full(config)
+    full = full_attention(config)
     chunk = config.count("attention_chunk_size", default=0)
     interval = config.count("no_rope_layer_interval", default=4)
     rotary = config.items("no_rope_layers", layers)
@@ -178,84 +177,37 @@ def mpt(config: Config, layers: int) -> Attentions:
     return [Attention("full", heads, grouped, hidden_of(config) // max(heads, 1))] * layers
 
 
-def _recurrent(parameters: int, state: int, operations: int) -> Attention:
-    numbers = (
-        ("mixer_parameters", parameters),
-        ("state_size", state),
-        ("state_flops", operations),
-    )
-    return Attention("state", 1, 1, 1, numbers=numbers)
+def exaone(config: Config, layers: int) -> Attentions:
+    """Windows by `layer_types`, or by a pattern: one letter a layer, or one full layer in so many.
+
+    EXAONE 4 writes L for a window and G for full attention; without a window, all are full.
+    """
+    full = full_attention(config)
+    window = config.count("sliding_window", default=0)
+    pattern = config.value("sliding_window_pattern")
+    typed = _typed(config, layers, full, window)
+    if typed or not window:
+        return typed or [full] * layers
+    if not isinstance(pattern, str):
+        return every(4)(config, layers)
+    if not pattern or set(pattern) - {"L", "G"}:
+        raise config.refuse("sliding_window_pattern", "has letters other than L and G")
+    letters = pattern * (layers // len(pattern) + 1)
+    windowed = _limited(full, "window", window)
+    return [windowed if letter == "L" else full for letter in letters[:layers]]
 
 
-def _mamba1(hidden: int, inner: int, state: int, kernel: int, rank: int) -> Attention:
-    """Selective state space (Mamba, sec. 3): in, convolution, x and dt projections, A, out."""
-    projections = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
-    parameters = projections + inner * (kernel + state + 1)
-    operations = 5 * inner * state + 2 * inner * kernel
-    return _recurrent(parameters, inner * (state + kernel - 1), operations)
+def smollm(config: Config, layers: int) -> Attentions:
+    """As Qwen's; which layers have rotary positions changes neither bytes nor FLOPs."""
+    config.value("no_rope_layers", "no_rope_layer_interval")
+    return qwen(config, layers)
 
 
-def jamba(config: Config, layers: int) -> Attentions:
-    """One attention layer in `attn_layer_period`, state spaces between them."""
-    hidden = hidden_of(config)
-    rank = config.value("mamba_dt_rank")
-    mamba = _mamba1(
-        hidden,
-        config.count("mamba_expand", default=2) * hidden,
-        config.count("mamba_d_state", default=16),
-        config.count("mamba_d_conv", default=4),
-        rank if isinstance(rank, int) else ceil(hidden / 16),
-    )
-    if config.value("sliding_window"):
+def hunyuan(config: Config, layers: int) -> Attentions:
+    """Full attention; `use_cla` would share K and V between layers."""
+    if config.flag("use_cla", False):
         raise config.refuse(
-            "sliding_window", "limits attention, which is not modelled here"
+            "use_cla", "shares K and V between layers, which is not modelled"
         )
-    period = config.count("attn_layer_period", default=8)
-    offset = config.count("attn_layer_offset", default=4)
-    full = _full(config)
-    return [full if i % period == offset else mamba for i in range(layers)]
-
-
-def mamba2(config: Config, layers: int) -> Attentions:
-    """State-space duality (Mamba-2, sec. 7): heads of a state, convolution over x, B and C."""
-    hidden = hidden_of(config)
-    heads = config.count("num_heads")
-    inner = heads * config.count("head_dim")
-    if config.count("expand", default=2) * hidden != inner:
-        raise config.refuse("expand", f"does not agree with heads x head_dim = {inner}")
-    state = config.count("state_size")
-    kernel = config.count("conv_kernel", default=4)
-    convolved = inner + 2 * config.count("n_groups", default=8) * state
-    parameters = hidden * (inner + convolved + heads) + inner * hidden
-    parameters += convolved * kernel + inner + 3 * heads
-    operations = 5 * inner * state + 2 * convolved * kernel
-    kept = inner * state + convolved * (kernel - 1)
-    return [_recurrent(parameters, kept, operations)] * layers
-
-
-def qwen3_next(config: Config, layers: int) -> Attentions:
-    """Gated delta rule in three layers of four, gated full attention in the fourth."""
-    hidden = hidden_of(config)
-    full = _full(config)
-    gate = full.heads * full.head_size * hidden
-    gated = Attention("full", full.heads, full.kv_heads, full.head_size, gate)
-    key_size = config.count("linear_key_head_dim")
-    value_heads = config.count("linear_num_value_heads")
-    keys = config.count("linear_num_key_heads") * key_size
-    values = value_heads * config.count("linear_value_head_dim")
-    kernel = config.count("linear_conv_kernel_dim")
-    convolved = 2 * keys + values
-    parameters = hidden * (2 * keys + 2 * values + 2 * value_heads) + values * hidden
-    matrix = values * key_size
-    linear = _recurrent(
-        parameters + convolved * kernel,
-        matrix + convolved * (kernel - 1),
-        7 * matrix + 2 * convolved * kernel,
-    )
-    interval = config.count("full_attention_interval", default=4)
-    kinds = {"full_attention": gated, "linear_attention": linear}
-    types = config.items("layer_types", layers)
-    for place in range(len(types), layers):
-        is_full = (place + 1) % interval == 0
-        types.append("full_attention" if is_full else "linear_attention")
-    return [kinds[kind] for kind in types]
+    config.value("cla_share_factor", "attention_head_dim")
+    return [full_attention(config)] * layers

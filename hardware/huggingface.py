@@ -114,8 +114,24 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
         raise InputError(
             f"{unknown}, whose {keys} may change bytes or FLOPs; known are {families}"
         )
+    if reason := _left_to_the_family(config):
+        raise InputError(f"{unknown}, which {reason}; known are {families}")
     warn(f"{unknown}; all its keys are those of {LOOKS_LIKE}, and it is modelled as one")
     return config, family
+
+
+def _left_to_the_family(config: Config) -> str:
+    """What an unknown family decides and its config does not say; empty where it says all."""
+    activation = config.value("hidden_act")
+    if activation not in ("silu", "swish"):
+        return f"has hidden_act = {activation!r}, so its MLP may have no gate"
+    if config.value("tie_word_embeddings") is None:
+        return "does not say whether embeddings are tied (tie_word_embeddings)"
+    if config.value("num_key_value_heads") is None:
+        return "does not say how many KV heads there are (num_key_value_heads)"
+    if config.value("sliding_window") and not config.value("layer_types"):
+        return "does not say which layers its sliding_window limits (layer_types)"
+    return ""
 
 
 def _layers(

@@ -78,6 +78,51 @@ def first_dense(config: Config, layers: int) -> Mlps:
     return [moe if i >= first and i % every == 0 else dense for i in range(layers)]
 
 
+def ling_experts(config: Config, layers: int) -> Mlps:
+    """As in `first_dense`, under the names of Ling 2."""
+    width = config.count("moe_intermediate_size")
+    shared = config.count("num_shared_experts", default=0)
+    shared_width = config.count("moe_shared_expert_intermediate_size", default=width)
+    moe = Mlp(
+        width,
+        True,
+        config.count("num_experts"),
+        config.count("num_experts_per_tok"),
+        shared * shared_width,
+    )
+    dense = Mlp(config.count("intermediate_size"))
+    first = config.count("first_k_dense_replace", default=0)
+    return [moe if i >= first else dense for i in range(layers)]
+
+
+def ernie_experts(config: Config, layers: int) -> Mlps:
+    """Experts in every `moe_layer_interval`-th layer between a first and a last one (ERNIE 4.5)."""
+    width = config.count("moe_intermediate_size")
+    moe = Mlp(
+        width,
+        True,
+        config.count("moe_num_experts"),
+        config.count("moe_k"),
+        config.count("moe_num_shared_experts", default=0) * width,
+    )
+    dense = Mlp(config.count("intermediate_size"))
+    first = config.count("moe_layer_start_index", default=0)
+    last = config.value("moe_layer_end_index")
+    end = last if isinstance(last, int) and last >= 0 else layers - 1
+    interval = max(config.count("moe_layer_interval", default=1), 1)
+    config.value("moe_capacity", "moe_norm_min", "moe_use_aux_free", "moe_gate")
+    places = range(layers)
+    return [moe if first <= i <= end and (i + 1) % interval == 0 else dense for i in places]
+
+
+def granite_experts(config: Config, layers: int) -> Mlps:
+    """Experts beside a shared one in every layer, or the shared one alone (Granite 4)."""
+    if config.count("num_local_experts", default=0):
+        return experts_everywhere(config, layers)
+    config.value("num_experts_per_tok", "intermediate_size")
+    return [Mlp(config.count("shared_intermediate_size"))] * layers
+
+
 def llama4_experts(config: Config, layers: int) -> Mlps:
     """Experts and one shared expert in every `interleave_moe_layer_step`-th layer."""
     width = config.count("intermediate_size")

@@ -29,9 +29,9 @@ def quoted() -> dict[str, tuple[float, Config]]:
         table = tomllib.loads(path_of("model", name).read_text())
         if "config" in table:
             configs[name] = (table["published"]["value"], table["config"])
-    own = tomllib.loads((Path(__file__).parent / "published_configs.toml").read_text())
-    for name, table in own.items():
-        configs[name] = (table["published"], table["config"])
+    for file in ("published_configs.toml", "newer_configs.toml"):
+        own = tomllib.loads((Path(__file__).parent / file).read_text())
+        configs |= {name: (table["published"], table["config"]) for name, table in own.items()}
     return configs
 
 
@@ -40,6 +40,8 @@ CONFIGS = quoted()
 # multi-token prediction, Llama 4 its vision part.
 ROUNDED = {"falcon-40b": 0.035, "kimi-k2": 0.03, "glm-4.5": 0.01, "jamba-v0.1": 0.01}
 ROUNDED |= {"falcon-7b": 0.015, "llama4-scout": 0.015, "phi3-mini": 0.01, "minimax-m2": 0.01}
+ROUNDED |= {"ernie-4.5-0.3b": 0.005, "ernie-4.5-21b-a3b": 0.005, "glm-4.7-flash": 0.005}
+ROUNDED |= {"nemotron-4-15b": 0.005}
 ROUNDED |= {"qwen3-next-80b-a3b": 0.01, "mixtral-8x22b": 0.005, "llama4-maverick": 0.005}
 
 
@@ -60,8 +62,8 @@ def answer(config: Config) -> tuple[float, ...]:
     return tuple(float(value) for value in (*sizes, attention, prefill, linear))
 
 
-def test_there_are_forty() -> None:
-    assert len(CONFIGS) >= 40
+def test_there_are_sixty() -> None:
+    assert len(CONFIGS) >= 60
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -88,17 +90,20 @@ def twins(config: Config) -> dict[str, Config | None]:
     """What differs in bytes or FLOPs from a config, by what was done to it."""
     text = text_of(config)
     window = text.get("sliding_window") or 1024
-    halved = {"sliding_window": window // 2, "use_sliding_window": True, "max_window_layers": 1}
-    used = text.get("model_type", "").startswith("qwen")
+    halved: Config = {"sliding_window": window // 2}
+    if text.get("model_type", "").startswith(("qwen", "smollm")):
+        halved |= {"use_sliding_window": True, "max_window_layers": 1}
+    if set(text.get("layer_types", [])) == {"full_attention"}:
+        halved["layer_types"] = None
     return {
         "layers": doubled(config, "num_hidden_layers", "n_layer", "n_layers"),
         "width": doubled(config, *WIDTHS),
-        "experts": doubled(config, "num_experts", "num_local_experts", "n_routed_experts"),
-        "active": doubled(config, "num_experts_per_tok"),
+        "experts": doubled(config, *EXPERTS),
+        "active": doubled(config, "num_experts_per_tok", "moe_k"),
         "heads": doubled(config, "kv_lora_rank", "num_key_value_heads", "num_kv_heads"),
         "chunks": doubled(config, "attention_chunk_size"),
-        "shared": doubled(config, "n_shared_experts", "shared_expert_intermediate_size"),
-        "window": changed(config, halved if used else {"sliding_window": window // 2}),
+        "shared": doubled(config, *SHARED),
+        "window": changed(config, halved),
         "quantised": {**config, "quantization_config": AWQ},
         "8 bits": {**config, "quantization_config": INT8},
         "kv in 8 bits": changed(config, {"kv_cache_scheme": {"num_bits": 8}}),
@@ -109,6 +114,13 @@ def twins(config: Config) -> dict[str, Config | None]:
 
 WIDTHS = ("moe_intermediate_size", "intermediate_size", "ffn_dim", "expansion_ratio", "head_dim")
 """The first that a config has is used by some layer; MoE models may leave the second unused."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+SHARED: tuple[str, ...] = (
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+    "num_shared_experts",
+)
+SHARED += ("moe_num_shared_experts", "shared_intermediate_size")
 STATELESS = {"mamba2-2.7b"}
 """Models without a KV cache, which its width and shape cannot change."""
 
@@ -142,3 +154,42 @@ def test_a_latent_without_a_query_rank_has_one_query_matrix() -> None:
     # 2048 x 16 x 192 of queries; 2048 x 576 and 512 x 16 x 256 of latents; 16 x 128 x 2048 out
     matrices = 2048 * 16 * 192 + 2048 * 576 + 512 * 16 * 256 + 16 * 128 * 2048
     assert llm.kinds["latent_moe"].attention_parameters == matrices
+
+
+def test_exaone_names_its_windows_by_a_pattern_of_letters() -> None:
+    config = dict(CONFIGS["exaone4-32b"][1])
+    listed = answer(config)
+    del config["layer_types"]
+    # three windows, then one full layer, is what `layer_types` lists
+    assert answer(config) == listed
+    assert answer({**config, "sliding_window_pattern": 4}) == listed
+    assert answer({**config, "sliding_window_pattern": "LG"}) != listed
+    with pytest.raises(InputError, match="letters other than L and G"):
+        answer({**config, "sliding_window_pattern": "LLX"})
+
+
+def test_granite_4_without_experts_keeps_its_shared_mlp() -> None:
+    """Granite 4.0 H Micro has no experts: the shared MLP is all that a layer has."""
+    config = {**CONFIGS["granite-4.0-h-small"][1], "num_local_experts": 0}
+    llm = llm_from_part(part_of_config(config, "micro", "config.json", "test"), NATIVE)
+    for kind in llm.kinds.values():
+        assert kind.layer_parameters(1) - kind.attention_parameters == 3 * 4096 * 1536
+
+
+LEFT_UNSAID: dict[str, Config] = {
+    "hidden_act = 'relu2', so its MLP may have no gate": {"hidden_act": "relu2"},
+    "hidden_act = None, so its MLP may have no gate": {"hidden_act": None},
+    "whether embeddings are tied": {"tie_word_embeddings": None},
+    "how many KV heads": {"num_key_value_heads": None},
+    "which layers its sliding_window limits": {"sliding_window": 4096},
+}
+
+
+@pytest.mark.parametrize("reason", LEFT_UNSAID)
+def test_an_unknown_family_that_leaves_something_unsaid_is_refused(reason: str) -> None:
+    """Apertus and Nemotron have no gate, Gemma ties, OLMo 3 has windows in three of four layers."""
+    config = {**CONFIGS["seed-oss-36b"][1], "model_type": "newcomer"}
+    with pytest.warns(NearkvWarning, match="all its keys are those of llama"):
+        answer(config)
+    with pytest.raises(InputError, match=reason):
+        answer({**config, **LEFT_UNSAID[reason]})
