@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -11,12 +10,19 @@ from typing import Any
 
 from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.folders import is_known, names, path_of
+from nearkv.hardware.folders import check_exists, is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
+from nearkv.hardware.model_names import model_like
 from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.reading import check_complete, numbers_of, read_toml, sources
+from nearkv.hardware.reading import (
+    check_complete,
+    located,
+    numbers_of,
+    read_toml,
+    sources,
+)
 from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
 
 __all__ = [
@@ -42,9 +48,10 @@ def load_part(name: str, what: str = "part") -> Part:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of(what, name)
-    if name.endswith(".toml"):
-        return _read_part(path, name, what)
-    return _read_once(path, name, what, _version(path))
+    with located(path):
+        if name.endswith(".toml"):
+            return _read_part(path, name, what)
+        return _read_once(path, name, what, _version(path))
 
 
 def _version(path: Path) -> Version:
@@ -98,8 +105,12 @@ def _from_config(
 
 def _kind(table: Mapping[str, Any], where: str) -> str:
     kind = str(table.get("kind"))
+    if "kind" not in table:
+        raise InputError(
+            f"{where}: names no kind of part; add kind = ..., one of {', '.join(KINDS)}"
+        )
     if kind not in KINDS:
-        raise unknown("kind of part", kind, KINDS, where)
+        raise unknown("kind of part", kind, KINDS, f"{where}: kind")
     return kind
 
 
@@ -110,47 +121,11 @@ def load_llm(name: str) -> Part:
         InputError: unknown name, unreadable file, or a key that is missing.
     """
     if name.endswith(".json"):
-        return load_config(Path(name))
+        with located(Path(name)):
+            return load_config(Path(name))
     if name.endswith(".toml") or is_known("model", name):
         return load_part(name, "model")
-    return load_part(_on_hub(name) if "/" in name else _known(name), "model")
-
-
-def _on_hub(name: str) -> str:
-    """The catalogue's model that a hub calls by this name.
-
-    Raises:
-        InputError: none; says where to save the model's config.json.
-    """
-    for known in names("model"):
-        hub = str(read_toml(path_of("model", known), "model").get("hub", ""))
-        if hub.lower() == name.lower():
-            return known
-    folder = name.rpartition("/")[2]
-    place = f"{folder}/config.json"
-    advice = f"save its config.json as {place} and give --model {place}"
-    raise InputError(f"model {name!r} is not in the catalogue; {advice}")
-
-
-def _known(name: str) -> str:
-    """Refuse an unknown model, with a hint that stays in its size.
-
-    Raises:
-        InputError: always.
-    """
-    sizes = _sizes(name)
-    alike = [known for known in names("model") if _sizes(known) == sizes]
-    if not alike and sizes:
-        alike = [known for known in names("model") if set(sizes) <= set(_sizes(known))]
-    if alike:
-        raise unknown("model", name, alike)
-    listed = ", ".join(names("model"))
-    raise InputError(f"unknown model {name!r}; valid are: {listed}")
-
-
-def _sizes(name: str) -> list[str]:
-    """Numbers in a model's name: of its version and its size."""
-    return re.findall(r"\d+(?:\.\d+)?", name)
+    return load_part(model_like(name), "model")
 
 
 def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
@@ -170,6 +145,11 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of("platform", name)
+    with located(path):
+        return _read_platform(path, name, heirs)
+
+
+def _read_platform(path: Path, name: str, heirs: tuple[str, ...]) -> Platform:
     where = str(path)
     table = _table_of(path, name)
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}
@@ -219,16 +199,17 @@ def _inherited(
     if name in heirs:
         through = " and ".join(heirs)
         raise InputError(
-            f"{where}: is its own base, by way of {through}; name another platform"
+            f"{where}: base: is its own base, by way of {through}; name another platform"
         )
     if len(heirs) > MOST_BASES:
         raise InputError(
-            f"{where}: builds on more than {MOST_BASES} bases; copy what it needs"
+            f"{where}: base: builds on more than {MOST_BASES} bases; copy what it needs"
         )
     if "base" not in fields:
         return {}
-    base = load_platform(str(fields["base"]), (*heirs, name))
-    return dict(base.roles)
+    base = str(fields["base"])
+    check_exists("platform", base, f"{where}: base")
+    return dict(load_platform(base, (*heirs, name)).roles)
 
 
 def _left_out(
@@ -251,7 +232,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
         part = _filled(_part_name(str(entry["part"]), path), own, where)
-        check_role(part, role, where)
+        check_role(part, role, f"{where}: part")
         return part
     if inherited is not None:
         return _changed(inherited, own, where)
@@ -281,6 +262,7 @@ def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
 
 def _filled(name: str, own: Mapping[str, Any], where: str) -> Part:
     """A part in its place, with the numbers that the platform replaces."""
+    check_exists("part", name, f"{where}: part")
     part = load_part(name)
     if "count" not in own:
         raise InputError(f"{where}: needs a count of its part")

@@ -86,6 +86,18 @@ def path_of(what: str, name: str) -> Path:
     return path
 
 
+def check_exists(what: str, name: str, where: str) -> None:
+    """Refuse a name or a file that does not exist, where another file names it.
+
+    Raises:
+        InputError: it does not.
+    """
+    try:
+        path_of(what, name)
+    except InputError as problem:
+        raise InputError(f"{where}: {problem}") from None
+
+
 def _file_of(what: str, name: str) -> Path:
     """The file of a name: the user's own where there is one, without listing all folders."""
     if name == Path(name).name:

@@ -10,7 +10,7 @@ from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import unit_of
-from nearkv.hardware.reading import quantity, read_toml
+from nearkv.hardware.reading import quantity, read_toml, with_line
 from nearkv.hardware.schema import DERATE, KINDS, Key
 
 _HEADER = """\
@@ -76,12 +76,13 @@ def problems(path: Path) -> list[str]:
     table = read_toml(path, "part or platform")
     if "kind" in table:
         kind = str(table["kind"])
-        faults = list(_wrong_numbers(table, KINDS.get(kind, {}), str(path)))
+        faults = list(_wrong_numbers(table, KINDS.get(kind, {}), path))
         return faults or _refusal(load_part, path)
     faults = []
     for role, entry in table.items():
         if isinstance(entry, dict):
-            faults += _wrong_numbers(entry, _keys_of_role(role, entry), f"{path}: {role}")
+            keys = _keys_of_role(role, entry)
+            faults += _wrong_numbers(entry, keys, path, role)
     return faults or _refusal(load_platform, path)
 
 
@@ -98,15 +99,16 @@ def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
 
 
 def _wrong_numbers(
-    table: Mapping[str, Any], keys: Mapping[str, Key], where: str
+    table: Mapping[str, Any], keys: Mapping[str, Key], path: Path, role: str = ""
 ) -> Iterator[str]:
+    where = f"{path}: {role}: " if role else f"{path}: "
     for name, entry in table.items():
         if name not in keys:
             continue
         try:
-            quantity(entry, keys[name], f"{where}: {name}")
+            quantity(entry, keys[name], f"{where}{name}")
         except InputError as problem:
-            yield str(problem)
+            yield with_line(str(problem), path)
 
 
 def _refusal(load: Any, path: Path) -> list[str]:

@@ -64,11 +64,13 @@ def check_shape(shape: Mapping[str, float], where: str) -> None:
     """
     if shape["heads"] % shape["kv_heads"]:
         raise InputError(
-            f"{where}: {shape['heads']:g} heads are no multiple of {shape['kv_heads']:g} KV heads"
+            f"{where}: heads, {shape['heads']:g}, "
+            f"are no multiple of kv_heads, {shape['kv_heads']:g}"
         )
     if shape["active_experts"] > shape["experts"]:
         raise InputError(
-            f"{where}: {shape['active_experts']:g} active experts of only {shape['experts']:g}"
+            f"{where}: active_experts, {shape['active_experts']:g}, "
+            f"are more than experts, {shape['experts']:g}"
         )
 
 

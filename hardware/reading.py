@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.lines import (
+    UNREADABLE,
+    keys_named,
+    line_of_failure,
+    line_of_json_key,
+    line_of_key,
+)
 from nearkv.hardware.quantity import KINDS as ORIGINS
 from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, parse, unit_of
 from nearkv.hardware.schema import KINDS, Key
@@ -19,8 +27,6 @@ _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares"}
 _UNCERTAIN = ("assumed", "fitted")
 """Kinds of number that need a note and a range."""
-_UNREADABLE = (ValueError, RecursionError)
-"""What reading raises of a file that is no TOML or no UTF-8, or holds a number of 5,000 digits."""
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
@@ -29,11 +35,59 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     Raises:
         InputError: unreadable, too large to be a specification, or not TOML.
     """
+    text = ""
     try:
-        return tomllib.loads(read_text(path, what))
-    except _UNREADABLE as problem:
-        sentence = f"{path}: not a valid TOML file ({problem}); correct it there"
+        text = read_text(path, what)
+        return tomllib.loads(text)
+    except UNREADABLE as problem:
+        place = f"{path}, line {line_of_failure(text, problem)}" if text else str(path)
+        sentence = f"{place}: not a valid TOML file ({problem}); correct it there"
         raise InputError(sentence) from None
+
+
+@contextmanager
+def located(path: Path) -> Iterator[None]:
+    """Name the line of the key in whatever is refused of a file.
+
+    Raises:
+        InputError: what is refused, with the line.
+    """
+    try:
+        yield
+    except InputError as refusal:
+        raise InputError(with_line(str(refusal), path)) from None
+
+
+def with_line(sentence: str, path: Path) -> str:
+    """A sentence about a file with the line of the key; as it is where that is not clear.
+
+    Args:
+        sentence: begins with the path, then tables and key, as in `mine.toml: gpu: count: ...`.
+        path: a TOML file, or a model's config.json.
+    """
+    front = f"{path}: "
+    if not sentence.startswith(front):
+        return sentence
+    problem = sentence.removeprefix(front)
+    line = _line_of(problem, path)
+    return f"{path}, line {line}: {problem}" if line else sentence
+
+
+def _line_of(problem: str, path: Path) -> int | None:
+    """The line of the key that a sentence is about; None where that is not clear."""
+    try:
+        text = read_text(path, "file")
+        if path.suffix == ".json":
+            return line_of_json_key(text, problem.partition(" ")[0])
+        table = tomllib.loads(text)
+    except (InputError, *UNREADABLE):
+        return None
+    keys = keys_named(problem, table)
+    if keys is None:
+        return None
+    if not keys:
+        keys = ("kind",) if "kind" in table else ()
+    return line_of_key(text, keys) if keys else 1
 
 
 def read_text(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import nearkv
-from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.space.study_files import load_study
 
@@ -17,7 +18,7 @@ BASE = 'base = "hilos-a100"\n'
 QUOTED = 'unit = "GB/s", kind = "datasheet", source = "user", at = "page 1"'
 
 PARTS = {
-    "": "unknown kind of part 'None'",
+    "": "names no kind of part",
     "kind = ": "not a valid TOML file",
     "kind = 'gpu'\nkind = 'gpu'": "not a valid TOML file",
     "\x00": "not a valid TOML file",
@@ -79,15 +80,30 @@ STUDIES = {
     'systems = ["hilos"]\nmodel = ["opt-66b"]\npart = "gpu"': "must be a table",
 }
 
+LLMS = Path(__file__).parent.parent / "costmodel" / "llms"
+MODEL = (LLMS / "llama-13b.toml").read_text()
+
+MODELS = {
+    PART: "is a gpu, not a model",
+    'kind = "llm"\nconfig = {}': "quotes a config; name its source",
+    MODEL.replace("layers", "layer"): "did you mean 'layers'",
+    f"{MODEL}layers = 3": "not a valid TOML file",
+    f"{MODEL}[layers]\nvalue = 1": "not a valid TOML file",
+    re.sub("(?m)^heads.*", "heads = 7", MODEL): "no multiple of kv_heads",
+    re.sub("(?m)^experts.*", "experts = 0", MODEL): "must be more than zero",
+    re.sub("(?m)^vocab.*", "vocab = '32 GB'", MODEL): "does not measure this",
+}
+
 ALL: list[tuple[Callable[[str], object], str, str]] = [
     *((load_part, text, words) for text, words in PARTS.items()),
     *((load_platform, text, words) for text, words in PLATFORMS.items()),
+    *((load_llm, text, words) for text, words in MODELS.items()),
     *((load_study, text, words) for text, words in STUDIES.items()),
 ]
 
 
 @pytest.mark.parametrize("case", range(len(ALL)))
-def test_a_hostile_file_gets_one_sentence_with_its_name(
+def test_a_hostile_file_gets_one_sentence_with_its_name_and_line(
     case: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load, text, words = ALL[case]
@@ -97,6 +113,7 @@ def test_a_hostile_file_gets_one_sentence_with_its_name(
         load("mine.toml")
     sentence = str(caught.value)
     assert words in sentence, sentence
+    assert re.match(r"mine\.toml, line \d+: ", sentence), sentence
     assert "\n" not in sentence
 
 

@@ -96,7 +96,7 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
         ({**LLAMA, "layer_types": ["full_attention"]}, "one entry for each layer, 80"),
         ({**LLAMA, "layer_types": ["mystery"] * 80}, "layer_types names 'mystery'"),
         ({**LLAMA, "quantization_config": {"quant_method": "aqlm"}}, "quant_method 'aqlm'"),
-        ({**MIXTRAL, "num_experts_per_tok": 9}, "only 8"),
+        ({**MIXTRAL, "num_experts_per_tok": 9}, "more than experts, 8"),
         ({**OPT, "word_embed_proj_dim": 512}, "word_embed_proj_dim = 512"),
         ([1, 2], "JSON object"),
     ],

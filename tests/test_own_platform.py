@@ -64,7 +64,7 @@ def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: str) -> None:
-    with pytest.raises(InputError, match=r"mine\.toml: csd") as caught:
+    with pytest.raises(InputError, match=r"mine\.toml, line 3: csd") as caught:
         load_platform(write(tmp_path, f'base = "hilos-a100"\n[csd]\n{line}\n'))
     assert problem in str(caught.value)
 

@@ -9,7 +9,7 @@ from typing import Any
 from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import path_of
-from nearkv.hardware.reading import read_toml
+from nearkv.hardware.reading import located, read_toml
 from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
 
@@ -35,10 +35,15 @@ def load_study(path: str) -> Study:
     """
     is_file = path.endswith(".toml") or Path(path).exists()
     place = Path(path) if is_file else path_of("study", path)
-    table = read_toml(place, "study")
+    with located(place):
+        return _read_study(place)
+
+
+def _read_study(path: Path) -> Study:
+    table = read_toml(path, "study")
     for key in table:
         if key not in _KEYS:
-            raise unknown("key", key, _KEYS, path)
+            raise unknown("key", key, _KEYS, str(path))
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     entries: dict[str, Any] = {}

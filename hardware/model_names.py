@@ -1,0 +1,53 @@
+"""Names of models as people write them: a hub's, or one nearly right."""
+
+from __future__ import annotations
+
+import re
+
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.reading import read_toml
+
+
+def model_like(name: str) -> str:
+    """The catalogue's model for a name that is not in it.
+
+    Raises:
+        InputError: none; says where to save a config.json, or names models of that size.
+    """
+    if "/" in name:
+        return _on_hub(name)
+    raise _unknown_model(name)
+
+
+def _on_hub(name: str) -> str:
+    """The catalogue's model that a hub calls by this name.
+
+    Raises:
+        InputError: none; says where to save the model's config.json.
+    """
+    for known in names("model"):
+        hub = str(read_toml(path_of("model", known), "model").get("hub", ""))
+        if hub.lower() == name.lower():
+            return known
+    folder = name.rpartition("/")[2]
+    place = f"{folder}/config.json"
+    advice = f"save its config.json as {place} and give --model {place}"
+    raise InputError(f"model {name!r} is not in the catalogue; {advice}")
+
+
+def _unknown_model(name: str) -> InputError:
+    """The error for a model nobody knows, with a hint that stays in its size."""
+    sizes = _sizes(name)
+    alike = [known for known in names("model") if _sizes(known) == sizes]
+    if not alike and sizes:
+        alike = [known for known in names("model") if set(sizes) <= set(_sizes(known))]
+    if alike:
+        return unknown("model", name, alike)
+    listed = ", ".join(names("model"))
+    return InputError(f"unknown model {name!r}; valid are: {listed}")
+
+
+def _sizes(name: str) -> list[str]:
+    """Numbers in a model's name: of its version and its size."""
+    return re.findall(r"\d+(?:\.\d+)?", name)
