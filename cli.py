@@ -1,4 +1,4 @@
-"""The table of contents of the command line: a line a command, in the order of their use."""
+"""The table of contents of the command line: a line per command, in the order of their use."""
 
 from __future__ import annotations
 

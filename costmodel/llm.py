@@ -275,7 +275,7 @@ class LLM:
         return 4 * batch * tokens * self.hidden * self.kv_size
 
     def attention_flops(self, batch: Real, tokens: Real) -> Real:
-        """One query a sequence against a context: Q K^T and scores V, 4 b s H d [FLOP]."""
+        """One query per sequence against a context: Q K^T and scores V, 4 b s H d [FLOP]."""
         return 4 * batch * tokens * self.query_size
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:

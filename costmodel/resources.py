@@ -213,7 +213,7 @@ def attention_kernel(hw: Machine, group: Real, kv_width: Real = 2.0) -> tuple[Re
     the same KV, a smaller one leaves multipliers idle.
 
     Args:
-        group: query heads a KV head, g [1].
+        group: query heads per KV head, g [1].
         kv_width: bytes of one KV element; Table 3 is for 2 [B].
 
     Returns:

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 project = "nearkv"
 author = "the nearkv contributors"
 version = release = version_of("nearkv")
+smartquotes = False  # options begin with two dashes
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",

@@ -123,6 +123,13 @@ def test_two_thousand_rows_stay_under_three_megabytes() -> None:
     assert len(page.encode()) < 3_000_000
 
 
+def test_two_axes_have_bars_for_each_value_of_one() -> None:
+    two = Study(("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), context="8k,16k,32k")
+    drawn = "".join(reporting.figures(reporting.evaluated(two)))
+    for model in two.models:
+        assert f"<figcaption>Throughput, model {model}</figcaption>" in drawn
+
+
 def test_where_nothing_fits_the_page_says_why() -> None:
     page = report(
         replace(STUDY, systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"

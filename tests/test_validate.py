@@ -106,6 +106,14 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize("metric", ["decode_tok", "note"])
+def test_a_metric_that_is_no_column_of_numbers_is_one_sentence(tmp_path: Path, metric: str) -> None:
+    (path := tmp_path / "my.csv").write_text(MINE.replace("decode_tok_s", metric))
+    done = CliRunner().invoke(app, ["validate", "--claims", str(path)])
+    assert done.exit_code == 2
+    assert f"claim mine: unknown metric '{metric}'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

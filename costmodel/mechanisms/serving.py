@@ -101,13 +101,13 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     return serial(
         products=products,
         launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
-        latency=latency(delays, "two all-reduces a layer, tp - 1 hops each"),
+        latency=latency(delays, "two all-reduces per layer, tp - 1 hops each"),
         all_reduce=nvlink(reduced, "2 (tp-1)/tp of the activations, twice"),
     )
 
 
 def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
-    """Causal attention of prompts in one layer, 4 D (l c0 + l^2 / 2) FLOPs a chunk."""
+    """Causal attention of prompts in one layer, 4 D (l c0 + l^2 / 2) FLOPs per chunk."""
     rate = hw.gpu.count * hw.gpu.flops * hw.derate.prefill_attention
     run = Port("gpu.tensor", "run", rate, "FLOP")
     flops = llm.prefill_attention_flops(squares, 1.0)

@@ -49,7 +49,7 @@ class Writeback:
 
     Attributes:
         llm, device: what runs and where its rows go.
-        rows: head-sized rows a step adds [1].
+        rows: head-sized rows that a step adds [1].
         delayed: 0 where each is committed in the step, 1 where pages are spilled in the background.
         interval: steps between spills, c [1].
     """
@@ -72,7 +72,7 @@ class Writeback:
         written: c floor(n/c) of n tokens are.
 
         Args:
-            output: tokens a request generates, n [1].
+            output: tokens that a request generates, n [1].
         """
         c, page = self.interval, self.device.page
         row_pages = np.ceil(c / rows_per_page(self.llm, page)) * pages_per_row(

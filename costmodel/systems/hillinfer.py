@@ -71,7 +71,7 @@ HOP = Knob(
     choices=("direct", "through-host"),
 )
 CHUNKS = Knob(
-    "score blocks a layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count"
+    "score blocks per layer, m (HIE, sec. 4.2)", low=1, high=256, default=16, kind="count"
 )
 SCORE_PRECISION = Knob(
     "width of a key where it is scored (CEC, sec. 4.4)",
@@ -134,7 +134,7 @@ def hillinfer(
         retention: alpha [1].
         sigma: share of the cold pool's selected tokens that HKM has moved to the hot pool [1].
         hop: 0 straight to the GPU, 1 stored in the host first.
-        chunks: score blocks a layer [1].
+        chunks: score blocks per layer [1].
         score_precision, score_source: index into PRECISIONS and SOURCES.
         placement: sets the GPU's share only: 0 static, 1 by capacity.
 

@@ -269,7 +269,7 @@ def infinigen(
     knobs={
         "retention": RETENTION,
         "abstract": Knob(
-            "tokens a chunk that one abstract stands for",
+            "tokens per chunk that one abstract stands for",
             low=1,
             high=1024,
             default=64,
@@ -295,7 +295,7 @@ def leoam(
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate cpu_scoring.
         llm, work: what runs.
         retention: share of tokens retained, alpha [1].
-        abstract: tokens a chunk [1].
+        abstract: tokens per chunk [1].
         placement: 0 static 20/60/20, 1 by capacity.
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
 
@@ -310,7 +310,7 @@ def leoam(
         work,
         tiers,
         alpha=retention,
-        scored=1 / abstract,  # two keys a chunk, each half of K and V of a token
+        scored=1 / abstract,  # two keys per chunk, each half of K and V of a token
         in_sequence=1.0,
         migration=migration,
     )

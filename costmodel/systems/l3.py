@@ -39,7 +39,7 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 RANKSETS = Knob(
-    "ranks a channel, each of another rankset (sec. 5.1)",
+    "ranks per channel, each of another rankset (sec. 5.1)",
     kind="count",
     sets="dimm.ranksets",
 )

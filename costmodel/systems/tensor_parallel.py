@@ -44,7 +44,7 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
-        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces a layer); Kwon et al., SOSP 2023,
+        Source: Shoeybi et al. 2019, sec. 3 (two all-reduces per layer); Kwon et al., SOSP 2023,
         sec. 4 (the paged cache).
     """
     tp = np.minimum(hw.gpu.count, hw.nvlink.count)

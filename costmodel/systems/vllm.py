@@ -127,7 +127,7 @@ def prefill_layer(llm: LLM, work: Workload, b: Real, gpus: Gpu, cluster: Paralle
 
 
 def communicate(hw: Machine, llm: LLM, tokens: Real, cluster: Parallel) -> dict[str, Span]:
-    """Two ring all-reduces a layer inside a node, one hand-over between nodes a step.
+    """Two ring all-reduces per layer inside a node, one hand-over between nodes a step.
 
     A ring of tp GPUs sends 2 (tp - 1) / tp of the tensor over each GPU's link. Stages communicate
     at once, so a step waits for L layers of one micro-batch's tokens.

@@ -23,9 +23,18 @@ class Columns(Directive):
             unit = f" [{row['unit']}]" if row["unit"] else ""
             item = nodes.definition_list_item()
             item += nodes.term("", "", nodes.literal(text=row["column"]))
-            item += nodes.definition("", nodes.paragraph(text=f"{row['what']}{unit}"))
+            paragraph = nodes.paragraph("", "", *_marked(f"{row['what']}{unit}"))
+            item += nodes.definition("", paragraph)
             terms += item
         return [terms]
+
+
+def _marked(text: str) -> list[nodes.Node]:
+    """A text whose names of columns stand between backticks."""
+    pieces: list[nodes.Node] = []
+    for number, piece in enumerate(text.split("`")):
+        pieces.append(nodes.literal(text=piece) if number % 2 else nodes.Text(piece))
+    return pieces
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -200,7 +200,7 @@ class BlockProblem:
         )
 
     def program(self, box: Box) -> Program:
-        """The LP of a box: seconds a sequence, at least; exactly those where it is a single block.
+        """The LP of a box: least seconds per sequence; exactly those where it is a single block.
 
         Raises:
             InputError: a rate is zero.

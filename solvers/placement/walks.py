@@ -146,7 +146,7 @@ def _before_first_drop(
     """The block with the last number of batches before throughput drops; None where none fits.
 
     Beyond `STEPS` numbers, bisection takes the place of FlexGen's steps of one: the weights'
-    seconds a sequence fall ever more slowly and what binds instead rises, so one drop parts the
+    seconds per sequence fall ever more slowly and what binds instead rises, so one drop parts the
     numbers that gain from those that lose.
     """
     last: BestBlock | None = None

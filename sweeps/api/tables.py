@@ -13,7 +13,7 @@ from nearkv.sweeps.evaluation.table import is_whole, plain
 
 
 def table_of_columns(columns: Mapping[str, NDArray[np.generic]]) -> pd.DataFrame:
-    """A table with a row a design point; columns of whole numbers are integers."""
+    """A table with a row per design point; columns of whole numbers are integers."""
     narrowed = {}
     for name, values in columns.items():
         narrowed[name] = _narrowed(values)

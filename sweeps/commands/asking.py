@@ -31,7 +31,7 @@ Ratio = Annotated[
     str,
     typer.Option(
         metavar="COLUMNS",
-        help="Ratios over the first of more columns: energy_j_tok,cost_usd.",
+        help="Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
     ),
 ]
 
@@ -86,7 +86,7 @@ def longest_wait(tree: list[dict[str, Any]]) -> str:
         if row["word"] == "leaf" and not row["span"].startswith(ONE_STEP):
             shares[row["resource"]] = shares.get(row["resource"], 0.0) + row["share"]
     longest = max(shares, key=lambda resource: shares[resource])
-    return f"{shares[longest]:.0%} of them wait for {longest}"
+    return f"{shares[longest]:.0%} of this time is spent on {longest}"
 
 
 def shortage(point: dict[str, Any]) -> str:

@@ -17,11 +17,16 @@ Band = Annotated[
     typer.Option(
         "--band",
         metavar="PERCENT",
-        help="Add the range that holds so much of what is likely, and the middle: 90.",
+        help="Add the interval that holds this share of the draws, and their median: 90.",
     ),
 ]
 Samples = Annotated[
-    int, typer.Option("--samples", metavar="N", help="Draws of the uncertain numbers.")
+    int,
+    typer.Option(
+        "--samples",
+        metavar="N",
+        help="Number of draws for --band.",
+    ),
 ]
 
 

@@ -48,12 +48,14 @@ PlatformOrPart = Annotated[
     str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
 ]
 KindOfPart = Annotated[
-    str, typer.Argument(metavar="KIND", help="A kind of part, as in gpu, csd.")
+    str, typer.Argument(metavar="KIND", help="A kind of part: gpu, csd, ...")
 ]
 NewPlatform = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the new platform.")
 ]
-BasePlatform = Annotated[str, typer.Option("--from", help="The platform to start from.")]
+BasePlatform = Annotated[
+    str, typer.Option("--from", metavar="NAME", help="Platform to start from.")
+]
 NewSystem = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
 ]

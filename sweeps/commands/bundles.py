@@ -159,12 +159,10 @@ def bound(command: Callable[..., None]) -> Callable[..., None]:
 
     hints = _hints_of(command)
     parameters: list[inspect.Parameter] = []
-    for name, parameter in own.items():
-        if name in bundled:
-            hints |= _hints_of(bundled[name])
-            parameters += options[name].values()
-        else:
-            parameters.append(parameter)
+    parameters += [parameter for name, parameter in own.items() if name not in bundled]
+    for name, make in bundled.items():
+        hints |= _hints_of(make)
+        parameters += options[name].values()
     keywords = []
     for parameter in parameters:
         hint = hints[parameter.name]

@@ -84,7 +84,8 @@ Targets = Annotated[
 Along = Annotated[
     str,
     typer.Option(
-        metavar="AXIS=LOW:HIGH", help="context=4k:1M, batch=1:64 or csd.count=1:64."
+        metavar="AXIS=LOW:HIGH",
+        help="The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64.",
     ),
 ]
 

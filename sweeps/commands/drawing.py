@@ -99,7 +99,7 @@ def write_figure(
 
     from nearkv.sweeps.evaluation.table import varying
     from nearkv.sweeps.figures.stacked import PREFIX, breakdown
-    from nearkv.sweeps.figures.style import save
+    from nearkv.sweeps.figures.style import load_pyplot, save
     from nearkv.sweeps.figures.suiting import suitable
 
     table = pd.DataFrame(columns)
@@ -110,6 +110,7 @@ def write_figure(
         axes = suitable(table, value, varying(columns, study), baseline)
     figure: Any = axes.figure
     save(figure, file)
+    load_pyplot().close(figure)
     typer.echo(f"wrote {file}", err=True)
 
 

@@ -31,7 +31,8 @@ DESIGN = [
 ]
 
 FrontOf = Annotated[
-    str, typer.Option("--by", metavar="COLUMNS", help="Two or three columns.")
+    str,
+    typer.Option("--by", metavar="COLUMNS", help="The two or three columns to trade off."),
 ]
 Sobol = Annotated[
     bool,
@@ -41,7 +42,7 @@ Sobol = Annotated[
 ]
 Where = Annotated[
     list[str],
-    typer.Option(metavar="COLUMN<=VALUE", help="Leave out the rest: step_ms<=200."),
+    typer.Option(metavar="COLUMN<=VALUE", help="Keep only such designs: step_ms<=200."),
 ]
 
 PER = "model,context_tok,output_tok,trace"

@@ -44,7 +44,7 @@ class Commands(TyperGroup):
         return self.registry.built(name)
 
     def format_commands(self, _: Any, formatter: Any) -> None:
-        """Write a line a command, without building any."""
+        """Write a line per command, without building any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.registry.summaries()))
 
@@ -169,13 +169,25 @@ class Registry(typer.Typer):
             return command
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
         single.command(name)(bound(entry))
-        return typer.main.get_command(single)
+        command = typer.main.get_command(single)
+        _name_arguments(command)
+        return command
 
     def summaries(self) -> Iterator[tuple[str, str]]:
         """Name and first line of help of every command."""
         for name, entry in self.entries.items():
             text = entry.about if isinstance(entry, Registry) else inspect.getdoc(entry)
             yield name, (text or "").split("\n")[0]
+
+
+def _name_arguments(command: Any) -> None:
+    """Let help name arguments as manuals do: SYSTEM, or [STUDY.toml] where it may be left out."""
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            name = parameter.metavar
+            usage = [name if parameter.required else f"[{name}]"]
+            parameter.get_usage_pieces = lambda ctx, usage=usage: usage
+            parameter.display_type_rich = lambda ctx: ""
 
 
 def print_version(requested: bool) -> None:

@@ -14,7 +14,7 @@ def figure(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[FIGURE]",
+            metavar="FIGURE",
             help="A study with a [figure] table, of the catalogue or FILE.toml; none lists them.",
         ),
     ] = "",
@@ -36,7 +36,7 @@ def figure(
 
     from nearkv.sweeps.commands.drawing import check_figure
     from nearkv.sweeps.figures.papers import draw, paper_figure
-    from nearkv.sweeps.figures.style import check_format, save
+    from nearkv.sweeps.figures.style import check_format, load_pyplot, save
 
     if not name:
         list_figures()
@@ -45,7 +45,9 @@ def figure(
     check_format(path)
     check_figure(path)
     drawn = paper_figure(name)
-    save(draw(drawn), path)
+    whole = draw(drawn)
+    save(whole, path)
+    load_pyplot().close(whole)
     typer.echo(f"wrote {path}; {summary(drawn)}", err=True)
 
 

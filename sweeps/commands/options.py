@@ -36,7 +36,7 @@ Knobs = Annotated[
     typer.Option(
         "--knob",
         metavar="KNOB=VALUES",
-        help="Values, a rule of the paper, or auto: alpha=0.5.",
+        help="Set a knob to values, to a rule of the paper, or to auto: alpha=0,0.5,auto.",
     ),
 ]
 Llm = Annotated[
@@ -97,7 +97,7 @@ Zip = Annotated[
     typer.Option(
         "--zip",
         metavar="AXIS=VALUES...",
-        help="Axes whose values go together: context=1k,8k output=100,350.",
+        help="Axes whose values are paired: context=1k,8k output=100,350.",
     ),
 ]
 Seed = Annotated[
@@ -106,7 +106,7 @@ Seed = Annotated[
         "--seed",
         metavar="NUMBER",
         min=0,
-        help="Of the requests drawn from a trace, and of the draws of --band.",
+        help="Seed of the requests drawn from a trace, and of the draws of --band.",
     ),
 ]
 Parts = Annotated[
@@ -126,7 +126,8 @@ Plugins = Annotated[
 StudyFile = Annotated[
     str,
     typer.Argument(
-        metavar="[STUDY.toml]", help="A study, in place of the options of its axes."
+        metavar="STUDY.toml",
+        help="A study file, or a study of the catalogue (inf2-fig10), in place of the axes.",
     ),
 ]
 Format = Annotated[
@@ -138,7 +139,8 @@ Pivot = Annotated[
     typer.Option(
         "--pivot",
         metavar="COLUMN",
-        help="A column for each of its values: context_tok. Cells are the first of --columns.",
+        help="Make a column of each value of this one: context_tok. Cells show the first of "
+        "--columns that is an answer.",
     ),
 ]
 Caption = Annotated[
@@ -146,18 +148,24 @@ Caption = Annotated[
     typer.Option(
         "--caption",
         metavar="TEXT",
-        help="Of the LaTeX table: --format latex, or -o X.tex.",
+        help="Caption of the table, with --format latex or -o FILE.tex.",
     ),
 ]
-Label = Annotated[str, typer.Option("--label", metavar="NAME", help="Of the LaTeX table.")]
+Label = Annotated[
+    str, typer.Option("--label", metavar="NAME", help="Label of the table, as --caption.")
+]
 Only = Annotated[
     str,
-    typer.Option("--columns", metavar="COLUMNS", help="Only these: system,model,speedup."),
+    typer.Option(
+        "--columns", metavar="COLUMNS", help="Show only these: system,model,speedup."
+    ),
 ]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
 ]
-Of = Annotated[str, typer.Option("--of", metavar="COLUMN", help="The column to look at.")]
+Of = Annotated[
+    str, typer.Option("--of", metavar="COLUMN", help="The column that is asked about.")
+]
 Out = Annotated[
     str,
     typer.Option(

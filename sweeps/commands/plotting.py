@@ -45,6 +45,9 @@ Width = Annotated[
     typer.Option(metavar="NAME", help="column (3.33 inch) or page (7 inch) of a paper."),
 ]
 
+Across = Annotated[str, typer.Option("--x", metavar="COLUMN", help="The column across.")]
+Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column upwards.")]
+
 plot = Registry("Draw a table that another command wrote: bars, lines, maps and more.")
 
 
@@ -58,6 +61,7 @@ def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
     axes = figure(read_table(table))
     drawn: Any = axes.figure
     save(drawn, file)
+    load_pyplot().close(drawn)
     typer.echo(f"wrote {file}", err=True)
 
 
@@ -125,15 +129,14 @@ def policy_map(
     table: Table,
     file: Figure,
     value: Value = "throughput_tok_s",
-    x: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column across.")
-    ] = "context_tok",
-    y: Annotated[str, typer.Option(metavar="COLUMN", help="The column upwards.")] = "batch",
+    x: Across = "context_tok",
+    y: Upwards = "batch",
     by: By = "system",
     boundaries: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="A table of `solve crossover`: where exactly it flips."
+            metavar="FILE",
+            help="A table of `solve crossover`: where exactly the best changes.",
         ),
     ] = "",
     width: Width = "page",
@@ -161,12 +164,8 @@ def policy_map(
 def pareto(
     table: Table,
     file: Figure,
-    x: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column across.")
-    ] = "cost_usd",
-    y: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column upwards.")
-    ] = "throughput_tok_s",
+    x: Across = "cost_usd",
+    y: Upwards = "throughput_tok_s",
     by: By = "system",
     width: Width = "page",
 ) -> None:

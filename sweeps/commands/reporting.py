@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Named
+from nearkv.sweeps.commands.options import Named, StudyFile
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -21,9 +21,7 @@ def report(
         str,
         typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write."),
     ],
-    study_file: Annotated[
-        str, typer.Argument(metavar="[STUDY.toml]", help="A study, instead of axes.")
-    ] = "",
+    study_file: StudyFile = "",
     system: Named = "",
 ) -> None:
     """Write one page with the answer, figures, the table, time trees and every source.

@@ -46,16 +46,19 @@ to which nothing is fitted. `make validation` writes this page.
 PaperName = Annotated[
     str,
     typer.Argument(
-        metavar="[PAPER]", help="hilos, inf2, hillinfer, l3, h2m2 or independent."
+        metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2 or independent."
     ),
 ]
 Ids = Annotated[
-    list[str], typer.Option("--id", metavar="ID", help="Only this claim: hilos-tput-max.")
+    list[str],
+    typer.Option("--id", metavar="ID", help="Compare only this claim: hilos-tput-max."),
 ]
 ClaimsFile = Annotated[
     str, typer.Option(metavar="FILE.csv", help="Your own claims, in the form of ours.")
 ]
-Verdicts = Annotated[str, typer.Option(help="Show only these, comma-separated: miss,near.")]
+Verdicts = Annotated[
+    str, typer.Option(metavar="VERDICTS", help="Show only these verdicts: miss,near.")
+]
 Record = Annotated[
     bool, typer.Option("--record", help="Compare later changes with these verdicts.")
 ]
@@ -130,7 +133,11 @@ Runs = Annotated[
     ),
 ]
 Bed = Annotated[
-    str, typer.Option(help="The machine; default: that of the claims, or of the system.")
+    str,
+    typer.Option(
+        metavar="PLATFORM",
+        help="The machine; default: that of the claims, or of the system.",
+    ),
 ]
 Factors = Annotated[
     list[str],

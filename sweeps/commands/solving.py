@@ -84,13 +84,13 @@ SolveMethod = Annotated[
         "--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."
     ),
 ]
-Iterations = Annotated[str, typer.Option(metavar="N", help="Decode steps.")]
+Iterations = Annotated[str, typer.Option(metavar="N", help="Number of decode steps.")]
 Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
 Finish = Annotated[
     float,
     typer.Option(
         metavar="CHANCE",
-        help="That a request finishes in a step, and another takes its place.",
+        help="Chance that a request finishes in a step, and another takes its place.",
     ),
 ]
 Shortest = Annotated[
@@ -99,7 +99,9 @@ Shortest = Annotated[
 Longest = Annotated[
     str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")
 ]
-LengthSeed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random lengths.")]
+LengthSeed = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Seed of the random lengths.")
+]
 
 
 def show_answer(answer: Columns, study: Study, view: View, why: Sequence[str]) -> None:

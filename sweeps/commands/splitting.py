@@ -55,7 +55,7 @@ Ranksets = Annotated[
 TimeLimit = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", help="To search; what is not proven by then is marked so."
+        metavar="SECONDS", help="Time to search; what is not proven by then is marked."
     ),
 ]
 Slack = Annotated[

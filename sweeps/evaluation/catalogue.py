@@ -60,7 +60,7 @@ def _values(knob: Knob) -> str:
         return ", ".join(knob.choices)
     if knob.sets:
         return f"--set {knob.sets}"
-    return f"{knob.low:g} .. {knob.high:g}"
+    return f"{knob.low:,.15g} .. {knob.high:,.15g}"
 
 
 def _default(knob: Knob) -> str | float:

@@ -86,12 +86,14 @@ def kv_per_token_unlimited(llm: LLM) -> Real:
 
 def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
     yield _row("parameters", llm.parameters, 1e9, "1e9", "all matrices and embeddings")
-    yield _row("active parameters", llm.active_parameters, 1e9, "1e9", "those a token uses")
+    yield _row(
+        "active parameters", llm.active_parameters, 1e9, "1e9", "those used per token"
+    )
     yield _row(
         "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
     )
     token, unlimited = kv_per_token(llm), kv_per_token_unlimited(llm)
-    grows = f"{float(token):,.0f} B that one token more adds when long"
+    grows = f"{float(token):,.0f} B per further token of a long sequence"
     kept = f"{float(unlimited):,.0f} B in an engine that keeps all tokens"
     yield _row("kv per token", token, 1, "B", grows)
     yield _row("kv per token, no windows", unlimited, 1, "B", kept)
@@ -114,7 +116,7 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
     """One row per kind of layer."""
     for name, kind in (llm.kinds or {"full": llm}).items():
         count = float(kind.layers)
-        note = f"{kind.heads:g} heads, {float(kind.kv_bytes(1, 1)):,.0f} B of a token"
+        note = f"{kind.heads:g} heads, {float(kind.kv_bytes(1, 1)):,.0f} B per token"
         if isinstance(kind, Recurrent):
             note = f"a state of {float(kind.state_bytes(1)):,.0f} B"
         if isinstance(kind, Windowed):

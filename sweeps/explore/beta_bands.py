@@ -21,7 +21,7 @@ def beta_bands(block: Block, hot_share: Numbers, robust: float) -> Columns:
 
     Args:
         block: of `hillinfer`, with a band.
-        hot_share: the best share in host DRAM at the stated numbers, a row a design point; NaN
+        hot_share: the best share in host DRAM at the stated numbers, a row per design point; NaN
             where there is none.
         robust: share of the draws that the split is also made best for; 0 for none.
 

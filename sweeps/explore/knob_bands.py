@@ -20,7 +20,7 @@ def regrets(blocks: Sequence[Block], knob: str, value: Numbers) -> Columns:
     Args:
         blocks: of a study with a band, the knob solved.
         knob: its name.
-        value: its best value at the stated numbers, a row a design point.
+        value: its best value at the stated numbers, a row per design point.
 
     Returns:
         `regret_p05` and so on: how much longer a step takes than with the knob solved anew for

@@ -32,7 +32,7 @@ def robust_knob(
     Args:
         blocks: of a study with a band, the knob solved.
         knob: its name.
-        value: its best value at the stated numbers, a row a design point.
+        value: its best value at the stated numbers, a row per design point.
         share: of the draws whose longest step is made short, as 0.9; 1 for the worst machine
             within all ranges at once.
 

@@ -31,7 +31,7 @@ def lines(
     width: str = "page",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw one line a value of `by` along the numbers of `over`.
+    """Draw one line per value of `by` along the numbers of `over`.
 
     A line breaks where its system does not fit; the place is marked with a cross on the axis.
 

@@ -79,7 +79,7 @@ class PaperFigure:
     Attributes:
         title: which figure it is, and what it shows.
         drawing: how it is drawn.
-        table: the predictions, a row a design point.
+        table: the predictions, a row per design point.
         statements: what the paper states of it in words, beside our predictions.
     """
 

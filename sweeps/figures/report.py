@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
@@ -34,6 +35,9 @@ MOST_ROWS = 2000
 
 MOST_STACKS = 24
 """Rows whose breakdown is drawn."""
+
+MOST_PANELS = 4
+"""Values of a second axis that have bars of their own."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ def figures(results: Results) -> list[str]:
     drawings: dict[str, Callable[[], Axes]] = {}
     if len(axes) <= 1:
         drawings["Throughput"] = lambda: plot.bars(table, SPEED, baseline=baseline)
+    if len(axes) == 2:
+        drawings |= _panels(table, axes, baseline)
     if len(numeric) == 1 and len(axes) == 1:
         drawings["Time of a decode step"] = lambda: plot.lines(table, "step_ms")
     if {"context_tok", "batch"} <= set(numeric) and len(axes) == 2:
@@ -182,6 +188,22 @@ def figures(results: Results) -> list[str]:
             continue  # several rows share a mark (values of a knob): the table shows them
         drawn.append(_figure(svg, caption))
     return drawn
+
+
+def _panels(
+    table: pd.DataFrame, axes: Sequence[str], baseline: str
+) -> dict[str, Callable[[], Axes]]:
+    """Return bars for each value of the axis that has fewer, as far as these are few."""
+    name = min(axes, key=lambda axis: table[axis].nunique())
+    values = list(table[name].drop_duplicates())
+    if len(values) > MOST_PANELS:
+        return {}
+    drawings: dict[str, Callable[[], Axes]] = {}
+    for value in values:
+        rows = table[table[name] == value]
+        caption = f"Throughput, {name} {value}"
+        drawings[caption] = partial(plot.bars, rows, SPEED, baseline=baseline)
+    return drawings
 
 
 def _figure(svg: str, caption: str) -> str:

@@ -90,7 +90,9 @@ def parity(
     """
     import pandas as pd
 
-    check_columns(table, *SIDES, by)
+    if not set(SIDES) <= set(table.columns):
+        raise InputError("the table holds no claims; make it with nearkv validate")
+    check_columns(table, by)
     numbers = table[[*SIDES]].apply(pd.to_numeric, errors="coerce")
     drawn = (numbers > 0).all(axis=1)
     if not drawn.any():

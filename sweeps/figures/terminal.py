@@ -21,7 +21,7 @@ LEAST_BAR = 10
 def chart(
     rows: Sequence[Mapping[str, Any]], value: str, names: Sequence[str], width: int = 80
 ) -> list[str]:
-    """Return one line a row: its name, a bar as long as its value, the value.
+    """Return one line per row: its name, a bar as long as its value, the value.
 
     Args:
         rows: rows of a table.

@@ -53,7 +53,7 @@ def measured(file: str, platform: str = "") -> Evidence:
     """
     metric, runs = read_runs(Path(file))
     if not runs:
-        raise InputError(f"{file}: holds no runs; write one row a run")
+        raise InputError(f"{file}: holds no runs; write one row per run")
     test_bed = load_platform(platform or find_system(runs[0].system).platform)
     groups = _groups(runs, test_bed.name)
     for group in groups:

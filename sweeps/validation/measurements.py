@@ -1,4 +1,4 @@
-"""A user's own measurements: one row a run, from a CSV."""
+"""A user's own measurements: one row per run, from a CSV."""
 
 from __future__ import annotations
 

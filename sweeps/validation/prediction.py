@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.quantity import unit_of
 from nearkv.sweeps.evaluation.evaluate import Columns, table
 from nearkv.sweeps.space.study import Block, Study, blocks, comma_list, pairs
@@ -132,7 +132,15 @@ def _values(claim: Claim) -> Values:
 
 
 def _column(metric: str, question: Question) -> Values:
+    """A column at every point of a question's grid, NaN where it has no answer.
+
+    Raises:
+        InputError: there is no such column, or it holds no numbers.
+    """
     columns = _table(question)
+    numeric = [name for name, cells in columns.items() if cells.dtype.kind in "ifb"]
+    if metric not in numeric:
+        raise unknown("metric", metric, numeric)
     values = columns[metric].astype(float)
     return np.where(columns["status"] == "ok", values, np.nan)
 

@@ -16,7 +16,7 @@ RUNS = ("measured", "simulated")
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
-    """Counts of verdicts, errors and fitted factors, a row a paper.
+    """Counts of verdicts, errors and fitted factors, a row per paper.
 
     Runs are measured or simulated. The errors leave out those that state an input of the model
     (`runs_input`), which match by themselves, and one-sided bounds, which say little where they are

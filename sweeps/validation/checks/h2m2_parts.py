@@ -82,7 +82,7 @@ def busier_side(name: str, first: str, second: str) -> float:
 
 @check
 def rising_energy(name: str, *systems: str) -> float:
-    """Whether memory energy a token, averaged over lengths, rises from each system to the next.
+    """Whether memory energy per token, averaged over lengths, rises from each system to the next.
 
     Source: Fig. 19.
     """
