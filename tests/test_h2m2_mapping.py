@@ -27,7 +27,7 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     qkv,
 )
 from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
-from nearkv.costmodel.mechanisms.prompt_mapping import bytes_of, prompt_heads
+from nearkv.costmodel.mechanisms.prompt_mapping import ORDERS, bytes_of, holds, prompt_heads
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -194,6 +194,17 @@ def prompt_tables(llm: LLM, work: Workload, hw: Machine) -> HeadTables:
     )
 
 
+def best_order(llm: LLM, work: Workload, hw: Machine) -> float:
+    """Seconds of the better order that fits, over those of the best of all mappings."""
+    tables, two = prompt_tables(llm, work, hw), asymmetric_memory(hw)
+    took = [np.inf]
+    for order in ORDERS:
+        mapping = evaluate(tables, *prompt_heads(two, llm, work, order))
+        if mapping.ok:
+            took.append(float(mapping.seconds))
+    return min(took) / float(exact(tables).seconds)
+
+
 @pytest.mark.parametrize(("llm", "batch"), [(GPT3, 32.0), (CHINCHILLA, 64.0), (LLAMA2, 128.0)])
 @pytest.mark.parametrize("changes", [{}, {"hbm.memory": 30e9}, {"lpddr_chip.count": 2.0}])
 def test_prefill_is_mapped_at_its_best(
@@ -202,10 +213,16 @@ def test_prefill_is_mapped_at_its_best(
     hw = HW.with_values(changes)
     for prompt in (256.0, 2048.0):
         work = Workload(batch, prompt, 64.0)
-        tables, heads = prompt_tables(llm, work, hw), prompt_heads(asymmetric_memory(hw), llm, work)
-        mapping = evaluate(tables, *heads)
-        assert mapping.ok
-        assert mapping.seconds <= exact(tables).seconds * (1.02 if changes else 1.0)
+        assert best_order(llm, work, hw) <= (1.02 if changes else 1.0)
+
+
+def test_long_prompts_of_experts_take_hbm_before_the_weights() -> None:
+    """Of 8 experts a token uses 2, so a byte of their weights stands for little work.
+
+    Their weights first, as suits a short prompt, would take 27 % longer than the best mapping.
+    """
+    mixtral, work = model("mixtral-8x22b", HW), Workload(5.0, 195_094.0, 16.0)
+    assert best_order(mixtral, work, HW) < 1.07
 
 
 def test_prefill_is_as_fast_as_on_one_memory_and_the_change_takes_less_than_a_second() -> None:
@@ -255,9 +272,13 @@ def test_weights_stay_where_decode_wants_them_for_a_short_prompt(name: str) -> N
 def test_what_lpddr_cannot_hold_is_on_hbm_in_prefill() -> None:
     hw = HW.with_values({"lpddr.memory": 20e9, "hbm.memory": 300e9})
     work = Workload(32.0, 256.0, 64.0)
-    a, q, f = (96 - n for n in prompt_heads(asymmetric_memory(hw), GPT3, work))
-    on_lpddr = bytes_of(GPT3, work, (a, q, f))
-    assert sum(on_lpddr) <= 20e9
+    two = asymmetric_memory(hw)
+    for order in ORDERS:
+        a, q, f = (96 - n for n in prompt_heads(two, GPT3, work, order))
+        on_lpddr = bytes_of(GPT3, work, (a, q, f))
+        assert sum(on_lpddr) <= 20e9
+        assert holds(two, GPT3, work, (96 - a, 96 - q, 96 - f))
+    assert not holds(two, GPT3, work, (0.0, 0.0, 0.0))
 
 
 # --- bad input and what does not fit ---

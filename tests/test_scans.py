@@ -27,7 +27,7 @@ COUNTED = {
 }
 MODELS = ("opt-30b", "opt-66b", "llama2-70b", "gpt-89b")
 MOST = 48
-few = settings(seeded, max_examples=max(CASES // 5, 1))
+few = settings(seeded, max_examples=max(CASES // 20, 1))
 """A scan evaluates hundreds of designs."""
 
 

@@ -34,6 +34,17 @@ def host_attention(hw: Machine) -> Port:
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
 
 
+def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
+    """The machine with the GPUs that serve; replicas for which host memory has no request idle.
+
+    A request too long for the GPUs of a replica lives in host memory, which all replicas share.
+    """
+    gpus = in_use(hw, llm)
+    too_long = np.less(gpu_room(gpus, llm) / data_parallel(gpus, llm), work.longest)
+    hosted = hw.host.memory / kv_token_bytes(llm) / work.longest
+    return in_use(hw, llm, most=np.where(too_long, hosted, np.inf))
+
+
 @dataclass(frozen=True)
 class Pace:
     """Seconds of an iteration in all layers, by what it carries.
@@ -128,7 +139,7 @@ def balanced_share(
     residents to share the weights, so the GPUs have an optimum of their own, and both take as long
     at most once before it. Where nothing fits, the GPUs are full.
     """
-    hw = in_use(hw, llm)
+    hw = served(hw, llm, work)
     t, room = pace(hw, llm, work), rooms(hw, llm, work)
 
     def on_gpus(share: Real) -> Real:

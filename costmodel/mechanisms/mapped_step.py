@@ -26,7 +26,13 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     prompt_attention,
     qkv,
 )
-from nearkv.costmodel.mechanisms.prompt_mapping import Heads, change_mapping, prompt_heads
+from nearkv.costmodel.mechanisms.prompt_mapping import (
+    ORDERS,
+    Heads,
+    change_mapping,
+    holds,
+    prompt_heads,
+)
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -52,7 +58,7 @@ def mapped(
         llm, work: what runs; the mapping is that of the decode step at `work.context`.
         n_attention, n_qkv, n_fc: heads on HBM [1].
         paged: 1 where address translation is paid for, else 0 [1].
-        prompt: heads on HBM in prefill; those of `prompt_heads` where none are given [1].
+        prompt: heads on HBM in prefill; those of `fastest_heads` where none are given [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 sec. 3.1, 4.2, Tables 1 and 2.
@@ -65,8 +71,7 @@ def mapped(
     two, b = asymmetric_memory(hw), work.batch
     decode = (n_attention, n_qkv, n_fc)
     if prompt is None:
-        prompt = prompt_heads(two, llm, work)
-        prompt = faster_heads(two, llm, work, prompt, decode, paged)
+        prompt = fastest_heads(two, llm, work, decode, paged)
     step = serial(
         qkv=qkv(two, llm, b, n_qkv, paged),
         attention=attention(two, llm, b, work.context, n_attention, paged),
@@ -95,17 +100,22 @@ def prompts(
     return serial(layers=llm.layers * layer, change=change)
 
 
-def faster_heads(
-    two: Asymmetric, llm: LLM, work: Workload, heads: Heads, decode: Heads, paged: Real
+def fastest_heads(
+    two: Asymmetric, llm: LLM, work: Workload, decode: Heads, paged: Real
 ) -> Heads:
-    """A mapping made for prompts, or that of decode where the move costs more than it gains."""
-    moved = prompts(two, llm, work, heads, decode, paged)
-    unmoved = prompts(two, llm, work, decode, decode, paged)
-    stays = unmoved.seconds <= moved.seconds
-    attention, qkv_, fc_ = [
-        np.where(stays, *pair)[()] for pair in zip(decode, heads, strict=True)
-    ]
-    return attention, qkv_, fc_
+    """A mapping made for prompts, or that of decode where moving costs more than it gains."""
+    fastest = decode
+    least = prompts(two, llm, work, decode, decode, paged).seconds
+    for order in ORDERS:
+        heads = prompt_heads(two, llm, work, order)
+        seconds = prompts(two, llm, work, heads, decode, paged).seconds
+        faster = holds(two, llm, work, heads) & np.less(seconds, least)
+        attention, qkv_, fc_ = [
+            np.where(faster, *pair)[()] for pair in zip(heads, fastest, strict=True)
+        ]
+        fastest = (attention, qkv_, fc_)
+        least = np.minimum(least, np.where(faster, seconds, np.inf))
+    return fastest
 
 
 def prompt_layer(

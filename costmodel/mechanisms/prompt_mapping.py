@@ -2,7 +2,11 @@
 
 H2M2 maps the iterations of the generation phase alone (sec. 3.2, 5.1). Prefill needs another
 mapping: whole prompts keep the arrays of both sides busy, so each kernel should be cut as the
-arrays' rates are.
+arrays' rates are. Where HBM lacks room for that, which kernel goes first decides: on a short prompt
+a byte of weights stands for more work than a byte of KV cache, on a long one, or where few of many
+experts are used, for less. Both orders are tried, and the mapping of decode, which needs no move.
+For the chips of Table 2 and the models of the paper no mapping is faster; on random machines with
+models of today the fastest is up to a fifth faster, where a KV group more or less does not fit.
 
 Symbols: n heads on HBM, N heads, g queries a KV head.
 """
@@ -10,6 +14,7 @@ Symbols: n heads on HBM, N heads, g queries a KV head.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import stream
 from nearkv.costmodel.llm import LLM
@@ -24,6 +29,9 @@ from nearkv.costmodel.workload import Workload
 
 Heads = tuple[Real, Real, Real]
 """Heads of attention, qkv and fc on HBM [1]."""
+Order = tuple[int, int, int]
+ORDERS: tuple[Order, ...] = ((2, 1, 0), (0, 1, 2))
+"""fc first, or attention first; places in `Heads`."""
 _ROUNDING = 1e-9
 
 
@@ -36,17 +44,15 @@ def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
     )
 
 
-def prompt_heads(two: Asymmetric, llm: LLM, work: Workload) -> Heads:
+def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Heads:
     """Cut every kernel as fast as the sides' arrays are, as far as HBM holds it.
 
-    fc goes first, then qkv, then attention: a byte of weights stands for more work on a prompt than
-    a byte of its KV cache. What LPDDR cannot hold goes to HBM in any case. Whole KV groups, so that
-    none is stored twice; for the chips of Table 2 no mapping is faster, for unlike ones none by
-    more than 2 %.
+    What LPDDR cannot hold goes to HBM in any case. Whole KV groups, so that none is stored twice.
 
     Args:
         two: both sides.
         llm, work: what runs.
+        order: which kernel takes its part of HBM first, places in `Heads`.
 
     Returns:
         Heads of attention, qkv and fc on HBM [1].
@@ -54,26 +60,34 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload) -> Heads:
     even = even_share(two)
     hbm_room, lpddr_room = two.hbm.capacity, two.lpddr.capacity
     all_heads = (llm.heads, llm.heads, llm.heads)
-    attention_size, qkv_size, fc_size = bytes_of(llm, work, all_heads)
-    heads: list[Real] = []
-    for size, units in (
-        (fc_size, llm.heads),
-        (qkv_size, llm.kv_heads),
-        (attention_size, llm.kv_heads),
-    ):
-        whole = np.maximum(size, 1.0)
+    sizes = bytes_of(llm, work, all_heads)
+    units_of = (llm.kv_heads, llm.kv_heads, llm.heads)
+    heads: dict[int, Real] = {}
+    for kernel in order:
+        units = units_of[kernel]
+        whole = np.maximum(sizes[kernel], 1.0)
         share_held = np.minimum(hbm_room / whole, 1.0)
         share_left = 1 - lpddr_room / whole
         most = np.floor(units * share_held + _ROUNDING)
         least = np.ceil(units * share_left - _ROUNDING)
         best = whole_units(units, even)
         n = np.maximum(np.minimum(best, most), np.clip(least, 0.0, units))
-        heads.append(n * llm.heads / units)
+        heads[kernel] = n * llm.heads / units
         on_hbm = whole * n / units
         hbm_room = np.maximum(hbm_room - on_hbm, 0.0)
         lpddr_room = np.maximum(lpddr_room - (whole - on_hbm), 0.0)
-    fc_heads, qkv_heads, attention_heads = heads
-    return attention_heads, qkv_heads, fc_heads
+    return heads[0], heads[1], heads[2]
+
+
+def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np.bool_]:
+    """Whether both sides hold their parts when the prompts are done."""
+    n_attention, n_qkv, n_fc = heads
+    rest = (llm.heads - n_attention, llm.heads - n_qkv, llm.heads - n_fc)
+    on_hbm = sum(bytes_of(llm, work, heads))
+    on_lpddr = sum(bytes_of(llm, work, rest))
+    in_hbm = np.less_equal(on_hbm, two.hbm.capacity)
+    in_lpddr = np.less_equal(on_lpddr, two.lpddr.capacity)
+    return in_hbm & in_lpddr
 
 
 def even_share(two: Asymmetric) -> Real:

@@ -193,6 +193,21 @@ def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
     return np.clip(share, 0.0, 1.0)
 
 
+def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
+    """Host memory that keeps the whole cache there: all K and V, or with X if that is more [B].
+
+    Args:
+        alpha: share of the batch kept as X [1].
+    """
+    kv, x = llm.kv_cache_bytes(work.batch, work.final), x_cache_bytes(llm, work)
+    return np.maximum(kv, (1 - alpha) * kv + alpha * x)
+
+
+def x_cache_bytes(llm: LLM, work: Workload) -> Real:
+    """X of the whole batch, all layers [B]."""
+    return llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
+
+
 def weights_or_drives(
     hw: Machine,
     llm: LLM,
@@ -233,7 +248,7 @@ def cache_breaks(
     streamed = host_weights(hw, llm, in_host)
     weights = np.maximum(streamed, 1.0)
     left = host(hw).memory - layer_copies(llm, work)
-    beside_cache = left - llm.kv_cache_bytes(work.batch, work.final)
+    beside_cache = left - most_in_host(llm, work, knobs.get("alpha", 0.0))
     return (
         1 - left / weights,
         1 - beside_cache / weights,

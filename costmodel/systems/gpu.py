@@ -11,7 +11,12 @@ from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cpu_share import at_share, balanced_share, host_attention
+from nearkv.costmodel.mechanisms.cpu_share import (
+    at_share,
+    balanced_share,
+    host_attention,
+    served,
+)
 from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, resident, steady
 from nearkv.costmodel.mechanisms.serving import (
     LACKS,
@@ -100,7 +105,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    hw = in_use(hw, llm)
+    hw = served(hw, llm, work)
     gpu_share = 1 - cpu_share
     host_room = hw.host.memory / kv_token_bytes(llm)
 

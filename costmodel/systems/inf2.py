@@ -28,9 +28,10 @@ from nearkv.costmodel.mechanisms.residency import (
     Residency,
     buffers_or_copies,
     host_weights,
-    kv_share_in,
     layer_copies,
+    most_in_host,
     weights_or_drives,
+    x_cache_bytes,
 )
 from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.registry import NO_KNOBS, Knob, system
@@ -56,16 +57,43 @@ def alpha_of_host_memory(
     """
     interval = knobs.get("interval", SPILL_INTERVAL)
     buffered = knobs.get("writeback", 1) * interval
-    choice = knobs.get("weights", float(WEIGHTS.default))
-    stored = knobs.get("ssd_weights", 0.0)
-    reserved = buffers_or_copies(llm, work, buffered)
-    home = weights_or_drives(hw, llm, work, choice, stored, reserved)
+    home = stated_home(hw, llm, work, knobs)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
-    x = llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
-    beyond = x - buffers
+    beyond = x_cache_bytes(llm, work) - buffers
     room = host(hw).memory - host_weights(hw, llm, home) - buffers
     filled = np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
+
+
+def alpha_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The alpha from which host memory has no room for K and V beside an X that is larger [1].
+
+    Where query heads share K and V, X takes more than they do.
+    """
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    excess = x_cache_bytes(llm, work) - kv
+    if not np.any(excess > 0):
+        return ()
+    room = host_room(hw, llm, work, stated_home(hw, llm, work, knobs))
+    return ((room - kv) / np.where(excess > 0, excess, 1.0),)
+
+
+def stated_home(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> Residency:
+    """Where weights live at the knobs that are stated, the others at their defaults."""
+    buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
+    choice = knobs.get("weights", float(WEIGHTS.default))
+    stored = knobs.get("ssd_weights", 0.0)
+    reserved = buffers_or_copies(llm, work, buffered)
+    return weights_or_drives(hw, llm, work, choice, stored, reserved)
+
+
+def host_room(hw: Machine, llm: LLM, work: Workload, home: Residency) -> Real:
+    """Host memory that weights and the layers on their way leave to a cache [B]."""
+    return host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
 
 
 LACKS = {
@@ -76,6 +104,7 @@ LACKS = {
 ALPHA = Knob(
     "share of the batch whose X is cached in host memory instead of K and V on flash (sec. 4.3)",
     rules={"paper": alpha_of_host_memory},
+    breaks=alpha_breaks,
 )
 INTERVAL = Knob(
     "tokens buffered in host memory before they are spilled, c (sec. 4.2, 7.1)",
@@ -140,7 +169,8 @@ def inf2(
     Hundreds of gigabytes of X are not pinned any more than FlexGen's caches are: all but single
     tokens go through a pinned relay (`derate.cache_relay`), in prefill as in decode. A KV cache
     that fits host memory stays there and the CPU attends to it, so the drives carry nothing (sec.
-    7.5, 7.6).
+    7.5, 7.6). Where query heads share K and V the devices would be faster than the CPU, so with
+    more host memory such a model may take longer.
 
     Args:
         hw: roles gpu, gpu_link, host, uplink, csd (with kernel_tiled).
@@ -198,12 +228,13 @@ def stream_weights(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
 def split_batch(
     hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: Real
 ) -> Split:
-    """Return the batch by caches: K and V stay in host memory where all of them fit beside weights.
+    """Return the batch by caches: K and V stay in host memory where they fit beside weights and X.
 
     Source: INF² sec. 2.2, 7.5, 7.6.
     """
-    room = host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
-    in_host = np.floor(kv_share_in(room, llm, work))
+    cache = np.maximum(most_in_host(llm, work, alpha), 1.0)
+    room = host_room(hw, llm, work, home)
+    in_host = np.where(room >= cache, 1.0, 0.0)[()]
     with_kv = (1 - alpha) * work.batch
     return Split((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
 
