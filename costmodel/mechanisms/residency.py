@@ -240,10 +240,10 @@ def cache_breaks(
     A third one is where host DRAM is no longer full of weights. Between them, and on either side,
     what lives where is affine in the share [1].
     """
-    choice = knobs.get("weights", WEIGHTS.default)
+    choice = knobs.get("weights", float(WEIGHTS.default))
     buffered = knobs.get("writeback", 0.0) * knobs.get("interval", 0.0)
     reserved = buffers_or_copies(llm, work, buffered)
-    home = weights_or_drives(hw, llm, work, float(choice), 0.0, reserved)
+    home = weights_or_drives(hw, llm, work, choice, 0.0, reserved)
     in_host = beside_gpu(home.gpu, 0.0)
     streamed = host_weights(hw, llm, in_host)
     weights = np.maximum(streamed, 1.0)
