@@ -133,3 +133,19 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
     largest = np.where(room >= requested, requested, np.minimum(power_of_two, requested))
     rounds = np.ceil(requested / largest)
     return (requested / rounds)[()]
+
+
+def batch_with_states(most: Real, batch: Real, state: Real, room: Real) -> Real:
+    """Sequences at once: so many, or fewer where the GPU lacks room for their recurrent states [1].
+
+    Args:
+        most: sequences that other memories hold [1].
+        batch: sequences requested [1].
+        state: recurrent states of one sequence; none of most models [B].
+        room: GPU memory for states [B].
+    """
+    recurrent = np.greater(state, 0)
+    if not np.any(recurrent):
+        return most
+    held = reduced_batch(batch, state, room)
+    return np.where(recurrent, np.minimum(most, held), most)[()]

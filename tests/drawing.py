@@ -38,6 +38,7 @@ RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
 MODELS = sorted(file.stem for file in (Path(__file__).parent.parent / "costmodel/llms").glob("*"))
 ANY = "any system"
 RING = "a degree of tensor parallelism, which is a choice: all-reduces of a larger ring take longer"
+GROWING_RING = "a model too large for the GPUs there were is cut between more: a larger ring"
 BY_BYTES = (
     "FlexGen's static split fills HBM by bytes, as H2M2 compares it (sec. 3.2): more of a memory "
     "whose chip is the slower takes work from the faster"
@@ -55,17 +56,23 @@ IN_DRAM = (
     "its bandwidth or beside the CPU's attention, they would have come faster from the drives"
 )
 STATED_SHARE = (
-    "a stated share of a request of every replica is in host memory, which all of them share"
+    "a stated share of a request of every replica is in host memory, which all of them share; "
+    "memory of the GPUs for a request of its own sets an idle replica to work"
 )
 NO_GOOD = {
     (ANY, "cluster_host.count"): "nodes split a fixed number of GPUs between them",
     ("cpu-offload", "gpu.count"): STATED_SHARE,
+    ("cpu-offload", "gpu.memory"): STATED_SHARE,
 }
 """Of which system more of what may even be too much, and why."""
 SLOWER = {
     ("tensor-parallel", "gpu.count"): RING,
     ("tensor-parallel", "nvlink.count"): RING,
     ("vllm-multinode", "cluster_gpu.count"): RING,
+    ("gpu-only", "gpu.count"): GROWING_RING,
+    ("hbm-pim", "gpu.count"): GROWING_RING,
+    ("rank-pim", "gpu.count"): GROWING_RING,
+    ("l3", "gpu.count"): GROWING_RING,
     ("flexgen-mapping", "hbm.memory"): BY_BYTES,
     ("flexgen-mapping", "hbm.count"): BY_BYTES,
     ("leoam", "gpu.memory"): ALL_ON_GPU,

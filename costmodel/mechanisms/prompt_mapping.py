@@ -61,7 +61,11 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
     hbm_room, lpddr_room = two.hbm.capacity, two.lpddr.capacity
     all_heads = (llm.heads, llm.heads, llm.heads)
     sizes = bytes_of(llm, work, all_heads)
-    units_of = (llm.kv_heads, llm.kv_heads, llm.heads)
+    units_of = (
+        llm.kv_heads,
+        llm.kv_heads,
+        llm.heads,
+    )
     heads: dict[int, Real] = {}
     for kernel in order:
         units = units_of[kernel]
@@ -71,7 +75,8 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
         most = np.floor(units * share_held + _ROUNDING)
         least = np.ceil(units * share_left - _ROUNDING)
         best = whole_units(units, even)
-        n = np.maximum(np.minimum(best, most), np.clip(least, 0.0, units))
+        least = np.clip(least, 0.0, units)
+        n = np.maximum(np.minimum(best, most), least)
         heads[kernel] = n * llm.heads / units
         on_hbm = whole * n / units
         hbm_room = np.maximum(hbm_room - on_hbm, 0.0)
@@ -82,12 +87,16 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
 def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np.bool_]:
     """Whether both sides hold their parts when the prompts are done."""
     n_attention, n_qkv, n_fc = heads
-    rest = (llm.heads - n_attention, llm.heads - n_qkv, llm.heads - n_fc)
-    on_hbm = sum(bytes_of(llm, work, heads))
-    on_lpddr = sum(bytes_of(llm, work, rest))
-    in_hbm = np.less_equal(on_hbm, two.hbm.capacity)
-    in_lpddr = np.less_equal(on_lpddr, two.lpddr.capacity)
-    return in_hbm & in_lpddr
+    rest = (
+        llm.heads - n_attention,
+        llm.heads - n_qkv,
+        llm.heads - n_fc,
+    )
+    on_hbm: Real = sum(bytes_of(llm, work, heads))
+    on_lpddr: Real = sum(bytes_of(llm, work, rest))
+    in_hbm = on_hbm <= two.hbm.capacity
+    in_lpddr = on_lpddr <= two.lpddr.capacity
+    return np.logical_and(in_hbm, in_lpddr)
 
 
 def even_share(two: Asymmetric) -> Real:

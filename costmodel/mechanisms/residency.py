@@ -64,9 +64,9 @@ def weights_on_storage(hw: Machine, llm: LLM) -> Real:
     return np.where(exceeds, 1.0, 0.0)[()]
 
 
-def weights_on_gpu(llm: LLM, prompt: Real, gpu: Gpu) -> Real:
+def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
     """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
-    resident = llm.weight_bytes + llm.activation_bytes(prompt)
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
     return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
 
 
@@ -226,7 +226,7 @@ def weights_or_drives(
         stored: share on the drives of what is not on the GPU [1].
         reserved: host DRAM that the step needs [B].
     """
-    on_gpu = weights_on_gpu(llm, work.prompt, gpu(hw))
+    on_gpu = weights_on_gpu(llm, work, gpu(hw))
     paper = beside_gpu(on_gpu, stored)
     room = Room(host=host(hw).memory - reserved, stored=stored)
     return choose_residency(choice, paper, hw, llm, work, room)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits, reduced_batch
+from nearkv.costmodel.capacity import batch_with_states, fits, reduced_batch
 from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.offload import (
+    FileStorage,
+    file_storage,
+    gpu_working_set,
+)
 from nearkv.costmodel.mechanisms.residency import (
     WEIGHTS,
     Residency,
@@ -65,9 +69,12 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     home = choose_residency(weights, paper, hw, llm, work, room)
     streamed = stream_weights(hw, llm, home, drives)
     in_dram = home.host * llm.weight_bytes
-    b = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
+    hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     working = gpu_working_set(llm, work.prompt, home.gpu)
     excess = working - streamed.gpu.memory
+    b = batch_with_states(
+        hosted, work.batch, llm.all_state_bytes(1.0), activations - excess
+    )
     on_gpu = working - activations + llm.all_state_bytes(b)
     faults = page_faults(hw)
     spilled = faults(

@@ -11,12 +11,16 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits, reduced_batch
+from nearkv.costmodel.capacity import Fits, batch_with_states, fits, reduced_batch
 from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
-from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.offload import (
+    FileStorage,
+    file_storage,
+    gpu_working_set,
+)
 from nearkv.costmodel.mechanisms.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
@@ -179,7 +183,9 @@ def flexgen_dram(
     home = residency(hw, llm, work, weights, host(hw).memory - sequence)
     streamed = stream_weights(hw, llm, home, drives)
     in_dram = host_weights(hw, llm, home)
-    b = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
+    hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
+    state_room = streamed.gpu.memory - gpu_working_set(llm, work.prompt, home.gpu)
+    b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), state_room)
     relay = link(hw, "gpu_link", "cache_relay")
 
     def prefill_layer(kind: WeightStream) -> Span:
