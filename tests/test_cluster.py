@@ -31,48 +31,62 @@ def dask(*arguments: str, path: Path | None = None) -> subprocess.Popen[bytes]:
 
 
 class Cluster:
-    """A scheduler's address and its worker processes."""
+    """A scheduler and two workers of one thread each; what a test has killed starts anew."""
 
-    def __init__(
-        self,
-        address: str,
-        scheduler: subprocess.Popen[bytes],
-        workers: list[subprocess.Popen[bytes]],
-    ) -> None:
-        self.address, self.scheduler, self.workers = address, scheduler, workers
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder, self.stack = folder, stack
+        self.address = ""
+        self.scheduler: subprocess.Popen[bytes] | None = None
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def repair(self) -> None:
+        """Start what does not run."""
+        if self.scheduler is None or self.scheduler.poll() is not None:
+            for worker in self.workers:
+                worker.kill()
+            self.workers = []
+            self.scheduler, self.address = self._schedule()
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        while len(self.workers) < 2:
+            self.workers.append(self._begin(*worker_of(self.address, self.folder)))
+        until_workers(self.address, 2)
+
+    def _schedule(self) -> tuple[subprocess.Popen[bytes], str]:
+        """A new scheduler and its address."""
+        written = self.folder / "scheduler.json"
+        written.unlink(missing_ok=True)
+        place = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(written))
+        scheduler = self._begin("scheduler", *place)
+        deadline = time.monotonic() + 30
+        while not written.exists() or not written.read_text():
+            assert time.monotonic() < deadline, "the scheduler does not start"
+            time.sleep(0.05)
+        return scheduler, str(json.loads(written.read_text())["address"])
+
+    def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        process = self.stack.enter_context(dask(*arguments))
+        self.stack.callback(process.kill)
+        return process
+
+
+def worker_of(address: str, folder: Path) -> tuple[str, ...]:
+    """How a worker of one thread is started."""
+    alone = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+    return ("worker", address, *alone)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for all tests, which outlives what they kill."""
+    with ExitStack() as stack:
+        yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(shared: Cluster) -> Cluster:
     """Two workers of one thread each."""
-    told = tmp_path / "scheduler.json"
-    with ExitStack() as stack:
-
-        def begin(*arguments: str) -> subprocess.Popen[bytes]:
-            process = stack.enter_context(dask(*arguments))
-            stack.callback(process.kill)
-            return process
-
-        scheduler = begin(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told)
-        )
-        deadline = time.monotonic() + 30
-        while not told.exists() or not told.read_text():
-            assert time.monotonic() < deadline, "the scheduler does not start"
-            time.sleep(0.05)
-        address = str(json.loads(told.read_text())["address"])
-        worker = (
-            "worker",
-            address,
-            "--nthreads",
-            "1",
-            "--no-nanny",
-            "--local-directory",
-            str(tmp_path),
-        )
-        workers = [begin(*worker), begin(*worker)]
-        until_workers(address, 2)
-        yield Cluster(address, scheduler, workers)
+    shared.repair()
+    return shared
 
 
 def until_workers(address: str, count: int) -> None:
@@ -104,6 +118,7 @@ def test_a_cluster_that_is_lost_leaves_what_is_finished(cluster: Cluster, tmp_pa
     file = tmp_path / "out.csv"
     process = start(file, "--scheduler", cluster.address)
     assert until_safe(process, file)
+    assert cluster.scheduler
     cluster.scheduler.kill()
     requested = refused(process)
     assert f"--scheduler {cluster.address}: the cluster cannot go on" in requested
@@ -132,15 +147,7 @@ def test_a_worker_of_other_code_is_refused_whenever_it_joins(
     )
     with (other / "nearkv" / "costmodel" / "span.py").open("a") as file:
         file.write("# another formula")
-    worker = (
-        "worker",
-        cluster.address,
-        "--nthreads",
-        "1",
-        "--no-nanny",
-        "--local-directory",
-        str(tmp_path),
-    )
+    worker = worker_of(cluster.address, tmp_path)
     with dask(*worker, path=other) as joined:
         try:
             until_workers(cluster.address, 3)
