@@ -146,6 +146,6 @@ def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
 
 def test_one_design_is_counted_in_the_singular() -> None:
     text = " ".join(printed("pareto", "--system", "hilos", "--model", "opt-66b").split())
-    assert "1 design that no other of its workload beats" in text
+    assert "1 design that no other of the same workload beats" in text
     words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--per", "modell")
     assert "--per: unknown column 'modell'" in printed(*words, code=2)

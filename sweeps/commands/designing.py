@@ -46,6 +46,20 @@ PLACED = [
 ]
 """Columns that a terminal shows of several placements."""
 
+BATCH = [
+    "system",
+    "model",
+    "platform",
+    "context_tok",
+    "output_tok",
+    "largest_batch",
+    "short_of",
+    "value",
+    "throughput_tok_s",
+    "step_ms",
+]
+"""Columns of `solve batch`, the most important first."""
+
 Limits = Annotated[
     list[str],
     typer.Option(
@@ -162,8 +176,8 @@ def batch(
         raise InputError("solve batch chooses the batch; leave out --batch")
     chosen = replace(study, systems=comma_list(system))
     rows = best_batches(chosen, limit)
-    hidden = ("method",)
-    usual = [name for name in rows[0] if name not in hidden]
+    rest = [name for name in rows[0] if name not in (*BATCH, "method")]
+    usual = [*BATCH, *rest]
     show_rows(rows, view, usual, below=why_batch(rows), study=chosen)
 
 

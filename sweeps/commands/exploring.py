@@ -83,7 +83,8 @@ def pareto(
     reach = f"{extremes.min():.4g} to {extremes.max():.4g}"
     if extremes.min() == extremes.max():
         reach = f"{extremes[0]:.4g}"
-    compared = f"that no other of its workload beats in {first} and {' and '.join(others)}"
+    sides = " and ".join([first, *others])
+    compared = f"that no other of the same workload beats in {sides}"
     designs = f"{counted(len(extremes), 'design')} {compared}; {first} {reach}."
     show_columns(front, view, [*DESIGN, first, *others, "note"], chosen, below=[designs])
 

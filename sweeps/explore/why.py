@@ -124,7 +124,7 @@ def _why_mapping(row: Row) -> str:
     heads = f"{attention} heads of attention, {qkv} of qkv and {fc} of fc"
     optimum = f"{row['model']}, {row['context_tok']:,.0f} tokens: HBM holds {heads}"
     if row["bound_by"] == "hbm.memory":
-        return f"{optimum}, bound by hbm.memory: no further head fits; more of it would take more."
+        return f"{optimum}, bound by hbm.memory: no further head fits; more of it would hold more."
     return f"{optimum}, bound by the balance of both sides: the faster HBM is, the more it takes."
 
 
@@ -170,7 +170,8 @@ def _why_placement(row: Row) -> str:
     bound_by = f"{row['model']}: bound by {row['binding']}"
     if not worth[most]:
         return f"{bound_by}; more memory of any kind would not move it."
-    return f"{bound_by}; a GB more of {most} memory would add {worth[most]:.4g} tokens per second."
+    gain = f"{worth[most]:.4g} tokens per second"
+    return f"{bound_by}; one more GB of {most} memory would add {gain}."
 
 
 def why_batch(rows: Sequence[Row]) -> list[str]:
@@ -183,7 +184,7 @@ def _why_batch(row: Row) -> str:
     largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
     if not largest:
         return f"{point}: no batch is served, bound by {ends}."
-    more = f"what ends the largest, {largest:,.0f}, is {ends}"
+    more = f"the largest, {largest:,.0f}, is bound by {ends}"
     if best == largest:
         move = "a looser one" if ends.startswith("the limit") else "more of it"
         return f"{point}: batch {best:,.0f}, bound by {ends}; {move} would raise the batch."
