@@ -78,3 +78,22 @@ def test_other_parts_are_another_sweep() -> None:
 def test_a_part_that_does_not_fit_gets_a_sentence(parts: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         nearkv.compare("hilos", "opt-66b", parts=parts)
+
+
+def test_questions_of_their_own_take_parts_too() -> None:
+    """A GPU of 80 GB in place of a T4 holds more weights; heads are mapped on other LPDDR."""
+    gpus = {"gpu": "t4,a100-80gb"}
+    placed = nearkv.solve("placement", model="opt-30b", parts=gpus)
+    assert placed["gpu.part"].tolist() == ["t4", "a100-80gb"]
+    assert placed["throughput_tok_s"].is_monotonic_increasing
+    assert placed["wg"].iloc[1] > placed["wg"].iloc[0]
+    memories = {"lpddr": "lpddr5x-512gb,lpddr5x-128gb"}
+    mapped = nearkv.solve("mapping", model="gpt3-175b", parts=memories)
+    assert mapped["lpddr.part"].tolist() == ["lpddr5x-512gb", "lpddr5x-128gb"]
+    split, usual = (
+        nearkv.solve("subbatch", "gpt-89b", requests="2k,3k", parts=parts)
+        for parts in ({"gpu": "h200-sxm"}, {"gpu": "a100-80gb"})
+    )
+    assert split["iteration_ms"].iloc[-1] < usual["iteration_ms"].iloc[-1]
+    with pytest.raises(InputError, match="one iteration takes one part"):
+        nearkv.solve("subbatch", "gpt-89b", requests="2k,3k", parts={"gpu": "h200-sxm,h100-sxm"})

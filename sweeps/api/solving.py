@@ -145,8 +145,7 @@ def _mapping(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.mapping import best_mapping
 
     point = {"batch": "32", "context": "1k", "platform": "gh-asymmetric", **options}
-    method = options.get("method", "exact")
-    del point["method"]
+    method = str(point.pop("method", "exact"))
     study = _study(model, cast("Options", point), UNNAMED)
     return table_of_columns(best_mapping(replace(study, systems=(), output="1"), method))
 
@@ -163,6 +162,7 @@ def _placement(model: Models, options: Options) -> pd.DataFrame:
         text_of(options.get("output", 32), "output"),
         _joined(study.platforms) or "t4-flexgen",
         study.sets,
+        study.parts,
         search=options.get("search", "full"),
         fixed=fixed,
         **choice,
@@ -184,6 +184,7 @@ def _subbatch(model: Models, options: Options) -> pd.DataFrame:
         time_limit=options.get("time_limit", 10.0),
         slack=options.get("slack", 0.02),
         sets=study.sets,
+        parts=study.parts,
     )
     return table_of_rows(subbatch(point))
 
@@ -206,7 +207,7 @@ def _joined(items: Iterable[object]) -> str:
 
 
 _AXES = ("systems", *Axes.__annotations__)
-_MACHINE = ("platform", "sets")
+_MACHINE = ("platform", "sets", "parts")
 Question = tuple[Callable[[Models, Options], pd.DataFrame], tuple[str, ...]]
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),

@@ -14,6 +14,7 @@ from nearkv.sweeps.commands.options import (
     Named,
     Of,
     OutputTokens,
+    Parts,
     Set,
 )
 from nearkv.sweeps.commands.printing import show_rows
@@ -122,6 +123,7 @@ def placement(
     output: OutputTokens = "32",
     platform: Bed = "t4-flexgen",
     sets: Set = [],
+    parts: Parts = [],
     search: Search = "full",
     gpu_batch: GpuBatch = None,
     num_batches: NumBatches = None,
@@ -138,18 +140,21 @@ def placement(
     from nearkv.sweeps.explore.why import why_placement
     from nearkv.sweeps.space.study import pairs
 
+    swaps = pairs(parts, "--part")
     rows = placements(
         model,
         context,
         output,
         platform,
         pairs(sets, "--set"),
+        swaps,
         search=search,
         gpu_batch=gpu_batch,
         num_batches=num_batches,
         fixed=shares_of(pairs(fix, "--fix")),
     )
-    usual = PLACED if len(rows) > 1 else ()
+    machine = [*PLACED[:2], *(f"{role}.part" for role in swaps)]
+    usual = [*machine, *PLACED[2:]] if len(rows) > 1 else ()
     show_rows(rows, view, usual, below=why_placement(rows))
 
 

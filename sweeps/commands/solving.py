@@ -15,6 +15,7 @@ from nearkv.sweeps.commands.options import (
     Context,
     Llm,
     Named,
+    Parts,
     Set,
 )
 from nearkv.sweeps.commands.printing import show_columns
@@ -169,6 +170,7 @@ def mapping(
     context: Context = "1k",
     platform: Bed = "gh-asymmetric",
     sets: Set = [],
+    parts: Parts = [],
     method: SolveMethod = "exact",
 ) -> None:
     """Find the heads of each sub-layer to put on HBM, for one decode step.
@@ -181,7 +183,7 @@ def mapping(
     from nearkv.sweeps.explore.mapping import BRIEF, best_mapping
     from nearkv.sweeps.explore.why import why_mapping
 
-    study = axes(model, batch, context, "1", platform, sets)
+    study = axes(model, batch, context, "1", platform, sets, parts=parts)
     answer = best_mapping(study, method)
     chosen = replace(study, systems=("asymmetric",))
     show_columns(answer, view, BRIEF, chosen, below=why_mapping(answer))

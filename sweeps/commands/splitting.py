@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Bed, Llm, Seed, Set
+from nearkv.sweeps.commands.options import Bed, Llm, Parts, Seed, Set
 from nearkv.sweeps.commands.printing import show_rows
 from nearkv.sweeps.commands.views import View
 
@@ -77,6 +77,7 @@ def subbatch(
     slack: Slack = 0.02,
     seed: Seed = 0,
     sets: Set = [],
+    parts: Parts = [],
 ) -> None:
     """Split one iteration of L3 into sub-batches and chunks: proven best.
 
@@ -100,6 +101,7 @@ def subbatch(
         time_limit=time_limit,
         slack=slack,
         sets=pairs(sets, "--set"),
+        parts=pairs(parts, "--part"),
     )
     rows = solved(point)
     people = view.is_for_people and not view.file

@@ -162,6 +162,8 @@ def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
         "model": labels[mesh["model"].astype(int)],
         "platform": np.array(block.platform.name),
     }
+    for column, name in block.platform.part_columns.items():
+        columns[column] = np.array(name)
     for name in ("batch", "context_tok", *block.sets):
         columns[name] = mesh[name]
     return columns

@@ -15,6 +15,7 @@ from nearkv.hardware.quantity import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.space.cases import swapped
 from nearkv.sweeps.space.sizes import number, size, values
 from nearkv.sweeps.space.study import comma_list
 
@@ -25,6 +26,7 @@ def placements(
     output: str,
     platforms: str,
     sets: Mapping[str, str],
+    parts: Mapping[str, str],
     **choice: Any,
 ) -> Rows:
     """Solve one placement for each combination of models, platforms, lengths and numbers.
@@ -33,6 +35,7 @@ def placements(
         models, platforms: comma-separated names.
         context, output: lists of sizes.
         sets: hardware number (`role.key`) -> list of values.
+        parts: role -> list of parts that fill it.
         choice: `search`, `gpu_batch`, `num_batches` and `fixed`, as `solvers.placement` takes them.
 
     Returns:
@@ -43,22 +46,20 @@ def placements(
     """
     prompts = values(context, size, "--context")
     outputs = values(output, size, "--output-tokens")
+    lengths = list(product(prompts, outputs))
     rows: Rows = []
     for model, name in product(comma_list(models), comma_list(platforms)):
-        part, platform = load_llm(model), load_platform(name)
-        for numbers in _combinations(platform, sets):
-            hw = platform.machine().with_values(numbers)
-            llm = alike_llm(part, hw["precision"], "placement")
-            for prompt, tokens in product(prompts, outputs):
-                work = Workload(1.0, prompt, tokens)
-                point = {
-                    "model": part.name,
-                    "platform": name,
-                    "context_tok": prompt,
-                    "output_tok": tokens,
-                }
-                row = point | numbers | _row(place(hw, llm, work, **choice))
-                rows.append({column: plain(value) for column, value in row.items()})
+        part = load_llm(model)
+        for platform in swapped(load_platform(name), parts):
+            for numbers in _combinations(platform, sets):
+                hw = platform.machine().with_values(numbers)
+                llm = alike_llm(part, hw["precision"], "placement")
+                names = {"model": part.name, "platform": name, **platform.part_columns}
+                for prompt, tokens in lengths:
+                    work = Workload(1.0, prompt, tokens)
+                    sizes = {"context_tok": prompt, "output_tok": tokens, **numbers}
+                    row = names | sizes | _row(place(hw, llm, work, **choice))
+                    rows.append({column: plain(value) for column, value in row.items()})
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of,
 from nearkv.solvers.subbatch.rules import greedy, one_batch
 from nearkv.solvers.subbatch.schedule import evenest, optimal
 from nearkv.sweeps.explore.rows import Rows, aligned
+from nearkv.sweeps.space.cases import swapped
 from nearkv.sweeps.space.sizes import number, size, values
 from nearkv.sweeps.space.traces import Trace, load_trace
 
@@ -44,6 +45,7 @@ class SubbatchPoint:
         time_limit: for the search [s].
         slack: time prompts may add to the fastest decoding [1].
         sets: hardware numbers to replace.
+        parts: role -> the part that fills it.
     """
 
     model: str
@@ -55,6 +57,7 @@ class SubbatchPoint:
     time_limit: float
     sets: Mapping[str, str]
     slack: float = 0.02
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 def subbatch(question: SubbatchPoint) -> Rows:
@@ -131,7 +134,12 @@ def _problem(question: SubbatchPoint) -> SubbatchProblem:
 
 
 def _platform(question: SubbatchPoint) -> Platform:
-    platform = load_platform(question.platform)
+    for role, text in question.parts.items():
+        if "," in text:
+            raise InputError(
+                f"--part {role}={text}: one iteration takes one part; name one"
+            )
+    (platform,) = swapped(load_platform(question.platform), question.parts)
     for address, text in question.sets.items():
         read = number(platform.key(address))
         platform = platform.override(address, read(text, f"--set {address}"))
