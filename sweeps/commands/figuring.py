@@ -62,7 +62,9 @@ def list_figures() -> None:
 
 def summary(drawn: PaperFigure) -> str:
     """Return in words how much of a figure is stated."""
+    from nearkv.sweeps.evaluation.text_columns import counted
+
     count = len(drawn.statements)
     if not count:
         return f"{drawn.title}; the paper's text states none of its numbers"
-    return f"{drawn.title}; {count} statements of the paper beside it"
+    return f"{drawn.title}; {counted(count, 'statement')} of the paper beside it"

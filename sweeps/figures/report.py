@@ -17,6 +17,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
 from nearkv.sweeps.figures import plot
+from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
 from nearkv.sweeps.figures.optima import KNOB, optima
 from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
@@ -194,14 +195,15 @@ def _panels(
     table: pd.DataFrame, axes: Sequence[str], baseline: str
 ) -> dict[str, Callable[[], Axes]]:
     """Return bars for each value of the axis that has fewer, as far as these are few."""
-    name = min(axes, key=lambda axis: table[axis].nunique())
+    sizes = {axis: (table[axis].nunique(), table[axis].dtype.kind in "if") for axis in axes}
+    name = min(sizes, key=lambda axis: sizes[axis])
     values = list(table[name].drop_duplicates())
     if len(values) > MOST_PANELS:
         return {}
     drawings: dict[str, Callable[[], Axes]] = {}
     for value in values:
         rows = table[table[name] == value]
-        caption = f"Throughput, {name} {value}"
+        caption = f"Throughput, {name} {tick_of(value)}"
         drawings[caption] = partial(plot.bars, rows, SPEED, baseline=baseline)
     return drawings
 
