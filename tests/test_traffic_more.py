@@ -55,6 +55,7 @@ KNOBS: dict[str, Real] = {
     "interval": 4,
     "writeback": 1,
     "buffering": 0.25,
+    "weights": 2,
     "ssd_weights": 0.25,
 }
 

@@ -44,7 +44,7 @@ def storage_path(drives: str, lanes: str, amount: float, **more: float) -> dict[
 
 
 def test_accelerate_with_weights_on_the_gpu_moves_nothing_over_the_link() -> None:
-    answer = estimate("accelerate")
+    answer = estimate("accelerate", weights=2)
     flops = LINEAR + ATTEND + HEAD_FLOPS
     check(answer.step, {"gpu.hbm read": STREAMED + KV, "gpu.tensor run": flops})
     # eager scores of 6 heads: 4 bytes in and out of the softmax and 2 x 2 beside it, moved twice
@@ -96,7 +96,7 @@ def test_deepspeed_faults_the_cache_in_and_loads_every_weight(in_files: int) -> 
 
 def test_deepspeed_pages_activations_that_the_gpu_cannot_hold_out_and_back() -> None:
     """A GPU of 10 kB lacks what weight buffer and a prompt's activations take beyond it."""
-    answer = estimate("deepspeed-uvm", {"gpu.memory": 10_000})
+    answer = estimate("deepspeed-uvm", {"gpu.memory": 10_000}, weights=2)
     spilled = 3 * 2 * 5 * (BUFFER + ACTIVATIONS - 10_000)
     faults = answer.prefill.traffic("move")[("gpu_link.in", "move")]
     assert faults == pytest.approx(STREAMED + spilled)
