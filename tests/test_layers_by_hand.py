@@ -11,8 +11,7 @@ from tiny import TINY
 from nearkv.costmodel.latent import Latent, Sparse
 from nearkv.costmodel.layers import Chunked, Mixed, Recurrent, Windowed, over_layers
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.resources import Port
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.span import Port, Real
 
 SIZES: dict[str, float] = {
     "layers": 2,
