@@ -93,8 +93,8 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
 def jacobian(residuals: Residuals, at: Numbers) -> Numbers:
     """Slopes of the residuals (rows, factors), central, all in one evaluation [1]."""
     step = _NUDGE * np.eye(len(at))
-    more = np.clip(at + step, 0.0, 1.0)
-    less = np.clip(at - step, 0.0, 1.0)
+    more = np.minimum(at + step, 1.0)
+    less = np.maximum(at - step, 0.0)
     both = residuals(np.concatenate([more, less]))
     rise = both[: len(at)] - both[len(at) :]
     width = np.diag(more - less)

@@ -70,7 +70,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
     for kernel in order:
         units = units_of[kernel]
         whole = np.maximum(sizes[kernel], 1.0)
-        share_held = np.minimum(hbm_room / whole, 1.0)
+        share_held = hbm_room / whole
         share_left = 1 - lpddr_room / whole
         most = np.floor(units * share_held + _ROUNDING)
         least = np.ceil(units * share_left - _ROUNDING)

@@ -150,7 +150,7 @@ class Simplex:
             program.limit,
         )
         model.a_matrix_.format_ = self._highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.arange(0, rows * columns + 1, columns)
+        model.a_matrix_.start_ = columns * np.arange(rows + 1)
         model.a_matrix_.index_ = np.tile(np.arange(columns), rows)
         model.a_matrix_.value_ = program.matrix.ravel()
         return model

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, stdtrit
+from scipy.special import stdtrit
 
 Numbers = NDArray[np.float64]
 FREEDOM = 4.0
@@ -50,8 +50,7 @@ def spread(errors: Numbers, inputs: Numbers, sources: Sequence[str]) -> float:
 
 
 def _log_density(score: Numbers) -> Numbers:
-    """Logarithm of Student's density."""
+    """Logarithm of Student's density, but for a constant."""
     half = (FREEDOM + 1) / 2
-    scale = gammaln(half) - gammaln(FREEDOM / 2) - 0.5 * np.log(FREEDOM * np.pi)
-    density: Numbers = scale - half * np.log1p(score**2 / FREEDOM)
+    density: Numbers = -half * np.log1p(score**2 / FREEDOM)
     return density

@@ -61,25 +61,24 @@ class Equivalent:
     """Mutants that no test can notice, and why.
 
     Attributes:
-        file, line: where; the line without its indentation.
-        operator: its name or how it begins; any where empty.
+        lines: where, as "file: line" without the indentation.
         reason: why no answer changes, or why none should be asked to.
+        operator: its name or how it begins; any where empty.
     """
 
-    file: str
-    line: str
+    lines: list[str]
     reason: str
     operator: str = ""
 
     def covers(self, mutant: Mutant) -> bool:
         """Whether a mutant is one of these."""
-        same_place = (self.file, self.line) == (mutant.file, mutant.text)
-        return same_place and mutant.operator.startswith(self.operator)
+        here = f"{mutant.file}: {mutant.text}"
+        return here in self.lines and mutant.operator.startswith(self.operator)
 
 
 def equivalents() -> list[Equivalent]:
     """Those that are known."""
-    rows = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
+    rows = tomllib.loads(EQUIVALENT.read_text())["mutant"]
     return [Equivalent(**row) for row in rows]
 
 
@@ -133,7 +132,7 @@ def _mutants(root: Path, file: Path) -> Iterator[Mutant]:
 
 
 def _unanswering(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Where a change alters no answer: dataclass(frozen=True), zip(strict=True), f"{x:.1f}"."""
+    """Where a change alters no answer: dataclass(frozen=True), zip(strict=True)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in ("frozen", "strict"):
             yield node.value.lineno, node.value.col_offset

@@ -1,0 +1,38 @@
+"""The draw of mutants, and the list of those that no test can notice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mutants.draw import _mutants, equivalents, sample
+from sizes import ROOT
+
+
+def test_what_no_test_can_notice_is_a_line_that_exists() -> None:
+    for equivalent in equivalents():
+        assert equivalent.reason
+        for place in equivalent.lines:
+            file, _, line = place.partition(": ")
+            assert line in [text.strip() for text in (ROOT / file).read_text().splitlines()]
+
+
+def test_a_draw_depends_on_its_seed_alone_and_every_mutant_is_python() -> None:
+    under = "costmodel/estimate.py"
+    drawn = sample(ROOT, 3, 1, under)
+    assert drawn == sample(ROOT, 3, 1, under)
+    assert drawn != sample(ROOT, 3, 2, under)
+    original = (ROOT / under).read_text()
+    for mutant in drawn:
+        changed = mutant.source(original)
+        compile(changed, mutant.file, "exec")
+        lines = zip(original.splitlines(), changed.splitlines(), strict=True)
+        differing = [number for number, (old, new) in enumerate(lines, 1) if old != new]
+        assert differing == [mutant.line]
+
+
+def test_no_decorator_is_mutated() -> None:
+    """A frozen class that is not answers alike."""
+    file = ROOT / "costmodel" / "workload.py"
+    operators = Counter(mutant.operator for mutant in _mutants(ROOT, file))
+    assert operators["NumberReplacer"] > 0
+    assert operators["ReplaceTrueWithFalse"] == 0
