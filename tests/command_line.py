@@ -6,6 +6,9 @@ from typer.testing import CliRunner, Result
 
 from nearkv.cli import app
 
+WIDE = {"COLUMNS": "80"}
+"""A terminal of 80 columns."""
+
 
 def invoke(*words: str, text: str = "") -> Result:
     """Run `nearkv` with these words and a text on standard input."""
@@ -25,3 +28,10 @@ def refusal(*words: str, text: str = "") -> str:
     assert done.exit_code == 2, done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     return done.stderr
+
+
+def printed(*words: str, code: int = 0) -> str:
+    """What a command shows on a terminal of 80 columns, on both streams."""
+    done = CliRunner().invoke(app, list(words), env=WIDE)
+    assert done.exit_code == code, done.output
+    return done.output

@@ -9,7 +9,7 @@ import pytest
 from conftest import SYSTEMS, model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_span import trees
+from spans import trees
 
 from nearkv.costmodel.blend import blend
 from nearkv.costmodel.capacity import fits

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import SYSTEMS, model
+from conftest import model
+from personal_computer import WORK, machine, solved
 
 from nearkv.costmodel.mechanisms.eviction import place
 from nearkv.costmodel.mechanisms.scoring import (
@@ -21,18 +22,15 @@ from nearkv.costmodel.mechanisms.scoring import (
 )
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
-from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.explore.beta import best_beta as beta_table
 from nearkv.sweeps.explore.why import why_beta
 from nearkv.sweeps.space.study import Study
 
 RNG = np.random.default_rng(7)
-WORK = Workload(8.0, 12288.0, 128.0)
 KNOBS: dict[str, Real] = {
     "retention": 0.2,
     "sigma": 0.5,
@@ -42,20 +40,6 @@ KNOBS: dict[str, Real] = {
     "placement": 0.0,
 }
 STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
-
-
-def machine(**changes: Real) -> Machine:
-    return (
-        load_platform("aipc-4090")
-        .machine()
-        .with_values({k.replace("__", "."): v for k, v in changes.items()})
-    )
-
-
-def solved(system: str, hw: Machine, llm: str, work: Workload, **requested: Real | str) -> Resolved:
-    spec = SYSTEMS[system]
-    defaults: dict[str, Real | str] = {n: k.default for n, k in spec.knobs.items() if not k.sets}
-    return resolve_knobs(spec, hw, model(llm), work, defaults | requested)
 
 
 def random_rates(points: int) -> tuple[Rates, np.ndarray[tuple[int], np.dtype[np.float64]]]:

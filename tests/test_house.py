@@ -116,6 +116,12 @@ def test_every_assertion_can_fail(file: Path) -> None:
             assert names - {"pytest", "math", "np"}, f"line {node.lineno}: asserts literals"
 
 
+@pytest.mark.parametrize("file", TESTS, ids=lambda f: f.name)
+def test_no_test_imports_another(file: Path) -> None:
+    """What tests share lies in modules of their own."""
+    assert not [name for name in sizes.imports(file) if name.split(".")[0].startswith("test_")]
+
+
 def test_the_code_as_a_whole_meets_the_limits() -> None:
     measured = [sizes.sizes_of(file) for file in FILES]
     tokens = sum(module.tokens for module in measured)

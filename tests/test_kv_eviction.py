@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import model
-from test_hillinfer import WORK, machine, solved
+from personal_computer import WORK, machine, solved
 
 from nearkv.costmodel.workload import Workload
 

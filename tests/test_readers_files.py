@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_reading_tables import printed
+from command_line import printed
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k,16k")
 CAPTION = ("--caption", "Steps", "--label", "tab:steps")

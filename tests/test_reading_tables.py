@@ -7,20 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import printed
 
-from nearkv.cli import app
 from nearkv.sweeps.evaluation.latex import Paper, latex
 from nearkv.sweeps.evaluation.terminal import lay_out
-
-WIDE = {"COLUMNS": "80"}
-
-
-def printed(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(words), env=WIDE)
-    assert result.exit_code == code, result.output
-    return result.output
-
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_reading_tables import printed
+from command_line import printed
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import table
