@@ -10,10 +10,21 @@ from conftest import model
 
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.mechanisms.cpu_share import Room
-from nearkv.costmodel.mechanisms.dimm import normal_quantile_above
+from nearkv.costmodel.mechanisms.dimm import (
+    awake_share,
+    imbalance,
+    least_loaded,
+    normal_quantile_above,
+    rank_unit_area,
+    row_efficiency,
+    unit_power,
+)
+from nearkv.costmodel.mechanisms.drain import Drain, drain_of, load_of
+from nearkv.costmodel.mechanisms.fluid import resident_in, tokens_reserved
 from nearkv.costmodel.mechanisms.head_tables import layer_tables
+from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.systems.vllm import Parallel, communicate
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import load_platform
 
 
@@ -70,3 +81,106 @@ def test_more_than_the_rest_on_the_gpu_needs_its_memory() -> None:
     room = Room(gpu=3.0, host=100.0, batch=8.0, replicas=8.0)
     assert room.fits(0.75)
     assert not room.fits(0.5)
+
+
+@pytest.mark.parametrize(("requests", "ranksets", "square"), [(32.0, 8.0, 2.0), (50.0, 16.0, 1.5)])
+def test_the_fullest_rankset_is_a_normal_quantile_leaning_to_the_right(
+    requests: float, ranksets: float, square: float
+) -> None:
+    """Blom's place of the largest of R, and the first term of Cornish and Fisher."""
+    z = NormalDist().inv_cdf(1 - (1 - 0.375) / (ranksets + 0.25))
+    leaning = square * (ranksets / requests) ** 0.5 * (z**2 - 1) / 6
+    expected = 1 + (z + leaning) * (square * ranksets / requests) ** 0.5
+    assert imbalance(requests, ranksets, square) == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_request_alone_fills_one_rankset_and_one_rankset_is_even() -> None:
+    assert imbalance(1e-12, 8.0, 1.0) == 8
+    assert imbalance(5.0, 1.0, 2.0) == pytest.approx(1, abs=1e-3)
+    assert imbalance(1e15, 8.0, 1.0) == pytest.approx(1)
+
+
+def test_the_least_loaded_rankset_keeps_a_third_of_a_request_a_doubling() -> None:
+    assert least_loaded(16.0, 4.0, 1.0) == pytest.approx(1 + 2 * (1 / 3) * 4 / 16)
+    # two requests on four ranksets: the longer one is a load of twice the mean and more
+    assert least_loaded(2.0, 4.0, 1.0) == 2
+    z = NormalDist().inv_cdf(1 - 0.625 / 2.25)
+    assert least_loaded(2.0, 4.0, 1.25) == pytest.approx(2 * (1 + 0.5 * z), abs=1e-3)
+    assert least_loaded(0.5, 4.0, 1.0) == 4
+
+
+def test_a_bank_reads_rows_and_turns() -> None:
+    """Bursts of 2 x 8 transfers of 8 bytes in 8 cycles; 10 + 12 + 2 x 4 x 3 cycles between rows."""
+    timing = {"bus": 8, "burst": 8, "row": 1024, "ccd_l": 8, "rp": 10, "rcd": 12}
+    timing |= {"bank_groups": 2, "banks": 4, "rrd_s": 3}
+    hw = load_platform("dgx-a100-pim").machine()
+    hw = hw.with_values({f"dimm.{name}": float(value) for name, value in timing.items()})
+    assert row_efficiency(hw) == pytest.approx(64 / (64 + 46))
+
+
+def test_power_is_of_all_banks_and_ranks() -> None:
+    """Of a DIMM: 2 x 4 / 4 ranks, each with three units and 16 chips of 2 x 4 banks."""
+    numbers = {"channels": 2.0, "ranksets": 4.0, "count": 4.0, "chips": 16.0, "bank_groups": 2.0}
+    numbers |= {"banks": 4.0, "relayout_power": 1.0, "adder_power": 2.0, "softmax_power": 3.0}
+    numbers |= {"bank_power": 0.25, "relayout_area": 1.0, "adder_area": 2.0, "softmax_area": 4.0}
+    hw = load_platform("dgx-a100-pim").machine()
+    hw = hw.with_values({f"dimm.{name}": value for name, value in numbers.items()})
+    assert unit_power(hw) == 2 * (6 + 16 * 2 * 4 * 0.25)
+    assert rank_unit_area(hw) == 7
+
+
+def test_those_who_leave_last_take_their_remainder_between_them() -> None:
+    """Shares of the last requests integrate to their mean remainder over the longest answer."""
+    pieces = list(Drain(longest=300.0, remainder=100.0).pieces())
+    assert sum(iterations for iterations, _ in pieces) == pytest.approx(300)
+    assert sum(iterations * share for iterations, share in pieces) == pytest.approx(100)
+    shares = [float(share) for _, share in pieces]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_drain_lasts_as_long_as_the_longest_answer() -> None:
+    """Answers of 21 with E[n^2] = 1.5 E[n]^2 and up to 4 times the mean."""
+    spread = Spread(output_square=1.5, longest_output=4.0)
+    work = Workload(5.0, 100.0, 21.0, spread=spread)
+    queue = drain_of(work, np.array(True))
+    assert (float(queue.longest), float(queue.remainder)) == (80, 15)
+    together = drain_of(work, np.array(False))
+    assert (float(together.longest), float(together.remainder)) == (80, 20)
+    alike = drain_of(Workload(5.0, 100.0, 21.0), np.array(True))
+    assert (float(alike.longest), float(alike.remainder)) == (0, 0)
+    single = drain_of(Workload(5.0, 100.0, 1.0, spread=spread), np.array(True))
+    assert (float(single.longest), float(single.remainder)) == (0, 0)
+
+
+def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
+    work = Workload(5.0, 100.0, 21.0, spread=Spread(prompt_square=2.0))
+    serving = Serving(lambda load: load, lambda n, load: load, 1.0, 1.0, skew=lambda n: 1 + n)  # type: ignore[arg-type, return-value]
+    load = load_of(work, serving, 3.0, 7.0)
+    assert (load.sequences, load.tokens, load.prompt) == (3, 3 * 110.5, 7)
+    assert load.hottest == 4 * 3 * 110.5
+    assert load.squares == 7 * 100 * 2
+    assert load.share(0.5).squares == 700
+
+
+def test_a_request_reserves_its_mean_or_its_final_length() -> None:
+    """121 tokens in the end, 110.5 on average."""
+    work = Workload(5.0, 100.0, 21.0)
+    assert tokens_reserved(work, 0.0) == 110.5
+    assert tokens_reserved(work, 1.0) == 121
+    assert tokens_reserved(work, 0.5) == (110.5 + 121) / 2
+
+
+@pytest.mark.parametrize(
+    ("room", "resident"), [(9.0, 5.0), (5.0, 5.0), (4.5, 3.5), (1.5, 2.0), (0.0, 2.0)]
+)
+def test_a_queue_leaves_half_a_request_of_room_in_each_replica(
+    room: float, resident: float
+) -> None:
+    """Five requests in two replicas: room but for one, at least one in each."""
+    assert resident_in(room, 5.0, 2.0) == resident
+
+
+def test_a_refresh_blocks_the_banks_for_its_share() -> None:
+    hw = load_platform("dgx-a100-pim").machine()
+    hw = hw.with_values({"dimm.refresh": 2e-7, "dimm.refresh_interval": 8e-6})
+    assert awake_share(hw) == pytest.approx(0.975)

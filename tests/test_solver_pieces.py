@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
+from nearkv.costmodel.span import Real
 from nearkv.solvers import peak
 from nearkv.solvers.calibrate import fit, jacobian
 from nearkv.solvers.placement.linear import Program, Simplex, reference
@@ -34,11 +35,11 @@ def test_golden_sections_end_at_the_least_of_a_convex_function() -> None:
 
 def test_each_section_costs_one_look() -> None:
     """One of two points inside is kept, so 40 sections look at 42 points."""
-    looks: list[object] = []
+    looks: list[Real] = []
 
-    def absolute(x: object) -> Numbers:
+    def absolute(x: Real) -> Real:
         looks.append(x)
-        distance: Numbers = np.abs(np.subtract(x, 0.3))
+        distance: Real = np.abs(np.subtract(x, 0.3))
         return distance
 
     assert least(absolute, 0.0, 1.0) == pytest.approx(0.3, abs=1e-8)
@@ -96,7 +97,8 @@ def test_correlated_factors_are_as_correlated_as_their_design() -> None:
 
     def rows(points: Numbers) -> Numbers:
         first, second = points[:, 0], points[:, 1]
-        return np.stack([first, second, first + second], axis=1) - offsets
+        residuals: Numbers = np.stack([first, second, first + second], axis=1) - offsets
+        return residuals
 
     fitted = fit(rows, np.array([0.5, 0.5]))
     assert fitted.correlation == pytest.approx(np.array([[1, -0.5], [-0.5, 1]]), abs=1e-3)
@@ -113,7 +115,8 @@ def test_a_factor_cut_by_its_whole_range_is_unknown() -> None:
     """
 
     def rows(points: Numbers) -> Numbers:
-        return points[:, :1] - np.array([0.1, 0.9, 0.5])
+        residuals: Numbers = points[:, :1] - np.array([0.1, 0.9, 0.5])
+        return residuals
 
     fitted = fit(rows, np.array([0.5]))
     assert fitted.half == pytest.approx([0.6955], rel=1e-3)
@@ -127,7 +130,8 @@ def test_a_start_at_the_solution_beats_all_random_ones() -> None:
     """A needle: the residual is 1 but within 0.01 of the stated value."""
 
     def needle(points: Numbers) -> Numbers:
-        return np.minimum(100 * np.abs(points[:, :1] - 0.123), 1.0) * np.ones(3)
+        residuals: Numbers = np.minimum(100 * np.abs(points[:, :1] - 0.123), 1.0) * np.ones(3)
+        return residuals
 
     assert fit(needle, np.array([0.123])).at == pytest.approx([0.123], abs=1e-6)
 

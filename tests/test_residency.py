@@ -1,0 +1,115 @@
+"""Where weights live, by choice and by what the memories hold, for a model counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import (
+    ACTIVATIONS,
+    ALL_WEIGHTS,
+    BUFFER,
+    FINAL_KV,
+    STREAMED,
+    TINY,
+    WORK,
+    amounts,
+    estimate,
+    needed,
+)
+
+from nearkv.costmodel.mechanisms.residency import beside_gpu, cache_breaks, weights_on_gpu
+from nearkv.costmodel.resources import gpu
+from nearkv.costmodel.systems.inf2 import alpha_of_host_memory
+from nearkv.hardware.catalog import load_platform
+
+AUTO, GPU, PAPER, HOST, STORAGE = range(5)
+WORKING = BUFFER + ACTIVATIONS
+COPIES = 2 * FINAL_KV / 3
+"""Host memory for the layer that is read and the one attended to."""
+EXACT = {"policy.pinned_rounding": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("choice", "on_gpu", "in_host", "stored"),
+    [(GPU, 1, 0, 0), (PAPER, 0, 1, 0), (HOST, 0, 1, 0), (STORAGE, 0, 0, 1)],
+)
+def test_weights_come_from_where_they_are_put(
+    choice: int, on_gpu: float, in_host: float, stored: float
+) -> None:
+    answer = estimate("flexgen-ssd", EXACT, gpu_batches=1, weights=choice)
+    loads = amounts(answer.step.parts["head"])
+    head = 11 * 8 * 2
+    assert loads.get("gpu_link.in move", 0) == (1 - on_gpu) * head
+    assert loads.get("host.dram read", 0) == in_host * head
+    assert loads.get("ssd.flash read", 0) == stored * head
+    working = ALL_WEIGHTS if on_gpu else BUFFER
+    tiers = {
+        "gpu": working + ACTIVATIONS,
+        "host": COPIES + in_host * ALL_WEIGHTS,
+        "ssd": FINAL_KV + stored * ALL_WEIGHTS,
+    }
+    assert needed(answer) == pytest.approx(tiers)
+
+
+@pytest.mark.parametrize(
+    ("gpu_room", "host_room", "shares"),
+    [
+        (0.5, 0.25, (0.5, 0.25, 0.25)),
+        (0.5, 2.0, (0.5, 0.5, 0.0)),
+        (-0.5, 0.25, (0.0, 0.25, 0.75)),
+        (0.0, -1.0, (0.0, 0.0, 1.0)),
+    ],
+)
+def test_auto_fills_the_faster_memory_first(
+    gpu_room: float, host_room: float, shares: tuple[float, float, float]
+) -> None:
+    """Memories that leave so many times the weights beside what the step needs."""
+    changes = {
+        **EXACT,
+        "gpu.memory": WORKING + gpu_room * ALL_WEIGHTS,
+        "host.memory": COPIES + host_room * ALL_WEIGHTS,
+    }
+    answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=AUTO)
+    loads = amounts(answer.prefill)
+    on_gpu, in_host, stored = shares
+    assert loads.get("gpu_link.in move", 0) == pytest.approx((1 - on_gpu) * STREAMED)
+    assert loads.get("host.dram read", 0) == pytest.approx(in_host * STREAMED)
+    assert loads.get("ssd.flash read", 0) == pytest.approx(stored * STREAMED)
+
+
+def test_weights_that_all_stay_need_no_buffer() -> None:
+    """A GPU with room for all weights and the activations, and a byte less."""
+    changes = {**EXACT, "gpu.memory": ALL_WEIGHTS + ACTIVATIONS}
+    whole = estimate("flexgen-ssd", changes, gpu_batches=1, weights=AUTO)
+    assert amounts(whole.prefill).get("gpu_link.in move", 0) == 0
+    short = {**EXACT, "gpu.memory": ALL_WEIGHTS + ACTIVATIONS - 1}
+    streamed = amounts(estimate("flexgen-ssd", short, gpu_batches=1, weights=AUTO).prefill)
+    share = (ALL_WEIGHTS - 1 - BUFFER) / ALL_WEIGHTS
+    assert streamed["gpu_link.in move"] == pytest.approx((1 - share) * STREAMED)
+
+
+def test_the_papers_rule_looks_at_weights_and_activations() -> None:
+    hw = load_platform("inf2-a100").machine()
+    for memory, stays in ((ALL_WEIGHTS + ACTIVATIONS, 1), (ALL_WEIGHTS + ACTIVATIONS - 1, 0)):
+        assert weights_on_gpu(TINY, 100.0, gpu(hw.with_values({"gpu.memory": memory}))) == stays
+
+
+def test_shares_beside_the_gpu_are_of_the_others() -> None:
+    home = beside_gpu(0.2, 0.25)
+    assert (home.gpu, home.host, home.storage) == pytest.approx((0.2, 0.6, 0.2))
+
+
+def test_host_memory_begins_to_hold_cache_where_weights_have_left() -> None:
+    """Memory for the copies, 3/4 of the weights and half of the cache."""
+    room = COPIES + 0.75 * ALL_WEIGHTS
+    changes = {**EXACT, "gpu.memory": WORKING, "host.memory": room}
+    hw = load_platform("inf2-a100").machine().with_values(changes)
+    begins, holds_all, _ = cache_breaks(hw, TINY, WORK, {"weights": PAPER})
+    assert begins == pytest.approx(0.25)
+    assert holds_all == pytest.approx(0.25 + FINAL_KV / ALL_WEIGHTS)
+
+
+def test_buffers_as_large_as_x_leave_no_reason_against_x() -> None:
+    """K and V of 81 tokens take 29,160 bytes, more than X of all 121 with 29,040."""
+    hw = load_platform("inf2-a100").machine().with_values({**EXACT, "host.memory": ALL_WEIGHTS})
+    knobs = {"weights": PAPER, "writeback": 1, "interval": 81}
+    assert alpha_of_host_memory(hw, TINY, WORK, knobs) == 1
