@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import model
 
+from nearkv.costmodel.compose import serial
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.mechanisms.cpu_share import Room
 from nearkv.costmodel.mechanisms.dimm import (
@@ -154,7 +155,14 @@ def test_a_drain_lasts_as_long_as_the_longest_answer() -> None:
 
 def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
     work = Workload(5.0, 100.0, 21.0, spread=Spread(prompt_square=2.0))
-    serving = Serving(lambda load: load, lambda n, load: load, 1.0, 1.0, skew=lambda n: 1 + n)  # type: ignore[arg-type, return-value]
+    idle = serial()
+    serving = Serving(
+        iteration=lambda load: idle,
+        prefill=lambda prompts, load: idle,
+        room=1.0,
+        replicas=1.0,
+        skew=lambda sequences: 1 + sequences,
+    )
     load = load_of(work, serving, 3.0, 7.0)
     assert (load.sequences, load.tokens, load.prompt) == (3, 3 * 110.5, 7)
     assert load.hottest == 4 * 3 * 110.5
