@@ -90,7 +90,7 @@ def test_weights_that_all_stay_need_no_buffer() -> None:
 def test_the_papers_rule_looks_at_weights_and_activations() -> None:
     hw = load_platform("inf2-a100").machine()
     for memory, stays in ((ALL_WEIGHTS + ACTIVATIONS, 1), (ALL_WEIGHTS + ACTIVATIONS - 1, 0)):
-        assert weights_on_gpu(TINY, 100.0, gpu(hw.with_values({"gpu.memory": memory}))) == stays
+        assert weights_on_gpu(TINY, WORK, gpu(hw.with_values({"gpu.memory": memory}))) == stays
 
 
 def test_shares_beside_the_gpu_are_of_the_others() -> None:
