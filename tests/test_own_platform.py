@@ -9,6 +9,7 @@ import pytest
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, new_platform, problems
+from nearkv.sweeps.evaluation.readers import readers
 
 MINE = """\
 base = "hilos-h100"
@@ -119,3 +120,13 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     for words in ("csd: count: '2.5' must be a whole", "'3' has no unit", "must be at most 1"):
         assert any(words in sentence for sentence in sentences)
     assert problems(Path(write(tmp_path, MINE))) == []
+
+
+def test_a_number_names_the_systems_that_read_it() -> None:
+    """INF²'s kernel attends in tiles, HillInfer's scores; FLEX(DRAM) has plain drives alone."""
+    by_key = readers("csd")
+    assert by_key["kernel_tiled"] == ["inf2"]
+    assert by_key["kernel_scores"] == ["hillinfer"]
+    assert by_key["p2p_read"] == ["hillinfer", "hilos", "inf2"]
+    assert not any("flexgen-dram" in names for names in by_key.values())
+    assert "flexgen-dram" in readers("gpu")["memory"]

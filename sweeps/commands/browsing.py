@@ -220,13 +220,18 @@ def listed(ctx: typer.Context, view: View) -> bool:
 
 
 def keys(view: View, kind: KindOfPart) -> None:
-    """List the numbers that a kind of part has: unit, meaning, usual range.
+    """List the numbers that a kind of part has: unit, meaning, usual range, systems that read it.
 
     Example: nearkv hardware keys gpu
     """
     from nearkv.hardware.own import key_rows
+    from nearkv.sweeps.evaluation.readers import readers
 
-    show_rows(key_rows(kind), view)
+    rows = key_rows(kind)
+    by_key = readers(kind)
+    for row in rows:
+        row["used_by"] = ", ".join(by_key.get(str(row["key"]), []))
+    show_rows(rows, view)
 
 
 def new_hardware(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
