@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,22 @@ def is_zero(number: Number) -> bool:
 
     A number of no design point counts as none.
     """
+    first, _ = ends(number)
+    return not (first or np.any(number))
+
+
+def ends(number: Any) -> tuple[float, float]:
+    """The first and the last of the values of a number, NaN of none [its own].
+
+    A glimpse that spares work where it decides between two ways to one answer. No answer may
+    depend on it: where work is recorded to be repeated, it is no part of the record.
+    """
+    if getattr(number, "ndim", 0) == 0:
+        return number, number
     if not isinstance(number, np.ndarray):
-        return not number
-    return number.size > 0 and not (number.flat[0] or number.any())
+        first, last = number.ends
+        return first, last
+    return (number.flat[0], number.flat[-1]) if number.size else (np.nan, np.nan)
 
 
 def longest_of(seconds: Iterable[Number]) -> Number:

@@ -263,7 +263,7 @@ def _filled(
 ) -> NDArray[np.float64]:
     """Values at all design points, of which some are those of the rest."""
     everywhere = np.broadcast_to(values, where.shape)
-    whole = np.array(everywhere)
+    whole = everywhere.copy()
     whole[where] = rest
     return whole
 

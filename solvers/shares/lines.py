@@ -16,14 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
-from nearkv.costmodel.sums import is_zero, total
-
-
-def _at_ends(number: Real) -> tuple[float, float]:
-    """A number at the first and at the last design point [its own]."""
-    if not isinstance(number, np.ndarray):
-        return number, number
-    return (number.flat[0], number.flat[-1]) if number.size else (np.nan, np.nan)
+from nearkv.costmodel.sums import ends, is_zero, total
 
 
 class Line(NamedTuple):
@@ -55,7 +48,7 @@ class Line(NamedTuple):
         Two points are enough to tell most lines apart without a look at all of them.
         """
         for own, others in zip(self, other, strict=True):
-            pairs = zip(_at_ends(own), _at_ends(others), strict=True)
+            pairs = zip(ends(own), ends(others), strict=True)
             if any(above > below for below, above in pairs):
                 return True
         return False
@@ -130,14 +123,14 @@ def serial_terms(start: Span, end: Span) -> list[tuple[Span, Span]]:
 
 
 def _leaf_line(start: Leaf, end: Leaf) -> Line:
-    same_rate = np.array_equal(start.rate, end.rate)
+    same_rate = start.rate is end.rate or np.array_equal(start.rate, end.rate)
     if start.resource != end.resource or not same_rate:
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
     return Line(start.seconds, end.seconds)
 
 
 def _repeated(start: Repeat, end: Repeat) -> Envelope:
-    if not np.array_equal(start.times, end.times):
+    if start.times is not end.times and not np.array_equal(start.times, end.times):
         raise ValueError("the number of repetitions changes with the share")
     inner = envelope(start.span, end.span)
     times = start.times * inner.times

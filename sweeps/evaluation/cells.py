@@ -15,7 +15,6 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.metrics import COLUMNS, Answer, without_idle_power
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
 from nearkv.sweeps.evaluation.requested import BOTTLENECK, ON_REQUEST, TIMES, footprint
@@ -25,6 +24,19 @@ from nearkv.sweeps.space.study import Block
 
 Shown = Mapping[str, tuple[str, NDArray[np.float64]]]
 """Axis -> the column that shows it, and its values there."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Values of the axes of some design points, of shapes that broadcast.
+
+    Attributes:
+        mesh: in SI, by axis.
+        shown: as columns show them, by column, in the same order.
+    """
+
+    mesh: Mapping[str, NDArray[np.float64]]
+    shown: Mapping[str, NDArray[np.float64]]
 
 
 Cell = Real | NDArray[np.bool_] | Names
@@ -47,14 +59,29 @@ def cells(
         wanted: names of the columns to compute; where empty, all but those on request.
         extra: of `ON_REQUEST`: what to compute besides.
     """
-    hw, llm, work, requested = block.inputs(box)
-    resolved = resolve_knobs(block.system, hw, llm, work, requested)
-    offered = _offered(block, box, resolved, hw, work)
-    offered |= footprint(llm, work)
+    points = Points(block.grid.mesh(box), block.display_grid.mesh(box))
+    offered, resolved = _offered(block, points)
+    if block.method == "simulate":
+        for name, value in simulated(block, box).items():
+            offered[name] = partial(np.asarray, value)
     if block.band is not None:
         offered |= _band(block, box, resolved.estimate, wanted)
         earlier = dict(offered)
         offered["note"] = partial(_note_of_draws, earlier)
+    return _chosen(offered, wanted, extra)
+
+
+def cells_at(
+    block: Block, points: Points, wanted: Collection[str] = (), extra: Collection[str] = ()
+) -> dict[str, Cell]:
+    """The same of any values of the axes, of a block that is neither simulated nor has bands."""
+    offered, _ = _offered(block, points)
+    return _chosen(offered, wanted, extra)
+
+
+def _chosen(
+    offered: Offered, wanted: Collection[str], extra: Collection[str]
+) -> dict[str, Cell]:
     chosen: dict[str, Cell] = {}
     for name, compute in offered.items():
         if name in wanted if wanted else _is_usual(name, extra):
@@ -88,11 +115,13 @@ def spread(cell: Cell, shape: Shape) -> Values:
     return rows.view(text.dtype)
 
 
-def _offered(
-    block: Block, box: Box, resolved: Resolved, hw: Machine, work: Workload
-) -> Offered:
-    estimate, mesh = resolved.estimate, block.grid.mesh(box)
-    shown = dict(zip(mesh, block.display_grid.mesh(box).items(), strict=True))
+def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
+    """All columns, and the estimate they come from."""
+    mesh = points.mesh
+    hw, llm, work, requested = block.at(mesh)
+    resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    estimate = resolved.estimate
+    shown = dict(zip(mesh, points.shown.items(), strict=True))
     models = mesh["model"].astype(int)
     ok = estimate.fits.ok
     everywhere = bool(np.all(ok))
@@ -114,13 +143,10 @@ def _offered(
     for name, metric in COLUMNS.items():
         offered[name] = partial(_where, where, metric.compute, answer)
     for name, value in estimate.also.items():
-        offered[name] = partial(_where, where, np.asarray, value)
-    if block.method == "simulate":
-        for name, value in simulated(block, box).items():
-            offered[name] = partial(np.asarray, value)
-    else:
+        offered[name] = partial(_where, where, _cell, value)
+    if block.method != "simulate":
         offered |= _Times(estimate, where).offered()
-    return offered
+    return offered | footprint(llm, work), resolved
 
 
 @dataclass(frozen=True)
@@ -206,17 +232,17 @@ def _question(block: Block, shown: Shown, work: Workload) -> Offered:
     apart = ("model", *block.system.knobs)
     axes = {column: value for name, (column, value) in shown.items() if name not in apart}
     if not block.traces:
-        return {name: partial(np.asarray, value) for name, value in axes.items()}
+        return {name: partial(_cell, value) for name, value in axes.items()}
     places = axes.pop("trace").astype(int)
     names = tuple(trace.name for trace in block.traces)
     columns: Offered = {
         "trace": partial(Names, places, names),
-        "batch": partial(np.asarray, work.batch),
-        "context_tok": partial(np.asarray, work.prompt),
-        "output_tok": partial(np.asarray, work.output),
+        "batch": partial(_cell, work.batch),
+        "context_tok": partial(_cell, work.prompt),
+        "output_tok": partial(_cell, work.output),
     }
     for name, value in axes.items():
-        columns[name] = partial(np.asarray, value)
+        columns[name] = partial(_cell, value)
     columns["method"] = partial(_name, block.method)
     return columns
 
@@ -224,6 +250,11 @@ def _question(block: Block, shown: Shown, work: Workload) -> Offered:
 def _where(ok: Where, compute: Callable[[Any], Real], subject: Any) -> Real:
     value = compute(subject)
     return value if ok is True else np.where(ok, value, np.nan)
+
+
+def _cell(value: Any) -> Any:
+    """A number as an array."""
+    return value if hasattr(value, "astype") else np.asarray(value)
 
 
 def _name(name: str) -> Names:
@@ -245,14 +276,14 @@ def _knob(
     """The column of a knob, and its value; of one that stands for a hardware number, that."""
     knob = block.system.knobs[name]
     if not knob.sets:
-        value = np.asarray(resolved.knobs[name])
+        value = _cell(resolved.knobs[name])
         if knob.choices:
             return name, lambda: Names(value.astype(int), knob.choices)
         return name, lambda: value
     key = block.platform.key(knob.sets)
     for axis, number in block.sets.items():
         if number == knob.sets:
-            return name + key.suffix, partial(np.asarray, shown[axis][1])
+            return name + key.suffix, partial(_cell, shown[axis][1])
     role, _, own = knob.sets.partition(".")
     part = block.platform.roles[role]
     stated = key.shown(part.numbers[own].si)

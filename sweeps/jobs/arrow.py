@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.evaluate import Cell, Columns, Names, cells
+from nearkv.sweeps.evaluation.evaluate import Cell, Columns, Names
 from nearkv.sweeps.evaluation.table import is_whole, plain
-from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
+from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
 
 Array = NDArray[np.generic]
 Column = Cell | Array | None
@@ -29,7 +29,7 @@ def table(packed: bytes, piece: Piece) -> pa.Table:
     rows = unpacked(packed)
     batches = []
     for index, box in piece.boxes:
-        columns: Mapping[str, Column] = cells(rows.blocks[index], box, rows.kinds)
+        columns = evaluator(packed, index, tuple(rows.kinds)).cells(box)
         batch = _batch(columns, shape_of(box), rows.kinds, rows.full)
         batches.append(batch)
     return pa.Table.from_batches(batches).unify_dictionaries()

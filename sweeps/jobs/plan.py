@@ -13,6 +13,7 @@ import numpy as np
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
+from nearkv.sweeps.evaluation.evaluator import Evaluator
 from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST
 from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.space.grid import Box
@@ -90,6 +91,12 @@ def unpacked(packed: bytes) -> Plan:
     """Read a plan that came with a task; the tasks of one sweep share it."""
     rows: Plan = pickle.loads(packed)
     return rows
+
+
+@lru_cache(maxsize=64)
+def evaluator(packed: bytes, index: int, wanted: tuple[str, ...]) -> Evaluator:
+    """What evaluates a block of a packed plan; the tasks of one sweep share it."""
+    return Evaluator(unpacked(packed).blocks[index], wanted)
 
 
 def size_of(box: Box) -> int:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, once, unknown
-from nearkv.sweeps.evaluation.evaluate import Cell, Names, at, cells
+from nearkv.sweeps.evaluation.evaluate import Cell, Names, at
 from nearkv.sweeps.evaluation.targets import higher_is_better
-from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
+from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""
@@ -187,8 +187,8 @@ def reduced(packed: bytes, reducer: Reducer, piece: Piece) -> Kept:
         blank[name] = no_name if rows.kinds[name] == "text" else np.nan
     for index, box in piece.boxes:
         shape = shape_of(box)
-        columns = {**blank, **cells(rows.blocks[index], box, blank.keys())}
-        kept = reducer.merge(kept, reducer.see(columns, shape, first))
+        computed = evaluator(packed, index, tuple(blank)).cells(box)
+        kept = reducer.merge(kept, reducer.see({**blank, **computed}, shape, first))
         first += int(np.prod(shape))
     assert kept is not None, "a piece has a box"
     return kept

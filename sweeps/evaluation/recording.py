@@ -1,0 +1,386 @@
+"""Arrays that record what NumPy does with them, so that it can be repeated on other values.
+
+A system is called once with `Recorded` arrays. They compute as ordinary ones do and note every
+operation as a `Step`; where Python looks at a value (`if np.any(...)`), they note a `Decision`.
+Steps and decisions are all that the answer depends on: `nearkv.sweeps.evaluation.replay` repeats
+them on the values of other design points, without the Python between them.
+
+Whatever could take a value past the record (`float(x)`, `np.asarray(x)`, a loop over an array)
+raises `NotRecordableError` instead, and the caller evaluates as if there were no recording.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+Function = Callable[..., Any]
+_SMALL = 1 << 14
+"""Numbers up to which an array over the whole grid is computed once [1]."""
+
+
+class NotRecordableError(TypeError):
+    """A value would leave the record."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A number that a step computed, or an input.
+
+    Attributes:
+        place: where it is kept while steps are repeated.
+        shape, kind: of its array; empty and None where they may differ another time.
+        is_new: no other value lies in its memory, which may be written over after its use.
+    """
+
+    place: int
+    shape: tuple[int, ...] = ()
+    kind: np.dtype[Any] | None = None
+    is_new: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: result = function(*arguments, **options), values among both."""
+
+    function: Function
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    result: Value
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Python looked whether a value is true, and it was or was not."""
+
+    value: Value
+    outcome: bool
+
+
+class Part:
+    """The part of a grid that is computed.
+
+    Args:
+        box: its side along each axis.
+    """
+
+    def __init__(self, box: Sequence[slice]) -> None:
+        self._box = box
+        self._index: dict[tuple[bool, ...], Any] = {}
+
+    def of(self, whole: Any, extended: tuple[bool, ...]) -> Any:
+        """This part of an array, which has an extent along some axes and 1 along others."""
+        if extended not in self._index:
+            sides = zip(self._box, extended, strict=True)
+            index = [side if extends else slice(None) for side, extends in sides]
+            self._index[extended] = (..., *index)
+        return whole[self._index[extended]]
+
+
+class Recording:
+    """Steps and decisions in their order; what is computed twice is recorded once.
+
+    What depends on few axes is computed once for the whole grid; a step takes the part in use.
+
+    Args:
+        part: the design points that are computed.
+        axes: how many the grid has.
+        glimpses: what was glimpsed in earlier recordings, so that this one goes the same way.
+    """
+
+    def __init__(self, part: Part, axes: int, glimpses: dict[object, Any]) -> None:
+        self._axes = axes
+        self._glimpses = glimpses
+        self._trail: object = ()  # all decisions so far and the glimpses since, in short
+        self.events: list[Step | Decision] = []
+        self.places = 0
+        self._part = self._recorded(part, varies=False, is_new=False)
+        self._results: dict[object, Recorded] = {}
+        self._outcomes: dict[int, bool] = {}
+        self._constants: list[
+            object
+        ] = []  # kept, so that the identity of each stays its own
+
+    def input(self, whole: NDArray[Any]) -> Recorded:
+        """Values over the whole grid, of which each box takes its part."""
+        extended = tuple(extent > 1 for extent in whole.shape[-self._axes :])
+        part: Recorded = self._computed(Part.of, (self._part, whole, extended), {})
+        part.whole = whole
+        return part
+
+    def call(self, function: Function, *arguments: Any, **options: Any) -> Any:
+        """Compute a step and record it."""
+        signature = (function, self._signature(arguments), self._signature(options))
+        if signature not in self._results:
+            if _is_small(function, arguments, options):
+                wholes = _replaced(arguments, lambda recorded: recorded.whole)
+                self._results[signature] = self.input(function(*wholes))
+            else:
+                self._results[signature] = self._computed(function, arguments, options)
+        return self._results[signature]
+
+    def truth(self, recorded: Recorded) -> bool:
+        """Whether a value is true, which is a decision when it is asked for the first time."""
+        place = recorded.value.place
+        if place not in self._outcomes:
+            outcome = bool(recorded.array)
+            self._outcomes[place] = outcome
+            self._trail = hash((self._trail, outcome))
+            self.events.append(Decision(recorded.value, outcome))
+        return self._outcomes[place]
+
+    def glimpse(self, recorded: Recorded) -> Any:
+        """The first and the last number, as where the same was first recorded."""
+        self._trail = hash((self._trail, "glimpse"))
+        array = recorded.array
+        return self._glimpses.setdefault(self._trail, (array.flat[0], array.flat[-1]))
+
+    def _computed(
+        self, function: Function, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        answer = function(*arrays_in(arguments), **arrays_in(options))
+        varies = _varies(function, arguments, options)
+        if not isinstance(answer, tuple | list):
+            is_new = isinstance(function, np.ufunc)
+            return self._noted(function, arguments, options, answer, varies, is_new)
+        whole = self._noted(function, arguments, options, answer, varies=True, is_new=False)
+        return tuple(
+            self._noted(operator.getitem, (whole, i), {}, item, varies, is_new=False)
+            for i, item in enumerate(answer)
+        )
+
+    def _noted(
+        self,
+        function: Function,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        answer: Any,
+        varies: bool,
+        is_new: bool,
+    ) -> Recorded:
+        result = self._recorded(answer, varies, is_new)
+        if not is_new:
+            _share_memory([*_recorded_in(arguments), *_recorded_in(options)], answer)
+        step = Step(function, values_in(arguments), values_in(options), result.value)
+        self.events.append(step)
+        return result
+
+    def _recorded(self, answer: Any, varies: bool, is_new: bool) -> Recorded:
+        place = self.places
+        self.places += 1
+        if isinstance(answer, tuple | list | Part):
+            return Recorded(self, answer, Value(place))
+        array = answer if isinstance(answer, np.ndarray) else np.asarray(answer)[()]
+        if varies and array.ndim:
+            return Recorded(self, array, Value(place))
+        return Recorded(self, array, Value(place, array.shape, array.dtype, is_new))
+
+    def _signature(self, argument: Any) -> object:
+        """What makes two arguments the same: equal structure of the same values and constants."""
+        if isinstance(argument, Recorded):
+            if argument.recording is not self:
+                raise NotRecordableError("a value of another recording")
+            return Recorded, argument.value.place
+        if isinstance(argument, tuple | list):
+            return tuple, tuple(self._signature(item) for item in argument)
+        if isinstance(argument, dict):
+            return dict, tuple(
+                (key, self._signature(item)) for key, item in argument.items()
+            )
+        if isinstance(argument, int | float | str):
+            return type(argument), repr(argument)
+        self._constants.append(argument)
+        return object, id(argument)
+
+
+def _is_small(function: Function, arguments: tuple[Any, ...], options: object) -> bool:
+    """Whether an answer is one number for each of few points of the whole grid."""
+    is_elementwise = function is np.where or _is_elementwise(function)
+    if not is_elementwise or options:
+        return False
+    operands = list(_recorded_in(arguments))
+    if any(operand.whole is None for operand in operands):
+        return False
+    wholes = [one.whole if isinstance(one, Recorded) else one for one in arguments]
+    shape = np.broadcast_shapes(*(np.shape(whole) for whole in wholes))
+    return math.prod(shape) <= _SMALL
+
+
+def _is_elementwise(function: Function) -> bool:
+    if not isinstance(function, np.ufunc):
+        return False
+    return function.nout == 1 and function.signature is None
+
+
+def _varies(function: Function, arguments: object, options: object) -> bool:
+    """Whether the shape of an answer may be another for other values."""
+    if function in (_with_items, Part.of):
+        return False
+    operands = [*_recorded_in(arguments), *_recorded_in(options)]
+    picks = function is operator.getitem and any(_is_mask(one) for one in operands)
+    return picks or any(operand.value.kind is None for operand in operands)
+
+
+def _share_memory(operands: Sequence[Recorded], answer: Any) -> None:
+    """Keep operands of which the answer may be a view from being written over."""
+    answers = answer if isinstance(answer, tuple | list) else (answer,)
+    for operand in operands:
+        if any(
+            operand.value.is_new and np.may_share_memory(operand.array, one)
+            for one in answers
+        ):
+            operand.value.is_new = False
+
+
+def _is_mask(operand: Recorded) -> bool:
+    return bool(operand.ndim and operand.dtype == bool)
+
+
+def _recorded_in(argument: Any) -> Iterator[Recorded]:
+    """All recorded arrays in nested tuples, lists and dictionaries."""
+    if isinstance(argument, Recorded):
+        yield argument
+    elif isinstance(argument, tuple | list):
+        for item in argument:
+            yield from _recorded_in(item)
+    elif isinstance(argument, dict):
+        yield from _recorded_in(tuple(argument.values()))
+
+
+def _replaced(argument: Any, replacement: Callable[[Recorded], Any]) -> Any:
+    """The same structure with something else for each recorded array."""
+    if isinstance(argument, Recorded):
+        return replacement(argument)
+    if isinstance(argument, tuple):
+        return tuple(_replaced(item, replacement) for item in argument)
+    if isinstance(argument, list):
+        return [_replaced(item, replacement) for item in argument]
+    if isinstance(argument, dict):
+        return {key: _replaced(item, replacement) for key, item in argument.items()}
+    return argument
+
+
+def arrays_in(argument: Any) -> Any:
+    """The same structure with the ordinary array for each recorded one."""
+    return _replaced(argument, lambda recorded: recorded.array)
+
+
+def values_in(argument: Any) -> Any:
+    """The same structure with the `Value` for each recorded array."""
+    return _replaced(argument, lambda recorded: recorded.value)
+
+
+def _with_items(array: NDArray[Any], key: Any, items: Any) -> NDArray[Any]:
+    """A copy with some items replaced."""
+    copy = np.array(array)
+    copy[key] = items
+    return copy
+
+
+def _shape_of(array: NDArray[Any]) -> NDArray[np.intp]:
+    """Extents as an array: one value, where a tuple would be several."""
+    return np.array(np.shape(array))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A method of arrays as one of recorded arrays."""
+
+    def function(array: NDArray[Any], *arguments: Any, **options: Any) -> Any:
+        return getattr(array, name)(*arguments, **options)
+
+    def method(self: Recorded, *arguments: Any, **options: Any) -> Any:
+        return self.recording.call(function, self, *arguments, **options)
+
+    return method
+
+
+def _refused(*_: object, **__: object) -> Any:
+    raise NotRecordableError("a value would leave the record")
+
+
+class Recorded(NDArrayOperatorsMixin):
+    """An array, or a number, that records what is computed with it.
+
+    Attributes:
+        recording: where.
+        array: the ordinary array.
+        value: what stands for it in the record.
+        whole: the same over the whole grid, where that is small.
+    """
+
+    def __init__(self, recording: Recording, array: Any, value: Value) -> None:
+        self.whole: Any = None
+        self.recording = recording
+        self.array = array
+        self.value = value
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+    ) -> Any:
+        if "out" in options:
+            _refused()
+        if any(getattr(type(one), "__array_ufunc__", True) is None for one in inputs):
+            return NotImplemented
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        return self.recording.call(function, *inputs, **options)
+
+    def __array_function__(
+        self, function: Function, _: Any, arguments: Any, options: Any
+    ) -> Any:
+        if function in (np.shape, np.size, np.ndim):
+            return getattr(self, function.__name__)
+        return self.recording.call(function, *arguments, **options)
+
+    def __bool__(self) -> bool:
+        return self.recording.truth(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.recording.call(operator.getitem, self, key)
+
+    def __setitem__(self, key: Any, items: Any) -> None:
+        changed = self.recording.call(_with_items, self, key, items)
+        self.array, self.value, self.whole = changed.array, changed.value, None
+
+    __array__ = __float__ = __int__ = __index__ = __iter__ = __len__ = _refused
+    __hash__ = object.__hash__
+    all, any, astype, copy, max, min, ravel, reshape, sum = map(
+        _method, ("all", "any", "astype", "copy", "max", "min", "ravel", "reshape", "sum")
+    )
+
+    @property
+    def shape(self) -> Any:
+        """Its extent along each axis; recorded where that depends on values."""
+        if self.value.kind is None:
+            return self.recording.call(_shape_of, self)
+        return np.shape(self.array)
+
+    @property
+    def size(self) -> Any:
+        """How many numbers; recorded where that depends on values."""
+        if self.value.kind is None:
+            return self.recording.call(np.size, self)
+        return np.size(self.array)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return np.ndim(self.array)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its numbers."""
+        kind: np.dtype[Any] = self.array.dtype
+        return kind
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The first and the last number where it was recorded, which are no part of the record."""
+        first, last = self.recording.glimpse(self)
+        return first, last

@@ -1,0 +1,196 @@
+"""Repeat a recording on other values: the straight-line plan of a block's time trees.
+
+Between two decisions of Python the steps of a recording are one straight line, a `Stretch`. It is
+compiled to a Python function of one line a step, over a list of values:
+
+    values[7] = multiply(values[3], values[2])
+    values[9] = add(values[7], c0, out=values[7])
+
+A value is dropped after its last use, so that few arrays are in use at a time; one of the
+same shape is written over instead. A decision that comes out as recorded leads to the stretch that
+was recorded behind it. One that does not has no stretch yet: the box is recorded anew, and its
+stretches join the others in a tree.
+
+The functions are those of NumPy that the recording called, in its order, so that an answer is the
+same to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nearkv.sweeps.evaluation.recording import Decision, Recording, Step, Value
+
+_LARGE = 512
+"""Numbers from which an array is worth writing over [1]."""
+
+Run = Any
+"""values -> the value of the decision at the end."""
+
+
+class Stretch:
+    """Steps without a decision between them.
+
+    Attributes:
+        steps: in their order.
+        decision: what Python looks at behind them; None at the end of a recording.
+        following: the stretches behind each outcome.
+        answer: at the end of a recording, its numbers, and what else belongs to them.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.decision: Value | None = None
+        self.following: dict[bool, Stretch] = {}
+        self.answer: tuple[tuple[Any, ...], Any] | None = None
+        self.needs: frozenset[int] = frozenset()
+        self._after: frozenset[int] | None = None
+        self._run: Run = None
+
+    def compile(self) -> None:
+        """Make a function of the steps, unless what is needed behind them is as it was."""
+        after = {place for stretch in self.following.values() for place in stretch.needs}
+        ends = [self.decision, self.answer and self.answer[0]]
+        after |= {value.place for value in _values_in(ends)}
+        if self._after is not None and after == self._after:
+            return
+        self._after = frozenset(after)
+        lines, constants, needs = _lines(self.steps, after)
+        self.needs = frozenset(needs)
+        body = "\n ".join([*lines, "pass"])
+        exec(f"def run(values):\n {body}", constants)
+        self._run = constants["run"]
+
+    def run(self, values: list[Any]) -> Stretch | None:
+        """Compute the steps; the next stretch, None where its outcome was not recorded."""
+        self._run(values)
+        if self.decision is None:
+            return self
+        return self.following.get(bool(values[self.decision.place]))
+
+
+class Replay:
+    """All recordings of one function, as a tree of stretches."""
+
+    def __init__(self) -> None:
+        self._first = Stretch()
+        self._places = 0
+        self.recordings = 0
+        self.glimpses: dict[object, Any] = {}
+
+    def add(self, recording: Recording, numbers: Sequence[Any], rest: object) -> None:
+        """Add a recording.
+
+        Args:
+            recording: what was computed.
+            numbers: of its answer: values of the recording, or constants.
+            rest: what else belongs to the answer.
+        """
+        passed = [self._first]
+        is_new = not self.recordings
+        for event in recording.events:
+            stretch = passed[-1]
+            if isinstance(event, Decision):
+                stretch.decision = event.value
+                is_new = event.outcome not in stretch.following
+                passed.append(stretch.following.setdefault(event.outcome, Stretch()))
+            elif is_new:
+                stretch.steps.append(event)
+        passed[-1].answer = tuple(numbers), rest
+        for stretch in reversed(passed):
+            stretch.compile()
+        self._places = max(self._places, recording.places)
+        self.recordings += 1
+
+    def run(self, inputs: Sequence[Any]) -> tuple[list[Any], Any] | None:
+        """Compute the answer for other inputs; None where a decision comes out as never before."""
+        if not self.recordings:
+            return None
+        values = [*inputs, *[None] * (self._places - len(inputs))]
+        stretch: Stretch | None = self._first
+        with np.errstate(all="ignore"):
+            while stretch and not stretch.answer:
+                stretch = stretch.run(values)
+            if stretch is None or stretch.answer is None:
+                return None
+            stretch.run(values)
+        numbers, rest = stretch.answer
+        return [
+            values[one.place] if isinstance(one, Value) else one for one in numbers
+        ], rest
+
+
+def _values_in(argument: Any) -> Iterator[Value]:
+    """All values in nested tuples, lists and dictionaries."""
+    if isinstance(argument, Value):
+        yield argument
+    elif isinstance(argument, tuple | list):
+        for item in argument:
+            yield from _values_in(item)
+    elif isinstance(argument, dict):
+        yield from _values_in(tuple(argument.values()))
+
+
+def _lines(
+    steps: Sequence[Step], after: set[int]
+) -> tuple[list[str], dict[str, Any], set[int]]:
+    """Lines of Python for some steps, the constants they name, and the values they need.
+
+    From the last step to the first: a value dies where no step behind needs it.
+    """
+    lines: list[str] = []
+    constants: dict[str, Any] = {}
+    alive = set(after)
+    for step in reversed(steps):
+        if step.result.place not in alive:
+            continue
+        alive.discard(step.result.place)
+        operands = {
+            value.place: value for value in _values_in([step.arguments, step.options])
+        }
+        dying = [value for place, value in operands.items() if place not in alive]
+        drops = "".join(f"; values[{value.place}] = None" for value in dying)
+        lines.append(f"{_assignment(step, dying, constants)}{drops}")
+        alive |= operands.keys()
+    lines.reverse()
+    return lines, constants, alive
+
+
+def _assignment(step: Step, dying: Sequence[Value], constants: dict[str, Any]) -> str:
+    """The line of one step."""
+    written = [_written(argument, constants) for argument in step.arguments]
+    for name, option in step.options.items():
+        written.append(f"{name}={_written(option, constants)}")
+    if over := _overwritable(step, dying):
+        written.append(f"out=values[{over.place}]")
+    function = _constant(step.function, constants)
+    return f"values[{step.result.place}] = {function}({', '.join(written)})"
+
+
+def _overwritable(step: Step, dying: Sequence[Value]) -> Value | None:
+    """An operand whose array can take the result."""
+    result = step.result
+    if not result.is_new or math.prod(result.shape) < _LARGE:
+        return None
+    alike = [value for value in dying if value.is_new and value.kind == result.kind]
+    return next((value for value in alike if value.shape == result.shape), None)
+
+
+def _written(argument: Any, constants: dict[str, Any]) -> str:
+    """An argument as Python."""
+    if isinstance(argument, Value):
+        return f"values[{argument.place}]"
+    if isinstance(argument, tuple | list) and any(_values_in(argument)):
+        items = "".join(f"{_written(item, constants)}, " for item in argument)
+        return f"[{items}]" if isinstance(argument, list) else f"({items})"
+    return _constant(argument, constants)
+
+
+def _constant(constant: object, constants: dict[str, Any]) -> str:
+    name = f"c{len(constants)}"
+    constants[name] = constant
+    return name
