@@ -13,13 +13,8 @@ from nearkv.costmodel.registry import System
 from nearkv.sweeps.evaluation import evaluator
 from nearkv.sweeps.evaluation.cells import cells, spread
 from nearkv.sweeps.evaluation.evaluator import Evaluator
-from nearkv.sweeps.evaluation.recording import (
-    NotRecordableError,
-    Part,
-    Recording,
-    arrays_in,
-    values_in,
-)
+from nearkv.sweeps.evaluation.recorded import NotRecordableError, arrays_in, values_in
+from nearkv.sweeps.evaluation.recording import Part, Recording
 from nearkv.sweeps.evaluation.replay import Replay
 from nearkv.sweeps.jobs.arrow import table
 from nearkv.sweeps.jobs.plan import evaluator as block_evaluator

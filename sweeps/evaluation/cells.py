@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,9 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
-from nearkv.sweeps.evaluation.requested import BOTTLENECK, ON_REQUEST, TIMES, footprint
+from nearkv.sweeps.evaluation.requested import ON_REQUEST, footprint
 from nearkv.sweeps.evaluation.simulated_columns import simulated
+from nearkv.sweeps.evaluation.times import Cell, Offered, Times, Where
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
 
@@ -39,14 +40,8 @@ class Points:
     shown: Mapping[str, NDArray[np.float64]]
 
 
-Cell = Real | NDArray[np.bool_] | Names
-"""A column of a box of design points before it is spread over them: it broadcasts to the box."""
 Values = NDArray[np.generic]
 Shape = tuple[int, ...]
-Where = Literal[True] | NDArray[np.bool_]
-"""Where there is an answer; True is everywhere, and saves a look at every point."""
-Offered = dict[str, Callable[[], Cell]]
-"""Columns by name, each computed when called."""
 
 
 def cells(
@@ -145,46 +140,8 @@ def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
     for name, value in estimate.also.items():
         offered[name] = partial(_where, where, _cell, value)
     if block.method != "simulate":
-        offered |= _Times(estimate, where).offered()
+        offered |= Times(estimate, where).offered()
     return offered | footprint(llm, work), resolved
-
-
-@dataclass(frozen=True)
-class _Times:
-    """Seconds of whole requests by the resource they are attributed to, computed once."""
-
-    estimate: Estimate
-    where: Where
-
-    def offered(self) -> Offered:
-        """The resource with most of the time, its share, and the seconds of each resource."""
-        columns: Offered = {
-            BOTTLENECK: self._bottleneck,
-            f"{BOTTLENECK}_share": self._share,
-        }
-        for resource in sorted(self.estimate.total.resources):
-            columns[f"{TIMES}{resource}"] = partial(self._seconds, resource)
-        return columns
-
-    @cached_property
-    def _attribution(self) -> dict[str, Real]:
-        return self.estimate.total.attribution()
-
-    @cached_property
-    def _stacked(self) -> NDArray[np.float64]:
-        return np.stack(np.broadcast_arrays(*self._attribution.values()))
-
-    def _bottleneck(self) -> Names:
-        most = np.argmax(self._stacked, axis=0) + 1
-        places = np.where(self.where, most, 0)
-        return Names(places, ("", *self._attribution))
-
-    def _share(self) -> Real:
-        most = np.max(self._stacked, axis=0)
-        return np.where(self.where, most / self.estimate.total.seconds, np.nan)
-
-    def _seconds(self, resource: str) -> Real:
-        return np.where(self.where, self._attribution.get(resource, 0.0), np.nan)
 
 
 def _band(block: Block, box: Box, estimate: Estimate, wanted: Collection[str]) -> Offered:

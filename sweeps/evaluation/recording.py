@@ -1,49 +1,36 @@
-"""Arrays that record what NumPy does with them, so that it can be repeated on other values.
+"""What a computation with `Recorded` arrays did, so that it can be repeated on other values.
 
-A system is called once with `Recorded` arrays. They compute as ordinary ones do and note every
-operation as a `Step`; where Python looks at a value (`if np.any(...)`), they note a `Decision`.
-Steps and decisions are all that the answer depends on: `nearkv.sweeps.evaluation.replay` repeats
-them on the values of other design points, without the Python between them.
-
-Whatever could take a value past the record (`float(x)`, `np.asarray(x)`, a loop over an array)
-raises `NotRecordableError` instead, and the caller evaluates as if there were no recording.
+A system is called once with such arrays. Every operation of NumPy becomes a `Step`; where Python
+looks at a value (`if np.any(...)`), it becomes a `Decision`. Steps and decisions are all that the
+answer depends on: `nearkv.sweeps.evaluation.replay` repeats them on the values of other design
+points, without the Python between them.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-Function = Callable[..., Any]
+from nearkv.sweeps.evaluation.recorded import (
+    Function,
+    NotRecordableError,
+    Recorded,
+    Value,
+    arrays_in,
+    recorded_in,
+    replaced,
+    values_in,
+    with_items,
+)
+
 _SMALL = 1 << 14
 """Numbers up to which an array over the whole grid is computed once [1]."""
-
-
-class NotRecordableError(TypeError):
-    """A value would leave the record."""
-
-
-@dataclass(eq=False)
-class Value:
-    """A number that a step computed, or an input.
-
-    Attributes:
-        place: where it is kept while steps are repeated.
-        shape, kind: of its array; empty and None where they may differ another time.
-        is_new: no other value lies in its memory, which may be written over after its use.
-    """
-
-    place: int
-    shape: tuple[int, ...] = ()
-    kind: np.dtype[Any] | None = None
-    is_new: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ class Recording:
         signature = (function, self._signature(arguments), self._signature(options))
         if signature not in self._results:
             if _is_small(function, arguments, options):
-                wholes = _replaced(arguments, lambda recorded: recorded.whole)
+                wholes = replaced(arguments, lambda recorded: recorded.whole)
                 self._results[signature] = self.input(function(*wholes))
             else:
                 self._results[signature] = self._computed(function, arguments, options)
@@ -167,7 +154,7 @@ class Recording:
     ) -> Recorded:
         result = self._recorded(answer, varies, is_new)
         if not is_new:
-            _share_memory([*_recorded_in(arguments), *_recorded_in(options)], answer)
+            _share_memory([*recorded_in(arguments), *recorded_in(options)], answer)
         step = Step(function, values_in(arguments), values_in(options), result.value)
         self.events.append(step)
         return result
@@ -205,7 +192,7 @@ def _is_small(function: Function, arguments: tuple[Any, ...], options: object) -
     is_elementwise = function is np.where or _is_elementwise(function)
     if not is_elementwise or options:
         return False
-    operands = list(_recorded_in(arguments))
+    operands = list(recorded_in(arguments))
     if any(operand.whole is None for operand in operands):
         return False
     wholes = [one.whole if isinstance(one, Recorded) else one for one in arguments]
@@ -221,9 +208,9 @@ def _is_elementwise(function: Function) -> bool:
 
 def _varies(function: Function, arguments: object, options: object) -> bool:
     """Whether the shape of an answer may be another for other values."""
-    if function in (_with_items, Part.of):
+    if function in (with_items, Part.of):
         return False
-    operands = [*_recorded_in(arguments), *_recorded_in(options)]
+    operands = [*recorded_in(arguments), *recorded_in(options)]
     picks = function is operator.getitem and any(_is_mask(one) for one in operands)
     return picks or any(operand.value.kind is None for operand in operands)
 
@@ -241,146 +228,3 @@ def _share_memory(operands: Sequence[Recorded], answer: Any) -> None:
 
 def _is_mask(operand: Recorded) -> bool:
     return bool(operand.ndim and operand.dtype == bool)
-
-
-def _recorded_in(argument: Any) -> Iterator[Recorded]:
-    """All recorded arrays in nested tuples, lists and dictionaries."""
-    if isinstance(argument, Recorded):
-        yield argument
-    elif isinstance(argument, tuple | list):
-        for item in argument:
-            yield from _recorded_in(item)
-    elif isinstance(argument, dict):
-        yield from _recorded_in(tuple(argument.values()))
-
-
-def _replaced(argument: Any, replacement: Callable[[Recorded], Any]) -> Any:
-    """The same structure with something else for each recorded array."""
-    if isinstance(argument, Recorded):
-        return replacement(argument)
-    if isinstance(argument, tuple):
-        return tuple(_replaced(item, replacement) for item in argument)
-    if isinstance(argument, list):
-        return [_replaced(item, replacement) for item in argument]
-    if isinstance(argument, dict):
-        return {key: _replaced(item, replacement) for key, item in argument.items()}
-    return argument
-
-
-def arrays_in(argument: Any) -> Any:
-    """The same structure with the ordinary array for each recorded one."""
-    return _replaced(argument, lambda recorded: recorded.array)
-
-
-def values_in(argument: Any) -> Any:
-    """The same structure with the `Value` for each recorded array."""
-    return _replaced(argument, lambda recorded: recorded.value)
-
-
-def _with_items(array: NDArray[Any], key: Any, items: Any) -> NDArray[Any]:
-    """A copy with some items replaced."""
-    copy = np.array(array)
-    copy[key] = items
-    return copy
-
-
-def _shape_of(array: NDArray[Any]) -> NDArray[np.intp]:
-    """Extents as an array: one value, where a tuple would be several."""
-    return np.array(np.shape(array))
-
-
-def _method(name: str) -> Callable[..., Any]:
-    """A method of arrays as one of recorded arrays."""
-
-    def function(array: NDArray[Any], *arguments: Any, **options: Any) -> Any:
-        return getattr(array, name)(*arguments, **options)
-
-    def method(self: Recorded, *arguments: Any, **options: Any) -> Any:
-        return self.recording.call(function, self, *arguments, **options)
-
-    return method
-
-
-def _refused(*_: object, **__: object) -> Any:
-    raise NotRecordableError("a value would leave the record")
-
-
-class Recorded(NDArrayOperatorsMixin):
-    """An array, or a number, that records what is computed with it.
-
-    Attributes:
-        recording: where.
-        array: the ordinary array.
-        value: what stands for it in the record.
-        whole: the same over the whole grid, where that is small.
-    """
-
-    def __init__(self, recording: Recording, array: Any, value: Value) -> None:
-        self.whole: Any = None
-        self.recording = recording
-        self.array = array
-        self.value = value
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
-    ) -> Any:
-        if "out" in options:
-            _refused()
-        if any(getattr(type(one), "__array_ufunc__", True) is None for one in inputs):
-            return NotImplemented
-        function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return self.recording.call(function, *inputs, **options)
-
-    def __array_function__(
-        self, function: Function, _: Any, arguments: Any, options: Any
-    ) -> Any:
-        if function in (np.shape, np.size, np.ndim):
-            return getattr(self, function.__name__)
-        return self.recording.call(function, *arguments, **options)
-
-    def __bool__(self) -> bool:
-        return self.recording.truth(self)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.recording.call(operator.getitem, self, key)
-
-    def __setitem__(self, key: Any, items: Any) -> None:
-        changed = self.recording.call(_with_items, self, key, items)
-        self.array, self.value, self.whole = changed.array, changed.value, None
-
-    __array__ = __float__ = __int__ = __index__ = __iter__ = __len__ = _refused
-    __hash__ = object.__hash__
-    all, any, astype, copy, max, min, ravel, reshape, sum = map(
-        _method, ("all", "any", "astype", "copy", "max", "min", "ravel", "reshape", "sum")
-    )
-
-    @property
-    def shape(self) -> Any:
-        """Its extent along each axis; recorded where that depends on values."""
-        if self.value.kind is None:
-            return self.recording.call(_shape_of, self)
-        return np.shape(self.array)
-
-    @property
-    def size(self) -> Any:
-        """How many numbers; recorded where that depends on values."""
-        if self.value.kind is None:
-            return self.recording.call(np.size, self)
-        return np.size(self.array)
-
-    @property
-    def ndim(self) -> int:
-        """How many axes."""
-        return np.ndim(self.array)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of its numbers."""
-        kind: np.dtype[Any] = self.array.dtype
-        return kind
-
-    @property
-    def ends(self) -> tuple[Any, Any]:
-        """The first and the last number where it was recorded, which are no part of the record."""
-        first, last = self.recording.glimpse(self)
-        return first, last

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.sweeps.evaluation.recording import Decision, Recording, Step, Value
+from nearkv.sweeps.evaluation.recorded import Value
+from nearkv.sweeps.evaluation.recording import Decision, Recording, Step
 
 _LARGE = 512
 """Numbers from which an array is worth writing over [1]."""
