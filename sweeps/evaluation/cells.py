@@ -54,7 +54,9 @@ def cells(
         wanted: names of the columns to compute; where empty, all but those on request.
         extra: of `ON_REQUEST`: what to compute besides.
     """
-    points = Points(block.grid.mesh(box), block.display_grid.mesh(box))
+    mesh = block.grid.mesh(box)
+    shown = block.display_grid.mesh(box)
+    points = Points(mesh, shown)
     offered, resolved = _offered(block, points)
     if block.method == "simulate":
         for name, value in simulated(block, box).items():
@@ -206,12 +208,16 @@ def _question(block: Block, shown: Shown, work: Workload) -> Offered:
 
 def _where(ok: Where, compute: Callable[[Any], Real], subject: Any) -> Real:
     value = compute(subject)
-    return value if ok is True else np.where(ok, value, np.nan)
+    if ok is True:
+        return value
+    return np.where(ok, value, np.nan)
 
 
 def _cell(value: Any) -> Any:
     """A number as an array."""
-    return value if hasattr(value, "astype") else np.asarray(value)
+    if hasattr(value, "astype"):
+        return value
+    return np.asarray(value)
 
 
 def _name(name: str) -> Names:

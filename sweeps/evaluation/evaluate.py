@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.cells import Cell, at, cells, spread
+from nearkv.sweeps.evaluation.cells import at, cells, spread
 from nearkv.sweeps.evaluation.notes import Names
+from nearkv.sweeps.evaluation.times import Cell
 from nearkv.sweeps.runtime.memory import keep_freed_memory
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from nearkv.sweeps.evaluation.cells import Cell, Points, cells, cells_at
+from nearkv.sweeps.evaluation.cells import Points, cells, cells_at
 from nearkv.sweeps.evaluation.notes import Names
 from nearkv.sweeps.evaluation.recorded import arrays_in, values_in
 from nearkv.sweeps.evaluation.recording import Part, Recording
 from nearkv.sweeps.evaluation.replay import Replay
+from nearkv.sweeps.evaluation.times import Cell
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
 
