@@ -60,12 +60,16 @@ class Gpu:
 
 
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
-    """Build the GPUs of a role, working as one."""
+    """Build the GPUs of a role, working as one.
+
+    Products of 8 bits and fewer reach `derate.gemm_narrow` of their peak, where that is stated.
+    """
     part = hw[role]
     run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
+    reached = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
     narrow = [
-        (width, part.count * part.values[key] * hw.derate.gemm)
+        (width, part.count * part.values[key] * reached)
         for key, width in NARROW.items()
         if key in part.values
     ]

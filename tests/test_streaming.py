@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from conftest import SYSTEMS, model
 
+from nearkv.costmodel.mechanisms.percent import eager_prompts, whole_tensors
+from nearkv.costmodel.mechanisms.residency import beside_gpu
+from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -36,10 +39,10 @@ def test_zero_inference_waits_for_what_its_bucket_does_not_hold() -> None:
     # 2 h^2 of the 12 h^2 weights of a layer come beside its attention, which takes longer
     hw = bed("zero-a6000")
     attend = CACHE / (0.117 * 153.6e9)
-    step = layers("zero-inference", hw, cache=0.0).seconds
+    step = layers("zero-inference", hw, cache=0.0, pin=2.0).seconds
     assert step > WEIGHTS / LINK * 10 / 12 + attend
     assert step == pytest.approx(WEIGHTS / LINK * 10 / 12 + attend, rel=0.05)
-    alone = layers("zero-inference", hw, cache=0.0, prefetch=12.0).seconds
+    alone = layers("zero-inference", hw, cache=0.0, prefetch=12.0, pin=2.0).seconds
     # then all weights come beside attention, and both read the host's memory
     assert alone == pytest.approx(attend + WEIGHTS / 153.6e9, rel=0.01)
 
@@ -64,10 +67,11 @@ def test_a_larger_bucket_never_slows_a_step_down() -> None:
 def test_packed_weights_pass_gpu_memory_several_times(
     system: str, knobs: dict[str, float], bytes_each: float
 ) -> None:
+    # and both move the cache thrice: read, written anew by eager operations, read by products
     hw = bed("zero-a6000", weight=0.5625)
     traffic = layers(system, hw, **knobs).traffic()
     weights = WEIGHTS / 2 * bytes_each
-    assert traffic["gpu.hbm", "read"] == pytest.approx(weights + CACHE, rel=0.002)
+    assert traffic["gpu.hbm", "read"] == pytest.approx(weights + 3 * CACHE, rel=0.002)
     assert traffic["gpu_link.in", "move"] == pytest.approx(WEIGHTS / 2 * 0.5625, rel=0.001)
 
 
@@ -85,15 +89,59 @@ def test_full_width_needs_no_unpacking() -> None:
     assert sum(seconds for path, seconds in paths.items() if "unpack" in path) == 0
 
 
-def test_weights_that_nobody_pins_come_at_the_pageable_rate() -> None:
-    # batch 1 computes next to nothing: the step is the transfer, 0.8 of the link or 0.29
+def step_of(system: str, **knobs: Real) -> float:
+    """Seconds of the layers of OPT-30B for one short sequence, which computes next to nothing."""
     hw = bed("zero-a6000")
-    llm, work = model("opt-30b", hw), Workload(1.0, 32.0, 32.0)
-    steps = []
-    for pin in (1.0, 0.0):
-        knobs = {"cache": 0.0, "pin": pin}
-        steps.append(SYSTEMS["flexgen-percent"](hw, llm, work, knobs).step.seconds)
-    assert steps[1] / steps[0] == pytest.approx(0.8 / 0.29, rel=0.001)
+    work = Workload(1.0, 32.0, 32.0)
+    answer = SYSTEMS[system](hw, model("opt-30b", hw), work, knobs)
+    return float(answer.step.parts["layers"].seconds)
+
+
+def test_zero_inference_takes_what_nobody_pins_at_the_pageable_rate() -> None:
+    # 0.8 of the link or 0.29; drives pass pinned buffers either way
+    auto, pageable, pinned = (step_of("zero-inference", cache=1.0, pin=pin) for pin in range(3))
+    assert pageable / pinned == pytest.approx(0.8 / 0.29, rel=0.01)
+    assert auto == pinned  # the cache is on the GPU
+    drives = [step_of("zero-inference", cache=1.0, ssd_weights=1.0, pin=pin) for pin in range(3)]
+    assert len(set(drives)) == 1
+
+
+def test_flexgen_copies_what_nobody_pins_before_it_moves() -> None:
+    # each byte read, its new line filled and written at 0.8 of the DRAM bandwidth
+    pinned, copied = (step_of("flexgen-percent", cache=0.0, pin=pin) for pin in (1.0, 0.0))
+    assert copied - pinned == pytest.approx(WEIGHTS * 3 / (0.8 * 153.6e9), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("asked", "placed"),
+    [
+        # middles of Q, K, V, O at 1/8, 3/8, 5/8, 7/8, of up and down at 1/4 and 3/4
+        ((0.2, 0.0), (1 / 12, 0.0)),
+        ((0.55, 0.0), (1 / 2, 0.0)),
+        ((0.0, 0.5), (0.0, 1 / 2)),
+        ((0.0, 0.2), (0.0, 1 / 12)),
+        ((1.0, 0.0), (1.0, 0.0)),
+    ],
+)
+def test_shares_are_of_whole_tensors(
+    asked: tuple[float, float], placed: tuple[float, float]
+) -> None:
+    on_gpu, ssd = asked
+    home = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 0.0)
+    assert (home.gpu, home.storage) == pytest.approx(placed)
+    divided = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 1.0)
+    assert (divided.gpu, divided.storage) == pytest.approx((on_gpu, (1 - on_gpu) * ssd))
+
+
+def test_prompts_of_flexgen_write_the_whole_square_of_scores() -> None:
+    hw = bed("t4-box")
+    llm = model("opt-6.7b", hw)
+    span = eager_prompts(llm, 2.0, 512.0, gpu(hw))
+    scores = 2 * 32 * 512**2
+    assert span.parts["scores"].seconds == pytest.approx(13 * scores / (0.85 * 320e9))
+    linear = 2 * 2 * 512 * 12 * 4096**2
+    square = 4 * 2 * 512**2 * 4096
+    assert span.parts["products"].seconds == pytest.approx((linear + square) / (0.37 * 65e12))
 
 
 def test_a_gpu_that_attends_draws_the_cache_over_its_link() -> None:

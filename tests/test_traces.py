@@ -31,6 +31,19 @@ def test_drawn_traces_have_the_moments_of_table_4(
     assert min(trace.prompt.min(), trace.output.min()) >= 1
 
 
+def test_the_law_decides_how_many_answers_are_one_token() -> None:
+    # mean 89.8 and deviation 213.7 (Table 4): variance of the logarithm ln(1 + 5.66) = 1.90, so
+    # the median is 89.8 e^-0.95 = 34.8; a Beta law of the same moments has 0.1 answers below 1
+    beta, lognormal = (
+        load_trace(name, requests=100_000, seed=1).output
+        for name in ("longbench", "longbench-lognormal")
+    )
+    assert np.median(lognormal) == pytest.approx(34.8, abs=0.7)
+    assert np.mean(lognormal == 1) < 0.02  # ln 1.5 is 2.3 deviations below
+    assert np.mean(beta == 1) > 0.4
+    assert lognormal.mean() == pytest.approx(89.8, rel=0.06)  # cut at 2,048 tokens
+
+
 def test_the_seed_decides_the_requests() -> None:
     same, other = load_trace("dolphin", seed=3), load_trace("dolphin", seed=4)
     assert np.array_equal(same.output, load_trace("dolphin", seed=3).output)

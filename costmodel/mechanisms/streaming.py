@@ -16,8 +16,8 @@ from nearkv.costmodel.mechanisms.residency import (
 )
 from nearkv.costmodel.mechanisms.unpacking import unpack_cache, unpack_weights
 from nearkv.costmodel.mechanisms.weights import WeightStream
-from nearkv.costmodel.resources import Link, gpu, host, link
-from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -27,23 +27,17 @@ def drives_of(hw: Machine) -> FileStorage:
     return file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
 
 
-def weights_at(hw: Machine, llm: LLM, home: Residency, pinned: Real = 1.0) -> WeightStream:
-    """The layers of a model, each layer's weights coming from their homes.
+def weights_at(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
+    """The layers of a model, each layer's weights coming from their homes, pinned.
 
     Args:
         home: shares by memory.
-        pinned: 1 where weights in host memory are pinned; others come at `derate.pageable` [1].
     """
-    derate = np.where(np.equal(pinned, 1), hw.derate.pcie, hw.derate.pageable)
-    raw = hw.gpu_link.count * hw.gpu_link.bandwidth
-    rate = raw * derate[()]
-    to_gpu = Port("gpu_link.in", "move", rate)
-    from_gpu = Port("gpu_link.out", "move", rate)
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),
         host=host(hw),
-        link=Link(to_gpu, from_gpu),
+        link=link(hw, "gpu_link", "pcie"),
         home=home,
         storage=drives_of(hw).read,
     )
@@ -64,18 +58,24 @@ def products(weights: WeightStream, b: Real, beyond: Real) -> Span:
     )
 
 
-def attend_on_gpu(weights: WeightStream, b: Real, s: Real, beyond: Real) -> Span:
-    """Attention of one layer to a cache in GPU memory, unpacked first.
+def attend_on_gpu(
+    weights: WeightStream, b: Real, s: Real, beyond: Real, copies: Real
+) -> Span:
+    """Attention of one layer to a cache in GPU memory, unpacked first, by eager operations.
 
     Args:
         b, s: sequences and context [1].
         beyond: bytes an element that unpacking moves beyond one kernel's [B].
+        copies: times that K and V are written and read again in full width before and by the
+            products [1].
     """
     llm, device = weights.llm, weights.gpu
     cache = llm.kv_bytes(b, s)
     flops = llm.attention_flops(b, s)
+    full = cache / llm.kv_width * np.maximum(llm.kv_width, llm.activation_width)
+    moved = llm.cache_traffic(b, s) + copies * full
     attend = overlap(
-        read=device.read(llm.cache_traffic(b, s), "KV cache"),
+        read=device.read(moved, "KV cache and its copies"),
         compute=device.run(flops, "attention"),
     )
     unpack = unpack_cache(llm, cache, device, beyond)

@@ -15,7 +15,14 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
-from nearkv.costmodel.mechanisms.offload import FileStorage, prefill_compute
+from nearkv.costmodel.mechanisms.offload import FileStorage
+from nearkv.costmodel.mechanisms.percent import (
+    drive_breaks,
+    eager_prompts,
+    gpu_breaks,
+    relay,
+    whole_tensors,
+)
 from nearkv.costmodel.mechanisms.residency import (
     Residency,
 )
@@ -34,6 +41,12 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
+GPU_WEIGHTS = Knob("share of the weights on the GPU", default=0.0, breaks=gpu_breaks)
+DRIVE_WEIGHTS = Knob(
+    "share of the other weights on the drives",
+    default=0.0,
+    breaks=drive_breaks,
+)
 CACHE = Knob(
     "memory that holds the KV cache",
     high=2,
@@ -55,6 +68,15 @@ PIN = Knob(
     kind="choice",
     choices=("no", "yes"),
 )
+TENSORS = Knob(
+    "whether shares of weights are of whole tensors, as the code places them, or divide tensors",
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("whole", "divided"),
+)
+COPIES = 2.0
+"""Times that `mha_gen` moves K and V again: written with heads first, read by its products."""
 BATCHES = Knob(
     "GPU batches that a step sends through each layer (FlexGen's --num-gpu-batches)",
     low=1,
@@ -72,12 +94,13 @@ BATCHES = Knob(
     attends=ATTENDS,
     lacks=LACKS,
     knobs={
-        "gpu_weights": Knob("share of the weights on the GPU", default=0.0),
-        "ssd_weights": Knob("share of the other weights on the drives", default=0.0),
+        "gpu_weights": GPU_WEIGHTS,
+        "ssd_weights": DRIVE_WEIGHTS,
         "cache": CACHE,
         "attend": ATTEND,
         "pin": PIN,
         "gpu_batches": BATCHES,
+        "tensors": TENSORS,
     },
 )
 def flexgen_percent(
@@ -91,12 +114,14 @@ def flexgen_percent(
     attend: Real,
     pin: Real,
     gpu_batches: Real,
+    tensors: Real,
 ) -> Estimate:
     """FlexGen at given shares, as its `--percent` option takes them.
 
     Weights and cache of fewer bits than activations are unpacked on the GPU by eager operations,
     weights once a GPU batch. A cache in host memory is never pinned: prompts leave the GPU at
-    `derate.cache_relay`, and where the GPU attends the cache comes at `derate.pageable`.
+    `derate.cache_relay`. Where the GPU attends the cache, like weights that are not pinned, is
+    first copied to a pinned buffer by the thread that starts everything else.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
@@ -105,16 +130,18 @@ def flexgen_percent(
         ssd_weights: share of the others on the drives, the rest in host memory [1].
         cache: 0 KV cache on the GPU, 1 in host memory, 2 on the drives.
         attend: 0 the CPU attends to a cache that is not on the GPU, 1 the GPU.
-        pin: 1 weights in host memory are pinned, 0 they come at `derate.pageable`.
+        pin: 1 weights in host memory are pinned, 0 they are copied first.
         gpu_batches: GPU batches of a step [1].
+        tensors: 0 shares of whole tensors, 1 as given.
 
     Returns:
         Prefill, one decode step and what fits. Source: Sheng et al., sec. 4.1, 4.2, Alg. 1.
     """
     streamed_share = 1 - gpu_weights
     in_files = streamed_share * ssd_weights
-    home = Residency(gpu_weights, streamed_share - in_files, in_files)
-    weights = weights_at(hw, llm, home, pin)
+    given = Residency(gpu_weights, streamed_share - in_files, in_files)
+    home = whole_tensors(llm, given, divided=tensors)
+    weights = weights_at(hw, llm, home)
     run = SharedRun(
         hw=hw,
         work=work,
@@ -122,6 +149,7 @@ def flexgen_percent(
         on_gpu=np.equal(cache, 0) * 1.0,
         stored=np.equal(cache, 2) * 1.0,
         by_gpu=np.equal(attend, 1) * 1.0,
+        unpinned=1.0 - np.equal(pin, 1),
         batches=gpu_batches,
     )
     return Estimate(
@@ -142,6 +170,7 @@ class SharedRun:
         storage: the drives.
         on_gpu, stored: 1 where the cache is on the GPU, on the drives [1].
         by_gpu: 1 where the GPU attends to a cache elsewhere, 0 where the CPU does [1].
+        unpinned: 1 where weights in host memory are not pinned [1].
         batches: GPU batches of a step [1].
     """
 
@@ -151,6 +180,7 @@ class SharedRun:
     on_gpu: Real
     stored: Real
     by_gpu: Real
+    unpinned: Real
     batches: Real
 
     def decode_layer(self, kind: WeightStream) -> Span:
@@ -160,11 +190,19 @@ class SharedRun:
         on_cpu = self.loop(PackedLoop, kind)
         on_gpu = self.loop(GpuLoop, kind)
         near = beside_weights(kind, self.work.batch, self.work.context)
+        kv = kind.llm.kv_bytes(self.work.batch, self.work.context)
+        in_host = to_gpu * (1 - self.stored) * kv
         return serial(
+            relay=relay(self.hw, self.copied(kind, self.work.batch) + in_host),
             cache_on_gpu=self.on_gpu * near,
             cache_to_gpu=to_gpu * on_gpu.layer(),
             cache_to_cpu=(off_gpu - to_gpu) * on_cpu.layer(),
         )
+
+    def copied(self, kind: WeightStream, tokens: Real) -> Real:
+        """Weights of a layer that are copied to pinned buffers [B]."""
+        packed = kind.llm.layer_weight_bytes(tokens)
+        return self.unpinned * kind.home.host * packed
 
     def loop(self, form: type[DecodeLoop], kind: WeightStream) -> DecodeLoop:
         """FlexGen's loop of a form over the layers of a kind."""
@@ -183,25 +221,27 @@ class SharedRun:
         """One layer over all prompts, whose cache leaves meanwhile."""
         llm, work = kind.llm, self.work
         prompts = llm.kv_bytes(work.batch, work.prompt)
-        relay = link(self.hw, "gpu_link", "cache_relay").outward
+        outward = link(self.hw, "gpu_link", "cache_relay").outward
         packed = llm.layer_weight_bytes(work.batch * work.prompt)
         unpack = unpack_weights(llm, packed, kind.gpu, EAGER)
-        return overlap(
+        layer = overlap(
             weights=kind.load(packed),
             compute=serial(
                 unpack=self.batches * unpack,
-                products=prefill_compute(llm, work, work.batch, kind.gpu),
+                products=eager_prompts(llm, work.batch, work.prompt, kind.gpu),
             ),
-            cache=relay((1 - self.on_gpu) * prompts, "4bsh, not pinned"),
+            cache=outward((1 - self.on_gpu) * prompts, "4bsh, not pinned"),
             drives=stream(self.stored * prompts, "4bsh", **self.storage.write),
         )
+        copied = self.copied(kind, work.batch * work.prompt)
+        return serial(relay=relay(self.hw, copied), layer=layer)
 
 
 def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     computed = serial(
         products=products(weights, b, EAGER),
-        attend=attend_on_gpu(weights, b, s, EAGER),
+        attend=attend_on_gpu(weights, b, s, EAGER, COPIES),
     )
     arriving = weights.load(weights.llm.layer_weight_bytes(b))
     return overlap(weights=arriving, computed=computed)
@@ -237,11 +277,11 @@ class GpuLoop(PackedLoop):
     def read_cache(self) -> Span:
         """Keys and values to the GPU, of one GPU batch."""
         kv = self.weights.llm.kv_bytes(self.sequences, self.s)
-        inward = link(self.hw, "gpu_link", "pageable").inward
+        inward = self.weights.link.inward
         return overlap(
             drives=stream(self.stored * kv, "4sh", **self.read),
             dram=self.weights.host.read(kv, "4sh"),
-            link=inward(kv, "4sh, not pinned"),
+            link=inward(kv, "4sh, from pinned buffers"),
         )
 
     def attend(self) -> Span:
@@ -249,5 +289,5 @@ class GpuLoop(PackedLoop):
         return serial(
             unpack=self.unpack(self.weights.attention_weights(self.sequences)),
             projections=self.weights.projections(self.sequences),
-            attend=attend_on_gpu(self.weights, self.sequences, self.s, EAGER),
+            attend=attend_on_gpu(self.weights, self.sequences, self.s, EAGER, COPIES),
         )

@@ -14,6 +14,7 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.experts import grouped_products, without_experts
 from nearkv.costmodel.mechanisms.offload import layer_compute
 from nearkv.costmodel.mechanisms.sharding import copies, sequence_bytes
 from nearkv.costmodel.registry import system
@@ -104,13 +105,17 @@ class Replica:
         )
 
     def products(self, llm: LLM, tokens: Real, passes: Real) -> Span:
-        """Matrix products of one layer; weights are read once a pass."""
-        weights = passes * llm.layer_weight_bytes(tokens / passes)
-        return overlap(
-            weights=self.gpus.read(weights, "weights once a pass"),
-            compute=layer_compute(
-                llm, tokens, 0.0, self.gpus, "2 FLOPs a weight and token"
+        """Matrix products of one layer; weights are read once a pass, experts grouped."""
+        shared = without_experts(llm)
+        weights = passes * shared.layer_weight_bytes(tokens / passes)
+        return serial(
+            shared=overlap(
+                weights=self.gpus.read(weights, "weights once a pass"),
+                compute=layer_compute(
+                    shared, tokens, 0.0, self.gpus, "2 FLOPs a weight and token"
+                ),
             ),
+            experts=grouped_products(self.hw, llm, tokens, passes),
         )
 
     def attention(self, llm: LLM, b: Real, s: Real) -> Span:

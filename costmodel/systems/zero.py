@@ -20,6 +20,7 @@ from nearkv.costmodel.mechanisms.offload import (
     prefill_compute,
     update_state,
 )
+from nearkv.costmodel.mechanisms.pageable import PageableStream
 from nearkv.costmodel.mechanisms.residency import (
     Residency,
 )
@@ -46,6 +47,14 @@ CACHE = Knob(
     choices=("host", "gpu"),
 )
 STORED = Knob("share of the weights on the drives", default=0.0)
+PIN = Knob(
+    "whether weights in host memory are pinned (run_model.py's --pin-memory); auto as the "
+    "release's scripts run it: unless the KV cache is there, too",
+    high=2,
+    default=0,
+    kind="choice",
+    choices=("auto", "no", "yes"),
+)
 PREFETCH = Knob(
     "weights that come beside a layer's computation, in squares of the hidden size "
     "(stage3_prefetch_bucket_size); for the others it waits",
@@ -62,16 +71,23 @@ PREFETCH = Knob(
     owns=("gpu", "host", "ssd"),
     attends=ATTENDS,
     lacks=LACKS,
-    knobs={"ssd_weights": STORED, "cache": CACHE, "prefetch": PREFETCH},
+    knobs={"ssd_weights": STORED, "cache": CACHE, "prefetch": PREFETCH, "pin": PIN},
 )
 def zero_inference(
-    hw: Machine, llm: LLM, work: Workload, *, ssd_weights: Real, cache: Real, prefetch: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    ssd_weights: Real,
+    cache: Real,
+    prefetch: Real,
+    pin: Real,
 ) -> Estimate:
     """Every weight comes to the GPU once a step, a bounded part of it ahead of its use.
 
     Of the 12 h² weights of a layer the release fetches 2 h² ahead and holds no more than as many
     at a time, so most of a layer's weights come before its computation, not beside it. Weights of
-    fewer bits are unpacked by one kernel.
+    fewer bits are unpacked by one kernel. Weights on drives pass buffers that are always pinned.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
@@ -79,6 +95,8 @@ def zero_inference(
         ssd_weights: share of the weights on the drives, the others in host memory [1].
         cache: 0 KV cache in host memory, attention on the CPU, 1 on the GPU.
         prefetch: weights fetched ahead [h²].
+        pin: 2 weights in host memory are pinned, 1 they come at `derate.pageable`, 0 they are
+            pinned where the cache is on the GPU.
 
     Returns:
         Prefill, one decode step and what fits.
@@ -86,8 +104,8 @@ def zero_inference(
     """
     b = work.batch
     on_gpu = np.equal(cache, 1) * 1.0
-    storage = drives_of(hw)
-    weights = weights_at(hw, llm, Residency(0.0, 1 - ssd_weights, ssd_weights))
+    unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
+    weights = streamed(hw, llm, ssd_weights, unpinned)
 
     def decode_layer(kind: WeightStream) -> Span:
         computed = serial(
@@ -101,10 +119,7 @@ def zero_inference(
         leaving = (1 - on_gpu) * kind.llm.kv_bytes(b, work.prompt)
         outward = link(hw, "gpu_link", "pageable").outward
         computed = overlap(
-            compute=serial(
-                unpack=unpack_weights(kind.llm, packed, kind.gpu, KERNEL),
-                products=prefill_compute(kind.llm, work, b, kind.gpu),
-            ),
+            compute=prompts(kind, work, packed),
             cache=outward(leaving, "KV of prompts, to a buffer that is not pinned"),
         )
         return fetched(kind, packed, prefetch, computed)
@@ -112,9 +127,37 @@ def zero_inference(
     return Estimate(
         prefill=weights.over_kinds(prefill_layer, b),
         step=weights.over_kinds(decode_layer, b),
-        fits=memories(weights, work, storage, on_gpu, 0.0),
+        fits=memories(weights, work, drives_of(hw), on_gpu, 0.0),
         work=work,
         batch_run=b,
+    )
+
+
+def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> PageableStream:
+    """All weights on their way from drives and host memory.
+
+    Args:
+        on_drives: share of the weights [1].
+        unpinned: share of the others that are not pinned [1].
+    """
+    home = Residency(0.0, 1 - on_drives, on_drives)
+    return PageableStream(
+        **vars(weights_at(hw, llm, home)),
+        pageable=link(hw, "gpu_link", "pageable").inward,
+        unpinned=unpinned,
+    )
+
+
+def prompts(weights: WeightStream, work: Workload, packed: Real) -> Span:
+    """Products of one layer over all prompts, its weights unpacked first.
+
+    Args:
+        packed: weights of the layer [B].
+    """
+    llm, gpu = weights.llm, weights.gpu
+    return serial(
+        unpack=unpack_weights(llm, packed, gpu, KERNEL),
+        products=prefill_compute(llm, work, work.batch, gpu),
     )
 
 
@@ -132,9 +175,19 @@ def attend(hw: Machine, weights: WeightStream, work: Workload, on_gpu: Real) -> 
         attend=attend_on_cpu(hw, llm, b, s, weights.host),
     )
     return serial(
-        cache_on_gpu=on_gpu * attend_on_gpu(weights, b, s, KERNEL),
+        cache_on_gpu=on_gpu * attend_on_gpu(weights, b, s, KERNEL, eager_copies(llm)),
         cache_in_host=(1 - on_gpu) * on_cpu,
     )
+
+
+def eager_copies(llm: LLM) -> Real:
+    """Times that Hugging Face's attention moves K and V after reading them once [1].
+
+    Appending the new token (`torch.cat`) writes them, and the products read them. With g queries
+    a KV head `repeat_kv` reads them and writes g copies, which the products read.
+    """
+    repeated = np.greater(llm.group, 1)
+    return np.where(repeated, 2 + 2 * llm.group, 2.0)[()]
 
 
 def fetched(weights: WeightStream, packed: Real, prefetch: Real, computed: Span) -> Span:

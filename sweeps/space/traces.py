@@ -123,11 +123,15 @@ def draw(part: Part, requests: int, seed: int) -> Trace:
 
     The paper prints mean and deviation only (Table 4). The Beta law is the plainest one on a
     bounded range that meets both, in closed form; prompt and output are independent, and a request
-    that would exceed the longest is cut.
+    that would exceed the longest is cut. Where a trace says `lognormal` its answers follow that
+    law, which has no bound of its own, up to the longest.
     """
     random = np.random.default_rng(seed)
     prompt = _lengths(random, requests, part, "prompt")
-    output = _lengths(random, requests, part, "output")
+    if part.si.get("lognormal", 0.0):
+        output = _lognormal_lengths(random, requests, part)
+    else:
+        output = _lengths(random, requests, part, "output")
     longest = part.si["longest"]
     prompt = np.minimum(prompt, longest - 1)
     return Trace(part.name, prompt, np.minimum(output, longest - prompt))
@@ -150,6 +154,17 @@ def _lengths(
     shape = mean_share * concentration
     shares = random.beta(shape, (1 - mean_share) * concentration, requests)
     return np.maximum(np.rint(longest * shares), 1.0)
+
+
+def _lognormal_lengths(
+    random: np.random.Generator, requests: int, part: Part
+) -> NDArray[np.float64]:
+    """Draw the lengths of all outputs of a trace by a lognormal law [tokens]."""
+    mean = part.si["output_mean"]
+    variance = np.log1p((part.si["output_std"] / mean) ** 2)
+    middle = np.log(mean) - variance / 2
+    lengths = random.lognormal(middle, np.sqrt(variance), requests)
+    return np.clip(np.rint(lengths), 1.0, part.si["output_longest"])
 
 
 def _read(path: Path) -> Trace:

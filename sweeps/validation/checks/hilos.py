@@ -42,16 +42,6 @@ def x_transfer_bytes() -> Real:
 
 
 @check
-def x_rebuild_flops() -> Real:
-    """FLOPs that rebuild K and V of one token from X, over h squared: T_GPU's coefficient [FLOP].
-
-    Source: Sec. 4.2.
-    """
-    _, llm = model_on(PLATFORM, "opt-66b")
-    return llm.kv_from_x_flops(1, 1) / llm.hidden**2
-
-
-@check
 def flash_time_ratio() -> Real:
     """Flash time of a step at alpha = 0.5 over (a 2sh + (1 - a) 4sh) / B_SSD (sec. 4.2) [1]."""
     hw, _ = model_on(PLATFORM, "opt-66b")

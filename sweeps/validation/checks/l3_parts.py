@@ -56,12 +56,6 @@ def bandwidth(of: str, over: str) -> float:
 
 
 @check
-def percent_of_bandwidth(of: str, over: str) -> float:
-    """A bandwidth as a share of another [%]."""
-    return float(100 * bandwidth(of, over))
-
-
-@check
 def cpu_slowdown() -> float:
     """Decode attention on the host's cores over that on the GPUs (sec. 2.6) [1]."""
     hw = _machine()
