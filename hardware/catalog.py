@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.belief import check_part
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.folders import check_exists, is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
 from nearkv.hardware.model_names import model_like
@@ -235,6 +235,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
         check_role(part, role, f"{where}: part")
         return part
     if inherited is not None:
+        _warn_of_factors(inherited, own, path)
         return _changed(inherited, own, where)
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
@@ -251,6 +252,16 @@ def _part_name(name: str, platform: Path) -> str:
     if beside != platform and beside.is_file():
         return str(beside)
     return name
+
+
+def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
+    """Warn of factors that a user's platform adds to its base; a plugin may read any."""
+    added = own.keys() - part.numbers.keys()
+    if part.kind == "derate" and added and Path(__file__).parent not in path.parents:
+        factors = ", ".join(sorted(added))
+        warn(
+            f"{path}: derate: {factors}: the base has no such factor; few systems read it, or none"
+        )
 
 
 def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
