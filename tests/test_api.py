@@ -74,6 +74,7 @@ def test_importing_loads_the_standard_library_alone() -> None:
 
 
 @pytest.mark.parametrize("name", [*API_MODULES, "nearkv"])
+@pytest.mark.slow
 def test_examples_run(name: str) -> None:
     module = importlib.import_module(name)
     names = {key: getattr(nearkv, key) for key in nearkv.__all__}
@@ -81,6 +82,7 @@ def test_examples_run(name: str) -> None:
     assert not outcome.failed
 
 
+@pytest.mark.slow
 def test_every_public_function_has_an_example_that_runs() -> None:
     questions = PUBLIC.split()[:15]
     questions.remove("coverage")  # half a minute: tests/test_coverage.py asks what it asks
@@ -98,6 +100,7 @@ def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize("question", ["alpha", "spill", "batch"])
+@pytest.mark.slow
 def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
     table = nearkv.solve(question, **POINT)  # type: ignore[arg-type]
     assert as_csv(table) == printed("solve", question, *OPTIONS, "--format", "csv")

@@ -48,6 +48,7 @@ def scaled(span: Span, factors: Iterator[float]) -> Span:
 
 @settings(max_examples=200, deadline=None)
 @given(pairs())
+@pytest.mark.slow
 def test_no_share_of_a_fine_grid_is_better(pair: tuple[Span, Span]) -> None:
     start, end = pair
     choice = minimise(start, end)
@@ -77,6 +78,7 @@ def random_machines(count: int, seed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["opt-66b", "opt-175b", "qwen2.5-32b", "mixtral-8x7b"])
+@pytest.mark.slow
 def test_alpha_beats_every_grid_point_on_a_thousand_machines(name: str) -> None:
     values = {key: machines[:, None] for key, machines in random_machines(1000, seed=7).items()}
     hw, llm, work = (

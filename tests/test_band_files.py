@@ -25,6 +25,7 @@ def run(*words: str) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_whatever_the_jobs(tmp_path: Path) -> None:
     contents = []
     for name, options in (

@@ -114,6 +114,7 @@ def test_greedy_fills_the_gpu_up_to_the_other_sub_batch() -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.slow
 def test_milp_is_never_worse_than_greedy_or_trying_all(first: int) -> None:
     for seed in range(first, first + 20):
         instance = drawn(seed, 9)
@@ -126,6 +127,7 @@ def test_milp_is_never_worse_than_greedy_or_trying_all(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 100, 25))
+@pytest.mark.slow
 def test_prompts_leave_the_proof_of_decoding_alone(first: int) -> None:
     for seed in range(first, first + 25):
         instance = drawn(seed, 6, prompts=2)

@@ -9,6 +9,7 @@ import pytest
 from warm_command import run
 
 
+@pytest.mark.slow
 def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
     arguments = (
         "--requests",
@@ -34,6 +35,7 @@ def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
     assert by["modelled", "one-batch"]["decode_ms"] == pytest.approx(best["decode_ms"])
 
 
+@pytest.mark.slow
 def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("input_tok,output_tok\n" + "300,9000\n40,2000\n" * 30)

@@ -42,6 +42,7 @@ def noisy(evidence: Evidence, seed: int) -> Evidence:
     return replace(evidence, stated=evidence.stated * np.exp(NOISE * noise))
 
 
+@pytest.mark.slow
 def test_known_factors_lie_in_their_intervals_in_90_of_100_trials(exact: Evidence) -> None:
     inside, widths = 0, []
     for seed in range(100):
@@ -232,6 +233,7 @@ def test_claims_of_a_paper_are_rows() -> None:
     assert set(rows.names) - set(without(rows, ["HI-002", "HI-001"]).names) == {"HI-001", "HI-002"}
 
 
+@pytest.mark.slow
 def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None:
     # INF² states rates of an H100 and gains of an A100; all but the GPU is one machine
     rows = claimed("inf2")

@@ -114,6 +114,7 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
     assert words in str(problem.value)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", TRUTH, ("h2o", "full-cache"))
     out = tmp_path / "my.toml"

@@ -63,11 +63,13 @@ def test_a_claim_has_a_question_or_a_reason(paper: str) -> None:
 
 
 @each_paper
+@pytest.mark.slow
 def test_verdicts_are_as_recorded(paper: str) -> None:
     assert worse(rows(paper)) == []
 
 
 @each_paper
+@pytest.mark.slow
 def test_what_the_model_misses_is_explained(paper: str) -> None:
     headings = explained()
     for row in rows(paper):
@@ -77,6 +79,7 @@ def test_what_the_model_misses_is_explained(paper: str) -> None:
 
 
 @each_paper
+@pytest.mark.slow
 def test_what_is_inconsistent_is_proven(paper: str) -> None:
     proofs = {claim.id: claim.proof for claim in load(paper)}
     for row in rows(paper):
@@ -85,6 +88,7 @@ def test_what_is_inconsistent_is_proven(paper: str) -> None:
 
 
 @each_paper
+@pytest.mark.slow
 def test_analytic_claims_match_or_are_inconsistent(paper: str) -> None:
     for row in rows(paper):
         if row["kind"] == "analytic":
@@ -92,6 +96,7 @@ def test_analytic_claims_match_or_are_inconsistent(paper: str) -> None:
             assert row["verdict"] in ("match", "inconsistent", "excluded", *open_sum), row["id"]
 
 
+@pytest.mark.slow
 def test_measurements_by_others_are_met_in_the_median() -> None:
     *sources, last = by_source(rows(INDEPENDENT))
     medians = {line["source"]: line["median_error"] for line in sources if line["rows"]}
@@ -118,6 +123,7 @@ def test_tests_named_by_the_errata_exist() -> None:
     assert set(named) <= written
 
 
+@pytest.mark.slow
 def test_the_page_of_claims_is_current() -> None:
     """`make validation` writes it."""
     printed = CliRunner().invoke(app, ["validate", "--format", "markdown"])

@@ -91,6 +91,7 @@ def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) ->
     assert by_leaf == pytest.approx(step.busy())
 
 
+@pytest.mark.slow
 def test_a_grid_equals_its_points(system: System) -> None:
     hw = machine_of(system)
     batches, prompts = np.array([1.0, 3.0, 16.0, 40.0]), np.array([2048.0, 20000.0, 131072.0])
@@ -120,6 +121,7 @@ def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
     more=st.integers(1, 64),
     name=st.sampled_from(MODELS),
 )
+@pytest.mark.slow
 def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str) -> None:
     for system in SYSTEMS.values():
         hw, llm = machine_of(system), model(name)
@@ -152,6 +154,7 @@ def is_resource(key: str) -> bool:
 
 
 @pytest.mark.parametrize("factor", [2.0, 16.0])
+@pytest.mark.slow
 def test_no_slower_with_more_hardware(system: System, work: Workload, factor: float) -> None:
     hw, llm = machine_of(system), model("opt-66b")
     base = evaluate(system, hw, llm, work)
@@ -180,6 +183,7 @@ def test_an_empty_batch_costs_nothing(system: System) -> None:
         assert np.isfinite(estimate.total.seconds)
 
 
+@pytest.mark.slow
 def test_decode_at_the_mean_context_equals_the_sum_over_steps(system: System) -> None:
     output, prompt = 65, 8192.0
     hw, llm, work = machine_of(system), model("opt-66b"), Workload(4.0, prompt, float(output))
@@ -204,6 +208,7 @@ def test_solved_shares_beat_every_rule_and_a_fine_grid(name: str, work: Workload
             assert np.all(solved.estimate.step.seconds <= feasible * (1 + 1e-9))
 
 
+@pytest.mark.slow
 def test_amounts_are_affine_in_every_solved_share(system: System, work: Workload) -> None:
     hw, llm = machine_of(system), model("opt-66b")
     for name in solved_shares(system):

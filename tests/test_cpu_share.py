@@ -38,6 +38,7 @@ def check_best(hw: Machine, llm: LLM, work: Workload) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_no_share_is_faster_over_the_catalogue(name: str) -> None:
     for batch in (1.0, 4.0, 7.0, 64.0, 700.0):
         for context in (512.0, 4096.0, 32768.0, 131072.0):

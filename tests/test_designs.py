@@ -42,6 +42,7 @@ def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
     assert least_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
 
 
+@pytest.mark.slow
 def test_all_targets_are_reached_at_once() -> None:
     wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
     each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
@@ -51,6 +52,7 @@ def test_all_targets_are_reached_at_once() -> None:
     assert each[2] == 1 + int(np.argmax(over >= 5))
 
 
+@pytest.mark.slow
 def test_a_rate_is_met_to_the_last_digit() -> None:
     (row,) = least_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
     near = [f"{row['value'] * factor!r}{row['unit']}" for factor in (1 - 1e-9, 1 + 1e-9)]
@@ -58,6 +60,7 @@ def test_a_rate_is_met_to_the_last_digit() -> None:
     assert below > 80000 >= above
 
 
+@pytest.mark.slow
 def test_the_highest_price_that_pays() -> None:
     (row,) = least_hardware(POINT, "csd.price", ["cost_usd<=50000"])
     # 7000 (GPU) + 15000 (host) + 10000 (chassis) + 8 SmartSSDs (HILOS sec. 6.6)
@@ -238,6 +241,7 @@ GRID = replace(
 )
 
 
+@pytest.mark.slow
 def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.MonkeyPatch) -> None:
     every = run.table(GRID)
     speed, cost, step = (

@@ -29,6 +29,7 @@ def test_filling_memory_with_x_loses_on_an_a100() -> None:
     assert steps[-1] / steps.min() == pytest.approx(1.33, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_knee_is_stated_twice() -> None:
     stated = {float(STATED[name].low) for name in ("inf2-raid-knee", "inf2-raid-limit2")}
     assert stated == {2.0, 3.0}

@@ -14,6 +14,7 @@ from fuzz.words import write_files
 
 
 @pytest.mark.parametrize("line", LINES)
+@pytest.mark.slow
 def test_every_option_is_read(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an option, and with a further one, the answer changes or is refused.
 
@@ -29,6 +30,7 @@ def test_every_option_is_read(line: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert not [option for option, outcome in further if outcome.same_as(whole)]
 
 
+@pytest.mark.slow
 def test_no_attack_ends_in_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 2 with one sentence, or exit 0 with an answer, within limits of time and memory."""
     hostile = tmp_path / "hostile"

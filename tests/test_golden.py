@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 from math import isclose
 
+import pytest
 from golden.pins import HEADER, PINS, pins
 
 
+@pytest.mark.slow
 def test_every_system_answers_what_is_pinned() -> None:
     """A formula that changes on purpose changes `pins.csv` in its own commit: `make golden`."""
     with PINS.open(newline="") as file:

@@ -201,6 +201,7 @@ def hilos(**axes: Any) -> Study:
         (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
 )
+@pytest.mark.slow
 def test_a_study_that_cannot_be_evaluated_says_why(study: Study, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         table(study)

@@ -148,6 +148,7 @@ def test_an_empty_batch_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("llm", [GPT3, CHINCHILLA, LLAMA2])
+@pytest.mark.slow
 def test_the_optimum_is_never_slower_with_less_work_or_more_hardware(llm: LLM) -> None:
     batches, contexts = (
         np.array([1.0, 7.0, 24.0, 55.0])[:, None],

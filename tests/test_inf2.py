@@ -324,6 +324,7 @@ def test_baselines_of_hilos_run_on_the_inf2_host(system: str, platform: str) -> 
 @pytest.mark.parametrize(
     "file", [f for f in STUDIES if f.stem.startswith(("inf2", "hillinfer"))], ids=lambda f: f.stem
 )
+@pytest.mark.slow
 def test_studies_can_be_evaluated(file: Path) -> None:
     rows = table(load_study(str(file)))
     assert len(rows["system"]) > 1

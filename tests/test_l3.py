@@ -129,6 +129,7 @@ def test_prompt_cache_hides_under_feed_forward() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_l3_comes_first_in_every_cell(name: str) -> None:
     for trace in TRACES:
         answers = {
@@ -154,6 +155,7 @@ def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.slow
 def test_fluid_model_is_near_the_simulation(system: str) -> None:
     for name in MODELS:
         for trace in TRACES:
@@ -166,6 +168,7 @@ def test_fluid_model_is_near_the_simulation(system: str) -> None:
 
 @pytest.mark.parametrize("policy", [0.0, 1.0])
 @pytest.mark.parametrize("capacity", [16e9, 64 * 2**30, 128e9])
+@pytest.mark.slow
 def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
     policy: float, capacity: float
 ) -> None:
@@ -183,6 +186,7 @@ def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
             assert 1 / 1.3 < ratio < 1.3, (name, trace)
 
 
+@pytest.mark.slow
 def test_l3_comes_first_in_the_simulation_too() -> None:
     for trace in TRACES:
         rates = {system: simulated(system, "gpt-175b", trace).throughput for system in SYSTEMS}

@@ -23,6 +23,7 @@ SUMMING = sorted(name for name, system in SYSTEMS.items() if system.attends)
 WINDOWED = ["gemma3-27b", "gpt-oss-120b", "mistral-7b"]
 
 
+@pytest.mark.slow
 def test_every_point_has_a_finite_answer_or_a_reason(system: System) -> None:
     """All models of the catalogue at three contexts, in one study."""
     study = Study((system.name,), tuple(names("model")), batch="4", context="8k,64k,1M")
@@ -37,6 +38,7 @@ def test_every_point_has_a_finite_answer_or_a_reason(system: System) -> None:
 
 
 @pytest.mark.parametrize("name", SUMMING)
+@pytest.mark.slow
 def test_a_study_of_many_models_answers_as_for_each_alone(name: str) -> None:
     chosen = ("llama2-7b", "gemma3-27b", "deepseek-v3", "jamba-v0.1", "glm-4.5")
     together = table(Study((name,), chosen, batch="2", context="32k"))
@@ -103,6 +105,7 @@ def test_one_kind_of_all_layers_costs_what_layers_that_are_alike_cost(name: str)
 
 @pytest.mark.parametrize("name", SUMMING)
 @pytest.mark.parametrize("model_name", WINDOWED)
+@pytest.mark.slow
 def test_a_window_beyond_the_context_is_full_attention(name: str, model_name: str) -> None:
     llm = model(model_name)
     wide = {label: widened(kind) for label, kind in llm.kinds.items()}

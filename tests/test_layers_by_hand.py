@@ -179,6 +179,23 @@ Formula = Callable[[], Real]
             0.5 * (2 * (ATTENTION + 5) + 4 * (1 - 0.5**0.5) * EXPERT),
         ),
         (lambda: replace(EXPERTS, head_width=4.0).head_bytes, 4 * 13 * 10),
+        # 4-bit weights with embeddings of 32 bits, and with 16-bit attention
+        (
+            lambda: replace(EXPERTS, weight_width=0.5, head_width=4.0).weight_bytes,
+            (ATTENTION + 5 + 4 * EXPERT) + 4 * (13 * 2 + 3) * 10,
+        ),
+        (
+            lambda: replace(EXPERTS, weight_width=0.5).layer_bytes(4.0),
+            ATTENTION / 2 + 2.5 + 2 * EXPERT,
+        ),
+        (
+            lambda: replace(EXPERTS, weight_width=0.5, dense_width=2.0).layer_bytes(4.0),
+            2 * (ATTENTION + 5) + 2 * EXPERT,
+        ),
+        (
+            lambda: replace(EXPERTS, weight_width=0.5).weight_buffer_bytes(),
+            (ATTENTION + 5 + 2 * EXPERT) / 2,
+        ),
         (lambda: replace(EXPERTS, dense_width=2.0).attention_width, 2),
         (lambda: EXPERTS.attention_width, 1),
     ],

@@ -45,6 +45,7 @@ def stacked(tables: list[HeadTables]) -> HeadTables:
     return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
 
 
+@pytest.mark.slow
 def test_exact_is_brute_force_is_milp_on_random_instances() -> None:
     rng = np.random.default_rng(7)
     infeasible = lpddr_cuts = 0

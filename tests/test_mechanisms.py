@@ -6,7 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from conftest import model
+from conftest import SYSTEMS, model
+from tiny import TINY
 
 from nearkv.costmodel.compose import serial
 from nearkv.costmodel.layers import Recurrent
@@ -23,6 +24,7 @@ from nearkv.costmodel.mechanisms.dimm import (
 from nearkv.costmodel.mechanisms.drain import Drain, drain_of, load_of
 from nearkv.costmodel.mechanisms.fluid import resident_in, tokens_reserved
 from nearkv.costmodel.mechanisms.head_tables import layer_tables
+from nearkv.costmodel.mechanisms.writeback import pages_per_row, rows_per_page
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.systems.vllm import Parallel, communicate
 from nearkv.costmodel.workload import Spread, Workload
@@ -192,3 +194,16 @@ def test_a_refresh_blocks_the_banks_for_its_share() -> None:
     hw = load_platform("dgx-a100-pim").machine()
     hw = hw.with_values({"dimm.refresh": 2e-7, "dimm.refresh_interval": 8e-6})
     assert awake_share(hw) == pytest.approx(0.975)
+
+
+def test_a_page_holds_whole_rows_and_one_at_least() -> None:
+    """Rows of 3 elements of 2 bytes."""
+    assert [float(rows_per_page(TINY, page)) for page in (20.0, 6.0, 4.0)] == [3, 1, 1]
+    assert [float(pages_per_row(TINY, page)) for page in (20.0, 6.0, 4.0)] == [1, 1, 2]
+
+
+def test_a_choice_has_a_number_for_each_of_its_names() -> None:
+    for system in SYSTEMS.values():
+        for knob in system.knobs.values():
+            if knob.kind == "choice":
+                assert (knob.low, knob.high) == (0, len(knob.choices) - 1)

@@ -53,6 +53,7 @@ def test_the_full_search_beats_the_walk_by_more_than_it_must() -> None:
     assert 0 <= best.gap <= 1e-8
 
 
+@pytest.mark.slow
 def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
     problem = BlockProblem(T4, model("opt-30b"), WORK, {})
     best, where = everything(problem, Box(1, problem.most, 1, problem.most))
@@ -62,6 +63,7 @@ def test_the_full_search_is_the_best_of_every_block_of_opt_30b() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
 def test_the_full_search_is_the_best_of_every_block_on_random_machines(seed: int) -> None:
     rng = np.random.default_rng(seed)
     name = rng.choice(["opt-6.7b", "opt-13b", "llama2-70b", "qwen2.5-32b"])
@@ -127,6 +129,7 @@ def test_any_prices_prove_a_bound() -> None:
         assert program.bound(prices) <= answer.value * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_walk_ends_where_tens_of_millions_of_sequences_fit() -> None:
     # prompts of two tokens: 55 million sequences fit, and FlexGen's steps of one would not end
     answer = place(T4, model("llama2-13b"), Workload(1.0, 2.0, 1.0), search="paper")

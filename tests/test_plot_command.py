@@ -19,6 +19,7 @@ def test_a_piped_table_becomes_a_figure(tmp_path: Path) -> None:
     assert "OOM" in text
 
 
+@pytest.mark.slow
 def test_a_table_of_a_command_becomes_a_map_with_its_boundary(tmp_path: Path) -> None:
     study = ["--model", "opt-30b", "--batch", "1,4"]
     table, flips = tmp_path / "table.csv", tmp_path / "flips.csv"
@@ -63,6 +64,7 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
     ],
     ids=["bars", "lines", "map", "stack"],
 )
+@pytest.mark.slow
 def test_a_comparison_draws_the_figure_that_suits_it(
     options: list[str], texts: list[str], tmp_path: Path
 ) -> None:

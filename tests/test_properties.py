@@ -50,6 +50,7 @@ def places(where: Mask) -> list[int]:
 @every_system
 @seeded
 @given(st.data())
+@pytest.mark.slow
 def test_every_property_holds_at_any_design(name: str, data: st.DataObject) -> None:
     design = data.draw(designs(name))
     assume(not design.is_refused)

@@ -97,6 +97,7 @@ def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
     assert f"{ratios[0]:.3g} to {ratios[1]:.3g} times flexgen-ssd" in match[1]
 
 
+@pytest.mark.slow
 def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "MOST_ROWS", 3)
     page = report(STUDY, "nearkv")

@@ -47,6 +47,7 @@ def test_every_solve_says_what_binds(words: str, sentence: str) -> None:
     assert text.endswith(".")
 
 
+@pytest.mark.slow
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
     (row,) = best_batches(L3, ["tbt_ms=40,prefill_s=2"])

@@ -133,6 +133,7 @@ def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
     assert whole(plan(MIXED), form, 7) == whole(plan(MIXED), form)
 
@@ -234,6 +235,7 @@ REDUCERS = [
 
 @pytest.mark.parametrize("reducer", REDUCERS, ids=str)
 @pytest.mark.parametrize("chunk", [7, 1 << 16])
+@pytest.mark.slow
 def test_reducers_keep_what_sorting_all_rows_finds(
     reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
