@@ -20,7 +20,7 @@ import nearkv
 from nearkv.sweeps.figures.style import load_pyplot
 
 DOCS = Path(__file__).parent.parent / "docs"
-ELSEWHERE = ("own", "cluster")
+ELSEWHERE = ("own", "cluster", "models")
 """Pages that a test of their own follows."""
 RUN_BY_OTHER_TESTS = {
     "nearkv validate": "test_claims",

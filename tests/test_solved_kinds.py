@@ -92,7 +92,7 @@ def test_the_share_of_x_on_flash(names: tuple[str, ...], seed: int) -> None:
     check_share("hilos", "alpha", names, seed)
 
 
-@pytest.mark.parametrize("names", KINDS)
+@pytest.mark.parametrize("names", KINDS + LATENT)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_share_of_x_in_host_memory(names: tuple[str, ...], seed: int) -> None:
     check_share("inf2", "alpha", names, seed)

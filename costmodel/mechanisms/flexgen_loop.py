@@ -18,16 +18,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.layers import Recurrent
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import Path, attend_on_cpu, exchange_with_cpu
 from nearkv.costmodel.mechanisms.weights import WeightStream
+from nearkv.costmodel.resources import Link, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.hardware.machine import Machine
 
-ATTENDS = ("full", "window", "chunk", "state")
+ATTENDS = ("full", "window", "chunk", "latent", "state")
 """Attention that the loop models kind by kind."""
-_CPU = "the CPU's attention is timed for grouped heads only"
-LACKS = {"latent": _CPU, "sparse": _CPU}
+LACKS = {"sparse": "gathering chosen rows from host memory or drives is not timed"}
 """Why it models no other attention."""
 
 
@@ -113,3 +115,46 @@ class DecodeLoop:
     def feed_forward(self) -> Span:
         """Feed-forward products of one GPU batch on the GPU."""
         return self.weights.feed_forward(self.sequences)
+
+
+@dataclass(frozen=True)
+class LatentLoop(DecodeLoop):
+    """The same over latents, which come to the GPU as FlexGen's cache does without a CPU's help.
+
+    Absorbed attention multiplies each cached element with every head, 242 times in DeepSeek-V3;
+    the rate of a CPU at that is not known. The cache is not pinned: `derate.pageable` inward,
+    `derate.cache_relay` outward.
+    """
+
+    def read_cache(self) -> Span:
+        """Latents of one GPU batch to the GPU, those on the drives through host memory."""
+        latents = self.weights.llm.kv_bytes(self.sequences, self.s)
+        eq = "(r + dr) s elements"
+        return overlap(
+            drives=stream(self.stored * latents, eq, **self.read),
+            dram=self.weights.host.read(latents, eq),
+            link=self._unpinned("pageable").inward(latents, eq),
+        )
+
+    def attend(self) -> Span:
+        """Projections and absorbed attention of one GPU batch; its new rows leave the GPU."""
+        llm, tokens, device = self.weights.llm, self.sequences, self.weights.gpu
+        new = llm.kv_bytes(tokens, 1)
+        return serial(
+            projections=self.weights.projections(tokens),
+            new_rows=self._unpinned("cache_relay").outward(new, "(r + dr) elements"),
+            attend=overlap(
+                hbm=device.read(llm.cache_traffic(tokens, self.s), "latents"),
+                compute=device.run(
+                    llm.attention_flops(tokens, self.s), "2 b s H (2 r + dr)"
+                ),
+            ),
+        )
+
+    def _unpinned(self, derate: str) -> Link:
+        return link(self.hw, "gpu_link", derate)
+
+
+def loop_over(llm: LLM) -> type[DecodeLoop]:
+    """The loop over layers of a kind, whose cache the CPU attends to or the GPU."""
+    return LatentLoop if isinstance(llm, Latent) else DecodeLoop

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.latents import latents_from_host
 from nearkv.costmodel.mechanisms.offload import (
     attend_on_cpu,
     exchange,
@@ -100,10 +102,25 @@ def attend(
     x_path = {"dram": weights.host.read, "link": relay.inward}
     return overlap(
         near_storage=near_storage(hw, llm, split.near, s, buffering, rows.device),
-        cpu=attend_on_cpu(hw, llm, split.beside, s, weights.host),
+        **attend_in_host(hw, weights, split.beside, s),
         x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
         spill=rows.in_background(work.output),
     )
+
+
+def attend_in_host(
+    hw: Machine, weights: WeightStream, sequences: Real, s: Real
+) -> dict[str, Span]:
+    """Attention to a cache in host memory: the CPU to K and V of heads, the GPU to latents.
+
+    Latents come through the pinned relay, as X does (sec. 4.3).
+    """
+    llm, memory = weights.llm, weights.host
+    if not isinstance(llm, Latent):
+        return {"cpu": attend_on_cpu(hw, llm, sequences, s, memory)}
+    relay = link(hw, "gpu_link", "cache_relay")
+    path = {"dram": memory.read, "link": relay.inward}
+    return {"latents": latents_from_host(llm, sequences, s, weights.gpu, path)}
 
 
 def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> Span:
@@ -111,9 +128,17 @@ def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> 
     x = llm.x_bytes(split.with_x, 1)
     return serial(
         devices=exchange(llm, split.near, 0.0, uplink, gpu_link),
-        cpu=exchange_with_cpu(llm, split.beside, gpu_link),
+        **exchange_with_host(llm, split.beside, gpu_link),
         keep_x=gpu_link.outward(x, "X of the new token to host memory, sec. 4.3"),
     )
+
+
+def exchange_with_host(llm: LLM, sequences: Real, gpu_link: Link) -> dict[str, Span]:
+    """Q, K, V to the CPU and its result back; of latents, to which the GPU attends, new rows."""
+    if not isinstance(llm, Latent):
+        return {"cpu": exchange_with_cpu(llm, sequences, gpu_link)}
+    new = llm.kv_bytes(sequences, 1)
+    return {"new_rows": gpu_link.outward(new, "(r + dr) elements of the new token")}
 
 
 def put_caches(

@@ -215,6 +215,7 @@ def weights_or_drives(
     choice: Real,
     stored: Real,
     reserved: Real,
+    beside: Real = 0.0,
 ) -> Residency:
     """Return where weights live by a choice of `WEIGHTS` beside a share stated for the drives.
 
@@ -225,10 +226,11 @@ def weights_or_drives(
         choice: index into the knob's choices.
         stored: share on the drives of what is not on the GPU [1].
         reserved: host DRAM that the step needs [B].
+        beside: GPU memory that the step takes beyond its working set [B].
     """
     on_gpu = weights_on_gpu(llm, work, gpu(hw))
     paper = beside_gpu(on_gpu, stored)
-    room = Room(host=host(hw).memory - reserved, stored=stored)
+    room = Room(host=host(hw).memory - reserved, beside=beside, stored=stored)
     return choose_residency(choice, paper, hw, llm, work, room)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.latents import arriving_latents
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.residency import (
     Residency,
@@ -94,7 +95,8 @@ def memories(
     cache = llm.kv_cache_bytes(work.batch, work.final)
     in_host = 1 - on_gpu - stored
     working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
-    gpu_need = working + on_gpu * cache
+    passing = (1 - on_gpu) * arriving_latents(llm, work.batch, work.final)
+    gpu_need = working + on_gpu * cache + passing
     host_need = home.host * llm.weight_bytes + in_host * cache
     ssd_need = home.storage * llm.weight_bytes + stored * cache
     return fits(

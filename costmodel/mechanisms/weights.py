@@ -14,6 +14,7 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.layers import over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
+    FileStorage,
     Path,
     arriving_head,
     prefill_compute,
@@ -21,9 +22,10 @@ from nearkv.costmodel.mechanisms.offload import (
     update_state,
 )
 from nearkv.costmodel.mechanisms.residency import Residency
-from nearkv.costmodel.resources import Gpu, Host, Link
+from nearkv.costmodel.resources import Gpu, Host, Link, gpu, host, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
+from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -140,3 +142,17 @@ class WeightStream:
             compute=prefill_compute(self.llm, work, b, self.gpu),
             **caches,
         )
+
+
+def weights_from_files(
+    hw: Machine, llm: LLM, home: Residency, drives: FileStorage
+) -> WeightStream:
+    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
+    return WeightStream(
+        llm=llm,
+        gpu=gpu(hw),
+        host=host(hw),
+        link=link(hw, "gpu_link", "pcie"),
+        home=home,
+        storage=drives.read,
+    )

@@ -12,22 +12,17 @@ from nearkv.costmodel.compose import overlap
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import (
-    FileStorage,
-    file_storage,
-    gpu_working_set,
-)
+from nearkv.costmodel.mechanisms.offload import file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.residency import (
     WEIGHTS,
-    Residency,
     Room,
     beside_gpu,
     choose_residency,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
 from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.resources import host, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -67,7 +62,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
     room = Room(host=host(hw).memory - sequence)
     home = choose_residency(weights, paper, hw, llm, work, room)
-    streamed = stream_weights(hw, llm, home, drives)
+    streamed = weights_from_files(hw, llm, home, drives)
     in_dram = home.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     working = gpu_working_set(llm, work.prompt, home.gpu)
@@ -112,20 +107,6 @@ def decode_layer(weights: WeightStream, b: Real, s: Real, faults: Port) -> Span:
         compute=weights.gpu.run(llm.attention_flops(b, s), "4 b s H d"),
     )
     return weights.layer(b, attention=attention)
-
-
-def stream_weights(
-    hw: Machine, llm: LLM, home: Residency, drives: FileStorage
-) -> WeightStream:
-    """Weights that are not on the GPU come from DRAM, or from the drives as files."""
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host(hw),
-        link=link(hw, "gpu_link", "pcie"),
-        home=home,
-        storage=drives.read,
-    )
 
 
 def page_faults(hw: Machine) -> Port:

@@ -15,12 +15,9 @@ from nearkv.costmodel.capacity import Fits, batch_with_states, fits, reduced_bat
 from nearkv.costmodel.compose import overlap, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
-from nearkv.costmodel.mechanisms.offload import (
-    FileStorage,
-    file_storage,
-    gpu_working_set,
-)
+from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, loop_over
+from nearkv.costmodel.mechanisms.latents import passing_latents
+from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
 from nearkv.costmodel.mechanisms.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
@@ -34,9 +31,9 @@ from nearkv.costmodel.mechanisms.residency import (
     weights_on_storage,
     weights_or_drives,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
 from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.resources import host, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -115,12 +112,13 @@ def flexgen_raid(
         Prefill, one decode step and what fits. Source: INF² sec. 2.2, 3, 7.1, 7.5.
     """
     copies = layer_copies(llm, work)
-    home = weights_or_drives(hw, llm, work, weights, ssd_weights, copies)
+    passing = passing_latents(llm, work, gpu_batches)
+    home = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
     room = host(hw).memory - host_weights(hw, llm, home) - copies
     fitting = kv_share_in(room, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
-    streamed = stream_weights(hw, llm, home, drives)
+    streamed = weights_from_files(hw, llm, home, drives)
     return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)
 
 
@@ -180,8 +178,10 @@ def flexgen_dram(
     """
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
     sequence = llm.kv_cache_bytes(1, work.final)
-    home = residency(hw, llm, work, weights, host(hw).memory - sequence)
-    streamed = stream_weights(hw, llm, home, drives)
+    passing = passing_latents(llm, work, gpu_batches)
+    room = Room(host(hw).memory - sequence, passing)
+    home = residency(hw, llm, work, weights, room)
+    streamed = weights_from_files(hw, llm, home, drives)
     in_dram = host_weights(hw, llm, home)
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     state_room = streamed.gpu.memory - gpu_working_set(llm, work.prompt, home.gpu)
@@ -194,14 +194,16 @@ def flexgen_dram(
 
     def decode_layer(kind: WeightStream) -> Span:
         path = drives.read, drives.write
-        return DecodeLoop(hw, kind, b, work.context, gpu_batches, 0.0, *path).layer()
+        loop = loop_over(kind.llm)
+        return loop(hw, kind, b, work.context, gpu_batches, 0.0, *path).layer()
 
     rounds = work.batch / b
+    working = gpu_working_set(llm, work.prompt, home.gpu, b)
     return Estimate(
         prefill=rounds * streamed.over_kinds(prefill_layer, b),
         step=rounds * streamed.over_kinds(decode_layer, b),
         fits=fits(
-            gpu=(gpu_working_set(llm, work.prompt, home.gpu, b), streamed.gpu.memory),
+            gpu=(working + passing, streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
             ssd=(home.storage * llm.weight_bytes, drives.capacity),
         ),
@@ -213,27 +215,13 @@ def flexgen_dram(
 # --- weights ----------------------------------------------------------------------------------
 
 
-def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Real) -> Residency:
-    """Weights where the choice puts them, host DRAM having so much room for them [B].
+def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Room) -> Residency:
+    """Weights where the choice puts them, in the room that the step leaves.
 
     The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
     """
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    return choose_residency(choice, paper, hw, llm, work, Room(host=room))
-
-
-def stream_weights(
-    hw: Machine, llm: LLM, home: Residency, drives: FileStorage
-) -> WeightStream:
-    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host(hw),
-        link=link(hw, "gpu_link", "pcie"),
-        home=home,
-        storage=drives.read,
-    )
+    return choose_residency(choice, paper, hw, llm, work, room)
 
 
 # --- KV cache on drives -----------------------------------------------------------------------
@@ -248,9 +236,10 @@ def all_kv_on_storage(
     gpu_batches: Real,
 ) -> Estimate:
     """None of the KV cache in host DRAM, which is left to weights and copies."""
-    room = host(hw).memory - layer_copies(llm, work)
+    in_host = host(hw).memory - layer_copies(llm, work)
+    room = Room(in_host, passing_latents(llm, work, gpu_batches))
     home = residency(hw, llm, work, weights, room)
-    streamed = stream_weights(hw, llm, home, drives)
+    streamed = weights_from_files(hw, llm, home, drives)
     return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 
 
@@ -269,6 +258,7 @@ def kv_on_storage(
         gpu_batches: GPU batches of a step [1].
     """
     b, stored = work.batch, 1 - in_dram
+    passing = passing_latents(weights.llm, work, gpu_batches)
 
     def prefill_layer(kind: WeightStream) -> Span:
         cache = put_cache(hw, kind.llm, work, drives, stored)
@@ -276,12 +266,13 @@ def kv_on_storage(
 
     def decode_layer(kind: WeightStream) -> Span:
         path = drives.read, drives.write
-        return DecodeLoop(hw, kind, b, work.context, gpu_batches, stored, *path).layer()
+        loop = loop_over(kind.llm)
+        return loop(hw, kind, b, work.context, gpu_batches, stored, *path).layer()
 
     return Estimate(
         prefill=weights.over_kinds(prefill_layer, b),
         step=weights.over_kinds(decode_layer, b),
-        fits=capacity_check(hw, weights, work, drives, in_dram),
+        fits=capacity_check(hw, weights, work, drives, in_dram, passing),
         work=work,
         batch_run=b,
     )
@@ -302,18 +293,26 @@ def put_cache(
 
 
 def capacity_check(
-    hw: Machine, weights: WeightStream, work: Workload, drives: FileStorage, in_dram: Real
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    drives: FileStorage,
+    in_dram: Real,
+    passing: Real,
 ) -> Fits:
-    """Weights and KV cache in GPU memory, host DRAM and on the drives."""
+    """Weights and KV cache in GPU memory, host DRAM and on the drives.
+
+    Args:
+        in_dram: share of the KV cache in host DRAM [1].
+        passing: latents on the GPU while it attends to them [B].
+    """
     llm, home = weights.llm, weights.home
     kv = llm.kv_cache_bytes(work.batch, work.final)
     host_need = host_weights(hw, llm, home) + layer_copies(llm, work) + in_dram * kv
     drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
+    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
     return fits(
-        gpu=(
-            gpu_working_set(llm, work.prompt, home.gpu, work.batch),
-            weights.gpu.memory,
-        ),
+        gpu=(working + passing, weights.gpu.memory),
         host=(host_need, weights.host.memory),
         **{drives.role: (drive_need, drives.capacity)},
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage
@@ -129,7 +130,8 @@ def flexgen_percent(
         gpu_weights: share of the weights on the GPU [1].
         ssd_weights: share of the others on the drives, the rest in host memory [1].
         cache: 0 KV cache on the GPU, 1 in host memory, 2 on the drives.
-        attend: 0 the CPU attends to a cache that is not on the GPU, 1 the GPU.
+        attend: 0 the CPU attends to a cache that is not on the GPU, 1 the GPU, which attends to
+            latents in any case.
         pin: 1 weights in host memory are pinned, 0 they are copied first.
         gpu_batches: GPU batches of a step [1].
         tensors: 0 shares of whole tensors, 1 as given.
@@ -186,7 +188,8 @@ class SharedRun:
     def decode_layer(self, kind: WeightStream) -> Span:
         """One layer of a step, for each home of the cache and who attends to it."""
         off_gpu = 1 - self.on_gpu
-        to_gpu = off_gpu * self.by_gpu
+        by_gpu = 1.0 if isinstance(kind.llm, Latent) else self.by_gpu
+        to_gpu = off_gpu * by_gpu
         on_cpu = self.loop(PackedLoop, kind)
         on_gpu = self.loop(GpuLoop, kind)
         near = beside_weights(kind, self.work.batch, self.work.context)

@@ -97,7 +97,6 @@ def host_room(hw: Machine, llm: LLM, work: Workload, home: Residency) -> Real:
 
 
 LACKS = {
-    "latent": "a cache that fits host memory is the CPU's, timed for grouped heads only",
     "sparse": "its kernel scores no keys to gather the best of them",
 }
 """Why it models no other attention."""
@@ -149,7 +148,7 @@ BUFFERING = Knob(
         ),
         "memory": Knob("host memory budget (sec. 7.5)", kind="count", sets="host.memory"),
     },
-    attends=("full", "window", "chunk", "state"),
+    attends=("full", "window", "chunk", "latent", "state"),
     lacks=LACKS,
 )
 def inf2(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS
@@ -40,7 +41,7 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
 CACHE = Knob(
-    "memory that holds the KV cache; the CPU attends to what is in host memory",
+    "memory that holds the KV cache; the CPU attends to heads in host memory, the GPU to latents",
     high=1,
     default=0,
     kind="choice",
@@ -164,19 +165,35 @@ def prompts(weights: WeightStream, work: Workload, packed: Real) -> Span:
 def attend(hw: Machine, weights: WeightStream, work: Workload, on_gpu: Real) -> Span:
     """Attention of one layer where its cache lives; recurrent states stay on the GPU.
 
+    The CPU attends to K and V of heads in host memory, the GPU to latents.
+
     Args:
         on_gpu: 1 where the cache is on the GPU, 0 in host memory [1].
     """
     llm, b, s = weights.llm, work.batch, work.context
     if isinstance(llm, Recurrent):
         return update_state(llm, b, weights.gpu)
-    on_cpu = serial(
-        exchange=exchange_with_cpu(llm, b, weights.link),
-        attend=attend_on_cpu(hw, llm, b, s, weights.host),
-    )
+    if isinstance(llm, Latent):
+        in_host = attend_to_latents(hw, weights, b, s)
+    else:
+        in_host = serial(
+            exchange=exchange_with_cpu(llm, b, weights.link),
+            attend=attend_on_cpu(hw, llm, b, s, weights.host),
+        )
     return serial(
         cache_on_gpu=on_gpu * attend_on_gpu(weights, b, s, KERNEL, eager_copies(llm)),
-        cache_in_host=(1 - on_gpu) * on_cpu,
+        cache_in_host=(1 - on_gpu) * in_host,
+    )
+
+
+def attend_to_latents(hw: Machine, weights: WeightStream, b: Real, s: Real) -> Span:
+    """Latents of one layer come from a buffer that is not pinned, then the GPU attends to them."""
+    llm, buffer = weights.llm, link(hw, "gpu_link", "pageable")
+    eq = "(r + dr) elements of a token"
+    return serial(
+        new_rows=buffer.outward(llm.kv_bytes(b, 1), eq),
+        load=stream(llm.kv_bytes(b, s), eq, dram=weights.host.read, link=buffer.inward),
+        attend=attend_on_gpu(weights, b, s, KERNEL, eager_copies(llm)),
     )
 
 
@@ -184,8 +201,11 @@ def eager_copies(llm: LLM) -> Real:
     """Times that Hugging Face's attention moves K and V after reading them once [1].
 
     Appending the new token (`torch.cat`) writes them, and the products read them. With g queries
-    a KV head `repeat_kv` reads them and writes g copies, which the products read.
+    a KV head `repeat_kv` reads them and writes g copies, which the products read. Absorbed
+    attention to latents repeats nothing.
     """
+    if isinstance(llm, Latent):
+        return 2.0
     repeated = np.greater(llm.group, 1)
     return np.where(repeated, 2 + 2 * llm.group, 2.0)[()]
 
