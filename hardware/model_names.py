@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.folders import names, path_of
 from nearkv.hardware.reading import read_toml
+
+SAME_FAMILY = 0.75
+"""Least likeness of the letters of two models of one family."""
 
 
 def model_like(name: str) -> str:
@@ -37,15 +41,27 @@ def _on_hub(name: str) -> str:
 
 
 def _unknown_model(name: str) -> InputError:
-    """The error for a model nobody knows, with a hint that stays in its size."""
+    """The error for a model nobody knows, with a hint that stays in its size and family."""
     sizes = _sizes(name)
     alike = [known for known in names("model") if _sizes(known) == sizes]
     if not alike and sizes:
         alike = [known for known in names("model") if set(sizes) <= set(_sizes(known))]
-    if alike:
-        return unknown("model", name, alike)
+    kin = [known for known in alike if _is_of_family(known, name)]
+    if kin:
+        return unknown("model", name, kin)
     listed = ", ".join(names("model"))
     return InputError(f"unknown model {name!r}; valid are: {listed}")
+
+
+def _is_of_family(known: str, name: str) -> bool:
+    """Whether two names begin with nearly the same letters, which name the family."""
+    first, second = _letters(known), _letters(name)
+    return SequenceMatcher(None, first, second).ratio() >= SAME_FAMILY
+
+
+def _letters(name: str) -> str:
+    """Letters in front of the first digit of a model's name."""
+    return re.sub(r"\d.*|[^a-z]", "", name.lower())
 
 
 def _sizes(name: str) -> list[str]:

@@ -202,9 +202,20 @@ def test_a_hub_name_finds_the_catalogues_model_or_says_where_to_save_its_config(
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("qwen3-31b", ""), ("qwen3-32", "qwen3-32b"), ("opt-65b", "")]
+    ("name", "hint"),
+    [
+        ("qwen3-31b", ""),
+        ("qwen3-32", "qwen3-32b"),
+        ("opt-65b", ""),
+        ("gptoss-120b", "gpt-oss-120b"),
+        # of the size of longchat-7b and mistral-7b, and of no family of the catalogue
+        ("falcon-7b", ""),
+        ("vicuna-7b", ""),
+        ("lama3.1-8b", "llama3.1-8b"),
+        ("Gemma-3-27B", "gemma3-27b"),
+    ],
 )
-def test_hints_never_cross_sizes(name: str, hint: str) -> None:
+def test_hints_never_cross_sizes_or_families(name: str, hint: str) -> None:
     with pytest.raises(InputError, match=f"unknown model '{name}'") as problem:
         load_llm(name)
     assert (f"did you mean {hint!r}" in str(problem.value)) == bool(hint)
