@@ -19,6 +19,9 @@ MANY = 1 << 22
 _MOST_RECORDINGS = 64
 """Where boxes differ so often in what Python decides, recording is given up."""
 
+_MOST_FIXED = 1 << 13
+"""Points of the axes that are constants of a recording; it keeps a few hundred arrays of them."""
+
 Cells = dict[str, Cell]
 
 
@@ -72,8 +75,8 @@ class Evaluator:
 class _Axes:
     """The axes of a box: those that are the same in many boxes, and those that are not.
 
-    Axes whose values are all in the box are constants of a recording, and so is what depends on
-    them alone; axes of names decide which numbers a system reads.
+    Short axes whose values are all in the box are constants of a recording, and so is what
+    depends on them alone; axes of names decide which numbers a system reads.
 
     Attributes:
         fixed: what one recording holds for: the constant values and the extents of the others.
@@ -85,10 +88,14 @@ class _Axes:
         self.part = Part(box)
         fixed: list[object] = []
         self._varying: list[int] = []
-        for place, (axis, side) in enumerate(zip(block.grid.axes, box, strict=True)):
+        points = 1
+        places = reversed(list(enumerate(zip(block.grid.axes, box, strict=True))))
+        for place, (axis, side) in places:
             extent = side.stop - side.start
-            if axis.labels or extent == len(axis.values):
+            is_whole = extent == len(axis.values) and points * extent <= _MOST_FIXED
+            if axis.labels or is_whole:
                 fixed.append((side.start, side.stop))
+                points *= extent
             else:
                 fixed.append(extent)
                 self._varying.append(place)
