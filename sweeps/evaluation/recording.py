@@ -29,6 +29,8 @@ from nearkv.sweeps.evaluation.recorded import (
     with_items,
 )
 
+_KEPT = 1 << 12
+"""Numbers of an array up to which a recording keeps it, in case the same is computed again [1]."""
 _SMALL = 1 << 14
 """Numbers up to which an array over the whole grid is computed once [1]."""
 
@@ -72,7 +74,7 @@ class Part:
 
 
 class Recording:
-    """Steps and decisions in their order; what is computed twice is recorded once.
+    """Steps and decisions in their order; of what is small, the same is recorded once.
 
     What depends on few axes is computed once for the whole grid; a step takes the part in use.
 
@@ -91,9 +93,8 @@ class Recording:
         self._part = self._recorded(part, varies=False, is_new=False)
         self._results: dict[object, Recorded] = {}
         self._outcomes: dict[int, bool] = {}
-        self._constants: list[
-            object
-        ] = []  # kept, so that the identity of each stays its own
+        # kept, so that the identity of each stays its own
+        self._constants: list[object] = []
 
     def input(self, whole: NDArray[Any]) -> Recorded:
         """Values over the whole grid, of which each box takes its part."""
@@ -103,15 +104,18 @@ class Recording:
         return part
 
     def call(self, function: Function, *arguments: Any, **options: Any) -> Any:
-        """Compute a step and record it."""
+        """Compute a step and record it, unless the same was recorded."""
         signature = (function, self._signature(arguments), self._signature(options))
-        if signature not in self._results:
-            if _is_small(function, arguments, options):
-                wholes = replaced(arguments, lambda recorded: recorded.whole)
-                self._results[signature] = self.input(function(*wholes))
-            else:
-                self._results[signature] = self._computed(function, arguments, options)
-        return self._results[signature]
+        if signature in self._results:
+            return self._results[signature]
+        if _is_small(function, arguments, options):
+            wholes = replaced(arguments, lambda recorded: recorded.whole)
+            result: Any = self.input(function(*wholes))
+        else:
+            result = self._computed(function, arguments, options)
+        if all(_is_light(recorded.value) for recorded in recorded_in(result)):
+            self._results[signature] = result
+        return result
 
     def truth(self, recorded: Recorded) -> bool:
         """Whether a value is true, which is a decision when it is asked for the first time."""
@@ -185,6 +189,11 @@ class Recording:
             return type(argument), repr(argument)
         self._constants.append(argument)
         return object, id(argument)
+
+
+def _is_light(value: Value) -> bool:
+    """Whether the array of a value, whatever the values, is small enough to be kept."""
+    return value.kind is not None and math.prod(value.shape) <= _KEPT
 
 
 def _is_small(function: Function, arguments: tuple[Any, ...], options: object) -> bool:
