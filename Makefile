@@ -1,6 +1,8 @@
 # Every target sets up .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
+# tests wait for the programs they start: one worker more than there are cores
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
 .PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench lock
@@ -32,10 +34,10 @@ golden: setup ## write tests/golden/pins.csv anew
 check: lint type test ## what must pass before a change lands: style, types, tests
 
 test: setup ## run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 quick: setup ## run the tests that start no other program, in under 45 seconds
-	$(BIN)/python -m pytest -n auto -m "not browser and not processes and not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \
@@ -67,7 +69,7 @@ mutants: setup ## change models and solvers; tests must notice; ARGS='--count 30
 	cd tests && ../$(BIN)/python -m mutants $(ARGS)
 
 cover: setup ## which branches of each module the tests run, other processes included
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench
