@@ -6,7 +6,7 @@ attention of every layer. Sources: the families' reports and the configurations 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError
@@ -55,6 +55,15 @@ def _typed(config: Config, layers: int, full: Attention, window: int) -> Attenti
     if window:
         kinds["sliding_attention"] = _limited(full, "window", window)
         kinds["chunked_attention"] = _limited(full, "chunk", window)
+    return listed(config, layers, kinds)
+
+
+def listed(config: Config, layers: int, kinds: Mapping[str, Attention]) -> Attentions:
+    """Layers by their entry in `layer_types`; empty where the config has none.
+
+    Raises:
+        InputError: an entry names a layer that is not modelled.
+    """
     types = config.items("layer_types", layers)
     for kind in types:
         if kind not in kinds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from nearkv.hardware.attention import Attentions, full_attention
+from nearkv.hardware.attention import Attentions, full_attention, listed
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.layers import Attention, hidden_of
@@ -116,16 +116,12 @@ def _listed(config: Config, layers: int, kinds: Mapping[str, Attention]) -> Atte
     Raises:
         InputError: it has none, or one names a layer that is not modelled.
     """
-    types = config.items("layer_types", layers)
-    if not types:
+    attentions = listed(config, layers, kinds)
+    if not attentions:
         raise InputError(
             f"{config.where}: lacks 'layer_types', which names every layer; add it"
         )
-    for kind in types:
-        if kind not in kinds:
-            problem = f"names {kind!r}, which is not modelled"
-            raise InputError(f"{config.where}: layer_types {problem}")
-    return [kinds[kind] for kind in types]
+    return attentions
 
 
 def qwen3_next(config: Config, layers: int) -> Attentions:

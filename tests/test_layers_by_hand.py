@@ -41,15 +41,7 @@ LATENT = Latent(
 )
 # the same, with an indexer of 2 heads of 9 elements that chooses 8 tokens
 SPARSE = Sparse(
-    **SIZES,
-    heads=3.0,
-    kv_heads=0.5,
-    head_size=7.0,
-    query_rank=6.0,
-    kv_rank=5.0,
-    rope_size=2.0,
-    key_size=4.0,
-    value_size=3.0,
+    **vars(LATENT),
     index_heads=2.0,
     index_size=9.0,
     chosen=8.0,

@@ -9,15 +9,11 @@ import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.latents import arriving_latents
 from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
-from nearkv.costmodel.mechanisms.residency import (
-    Residency,
-)
 from nearkv.costmodel.mechanisms.unpacking import unpack_cache, unpack_weights
 from nearkv.costmodel.mechanisms.weights import WeightStream
-from nearkv.costmodel.resources import gpu, host, link
+from nearkv.costmodel.resources import host, link
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -26,22 +22,6 @@ from nearkv.hardware.machine import Machine
 def drives_of(hw: Machine) -> FileStorage:
     """The drives behind their own link."""
     return file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
-
-
-def weights_at(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
-    """The layers of a model, each layer's weights coming from their homes, pinned.
-
-    Args:
-        home: shares by memory.
-    """
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host(hw),
-        link=link(hw, "gpu_link", "pcie"),
-        home=home,
-        storage=drives_of(hw).read,
-    )
 
 
 def products(weights: WeightStream, b: Real, beyond: Real) -> Span:

@@ -32,10 +32,9 @@ from nearkv.costmodel.mechanisms.streaming import (
     drives_of,
     memories,
     products,
-    weights_at,
 )
 from nearkv.costmodel.mechanisms.unpacking import EAGER, unpack_weights
-from nearkv.costmodel.mechanisms.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import link
 from nearkv.costmodel.span import Real, Span
@@ -143,7 +142,7 @@ def flexgen_percent(
     in_files = streamed_share * ssd_weights
     given = Residency(gpu_weights, streamed_share - in_files, in_files)
     home = whole_tensors(llm, given, divided=tensors)
-    weights = weights_at(hw, llm, home)
+    weights = weights_from_files(hw, llm, home, drives_of(hw))
     run = SharedRun(
         hw=hw,
         work=work,

@@ -30,10 +30,9 @@ from nearkv.costmodel.mechanisms.streaming import (
     drives_of,
     memories,
     products,
-    weights_at,
 )
 from nearkv.costmodel.mechanisms.unpacking import KERNEL, unpack_weights
-from nearkv.costmodel.mechanisms.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import link
 from nearkv.costmodel.span import Real, Span
@@ -143,7 +142,7 @@ def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> Pageable
     """
     home = Residency(0.0, 1 - on_drives, on_drives)
     return PageableStream(
-        **vars(weights_at(hw, llm, home)),
+        **vars(weights_from_files(hw, llm, home, drives_of(hw))),
         pageable=link(hw, "gpu_link", "pageable").inward,
         unpinned=unpinned,
     )

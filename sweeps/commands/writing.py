@@ -45,7 +45,7 @@ def save(table: Columns, study: Study | None, file: str) -> None:
 
 
 def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
-    """Write a table that is laid out, and beside it where every number comes from."""
+    """Write a formatted table, and beside it where every number comes from."""
     from pathlib import Path
 
     from nearkv.sweeps.jobs.execute import write_content

@@ -9,13 +9,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 Function = Callable[..., Any]
+
+Leaf = TypeVar("Leaf")
 
 
 class NotRecordableError(TypeError):
@@ -162,13 +164,18 @@ class Recorded(NDArrayOperatorsMixin):
 
 def recorded_in(argument: Any) -> Iterator[Recorded]:
     """All recorded arrays in nested tuples, lists and dictionaries."""
-    if isinstance(argument, Recorded):
+    return nested(argument, Recorded)
+
+
+def nested(argument: Any, kind: type[Leaf]) -> Iterator[Leaf]:
+    """All leaves of one kind in nested tuples, lists and dictionaries."""
+    if isinstance(argument, kind):
         yield argument
     elif isinstance(argument, tuple | list):
         for item in argument:
-            yield from recorded_in(item)
+            yield from nested(item, kind)
     elif isinstance(argument, dict):
-        yield from recorded_in(tuple(argument.values()))
+        yield from nested(tuple(argument.values()), kind)
 
 
 def replaced(argument: Any, replacement: Callable[[Recorded], Any]) -> Any:

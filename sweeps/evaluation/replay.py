@@ -18,12 +18,12 @@ same to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nearkv.sweeps.evaluation.recorded import Value
+from nearkv.sweeps.evaluation.recorded import Value, nested
 from nearkv.sweeps.evaluation.recording import Decision, Recording, Step
 
 _LARGE = 512
@@ -56,7 +56,7 @@ class Stretch:
         """Make a function of the steps, unless what is needed behind them is as it was."""
         after = {place for stretch in self.following.values() for place in stretch.needs}
         ends = [self.decision, self.answer and self.answer[0]]
-        after |= {value.place for value in _values_in(ends)}
+        after |= {value.place for value in nested(ends, Value)}
         if self._after is not None and after == self._after:
             return
         self._after = frozenset(after)
@@ -125,17 +125,6 @@ class Replay:
         ], rest
 
 
-def _values_in(argument: Any) -> Iterator[Value]:
-    """All values in nested tuples, lists and dictionaries."""
-    if isinstance(argument, Value):
-        yield argument
-    elif isinstance(argument, tuple | list):
-        for item in argument:
-            yield from _values_in(item)
-    elif isinstance(argument, dict):
-        yield from _values_in(tuple(argument.values()))
-
-
 def _lines(
     steps: Sequence[Step], after: set[int]
 ) -> tuple[list[str], dict[str, Any], set[int]]:
@@ -151,7 +140,7 @@ def _lines(
             continue
         alive.discard(step.result.place)
         operands = {
-            value.place: value for value in _values_in([step.arguments, step.options])
+            value.place: value for value in nested([step.arguments, step.options], Value)
         }
         dying = [value for place, value in operands.items() if place not in alive]
         drops = "".join(f"; values[{value.place}] = None" for value in dying)
@@ -185,7 +174,7 @@ def _written(argument: Any, constants: dict[str, Any]) -> str:
     """An argument as Python."""
     if isinstance(argument, Value):
         return f"values[{argument.place}]"
-    if isinstance(argument, tuple | list) and any(_values_in(argument)):
+    if isinstance(argument, tuple | list) and any(nested(argument, Value)):
         items = "".join(f"{_written(item, constants)}, " for item in argument)
         return f"[{items}]" if isinstance(argument, list) else f"({items})"
     return _constant(argument, constants)

@@ -20,7 +20,7 @@ from nearkv.sweeps.evaluation.text_columns import (
 )
 
 TALL = 16
-"""An answer of more quantities is laid out in two columns."""
+"""An answer of more quantities is shown in two columns."""
 NARROW = 24
 """Characters of the longest value that stands in one of two columns."""
 PIPED = 220
