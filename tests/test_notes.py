@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nearkv.sweeps.evaluation.cells import spread
 from nearkv.sweeps.evaluation.comparison import compare
 from nearkv.sweeps.evaluation.evaluate import Columns, table
+from nearkv.sweeps.evaluation.notes import Names
 from nearkv.sweeps.explore.explain import explain
 from nearkv.sweeps.space.study import Study
 
@@ -66,3 +68,15 @@ def test_a_comparison_says_where_prices_differ() -> None:
     assert second - first == 8 * 2400
     assert "costs" not in rows["note"][0]
     assert f"costs {second / first:.3g} times as much" in rows["note"][1]
+
+
+def test_one_text_at_every_point_takes_no_room_for_each() -> None:
+    places = np.ones((1, 3), int)
+    rows = spread(Names(places, ("", "beyond the positions")), (2, 3))
+    assert rows.tolist() == ["beyond the positions"] * 6
+    assert rows.strides == (0,)
+
+
+def test_texts_that_differ_stand_in_row_major_order() -> None:
+    rows = spread(Names(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
+    assert rows.tolist() == ["a", "bc", "a", "a", "bc", "a"]

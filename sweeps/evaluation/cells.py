@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -101,15 +102,24 @@ def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> Values:
 
 
 def spread(cell: Cell, shape: Shape) -> Values:
-    """A column at all rows of a box."""
+    """A column at all rows of a box; of one value everywhere, a view of that."""
     if not isinstance(cell, Names):
-        return np.broadcast_to(cell, shape).ravel()
+        return _repeated(np.asarray(cell), shape)
     text = np.array(cell.names)
+    places = cell.places
+    if np.min(places) == np.max(places):
+        return _repeated(text[places.ravel()[:1]], shape)
     # copied as bytes, which is faster than as text
     block = f"V{text.itemsize}"
-    packed = text.view(block)[cell.places]
-    rows = np.broadcast_to(packed, shape).ravel()
+    packed = text.view(block)[places]
+    rows = _repeated(packed, shape)
     return rows.view(text.dtype)
+
+
+def _repeated(values: Values, shape: Shape) -> Values:
+    if values.size > 1:
+        return np.broadcast_to(values, shape).ravel()
+    return np.broadcast_to(values.ravel(), math.prod(shape))
 
 
 def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
