@@ -36,6 +36,8 @@ def is_zero(number: Number) -> bool:
     A number of no design point counts as none.
     """
     first, _ = ends(number)
+    if isinstance(number, np.ndarray) and number.size == 1:
+        return not first
     return not (first or np.any(number))
 
 

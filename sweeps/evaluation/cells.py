@@ -60,7 +60,7 @@ def cells(
     points = Points(mesh, shown)
     offered, resolved = _offered(block, points)
     if block.method == "simulate":
-        for name, value in simulated(block, box).items():
+        for name, value in simulated(block, box, resolved).items():
             offered[name] = partial(np.asarray, value)
     if block.band is not None:
         offered |= _band(block, box, resolved.estimate, wanted)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.fluid import tokens_reserved
+from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.knobs import Resolved
 from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -18,8 +21,12 @@ NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
 """Columns of the fluid model that a simulation does not answer; blank."""
 
 
-def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
+def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:
     """Play the queue of every design point in a box that fits.
+
+    Args:
+        block, box: the design points.
+        resolved: their knobs, and what fits.
 
     Returns:
         `total_s`, `throughput_tok_s`, `tbt_ms` and `preempted`, NaN where a point does not fit.
@@ -33,41 +40,40 @@ def simulated(block: Block, box: Box) -> dict[str, NDArray[np.float64]]:
             f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
             "use --method fluid"
         )
-    columns = {
-        name: np.full(shape, np.nan)
-        for name in ("total_s", "throughput_tok_s", "tbt_ms", "preempted")
-    }
-    for index in np.ndindex(*shape):
-        point = tuple(
-            slice(piece.start + i, piece.start + i + 1)
-            for piece, i in zip(box, index, strict=True)
-        )
-        simulation = _simulate_point(block, point)
-        if simulation:
-            answers = (
-                simulation.seconds,
-                simulation.throughput,
-                1e3 * simulation.tbt,
-                simulation.preempted,
-            )
-            for name, value in zip(columns, answers, strict=True):
-                columns[name][index] = value
-    return {**columns, **{name: np.full(shape, np.nan) for name in NOT_SIMULATED}}
-
-
-def _simulate_point(block: Block, point: Box) -> SimulatedQueue | None:
-    hw, llm, work, requested = block.inputs(point)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
-    if estimate.serving is None:
+    if resolved.estimate.serving is None:
         raise InputError(
             f"{block.system.name} serves one batch at a time and has no queue to play; "
             "use --method fluid"
         )
-    if not np.all(estimate.fits.ok):
-        return None
+    columns = {
+        name: np.full(shape, np.nan)
+        for name in ("total_s", "throughput_tok_s", "tbt_ms", "preempted")
+    }
+    fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
+    knobs = {name: np.broadcast_to(value, shape) for name, value in resolved.knobs.items()}
+    for place in np.argwhere(fits):
+        index = tuple(place)
+        point = tuple(
+            slice(piece.start + i, piece.start + i + 1)
+            for piece, i in zip(box, index, strict=True)
+        )
+        chosen = {name: float(values[index]) for name, values in knobs.items()}
+        simulation = _simulate_point(block, point, chosen)
+        answers = (
+            simulation.seconds,
+            simulation.throughput,
+            1e3 * simulation.tbt,
+            simulation.preempted,
+        )
+        for name, value in zip(columns, answers, strict=True):
+            columns[name][index] = value
+    return {**columns, **{name: np.full(shape, np.nan) for name in NOT_SIMULATED}}
+
+
+def _simulate_point(block: Block, point: Box, knobs: Mapping[str, Real]) -> SimulatedQueue:
+    hw, llm, work, _ = block.inputs(point)
+    serving = block.system(hw, llm, work, knobs).serving
+    assert serving is not None, "a system whose box has no queue is refused before"
     trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
-    return simulate(
-        trace,
-        estimate.serving,
-        float(np.ravel(tokens_reserved(work, estimate.serving.reserve))[0]),
-    )
+    held = tokens_reserved(work, serving.reserve)
+    return simulate(trace, serving, float(np.ravel(held)[0]))
