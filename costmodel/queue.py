@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from nearkv.costmodel.compose import serial
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real, Span
 
 
@@ -19,6 +21,8 @@ class Load:
         prompt: prompt tokens computed beside them [1].
         squares: causal attention of those, the sum of l^2 + 2 l c0 over chunks of l tokens
             after c0 [1].
+        kept_share: of the prompt tokens, those whose KV a cache keeps [1].
+        kinds: the same as the layers of each kind see it; none where all are alike.
     """
 
     sequences: Real
@@ -26,11 +30,68 @@ class Load:
     hottest: Real
     prompt: Real = 0.0
     squares: Real = 0.0
+    kept_share: Real = 1.0
+    kinds: Mapping[str, Load] = field(default_factory=dict)
 
     def share(self, part: Real) -> Load:
         """An even part of the load."""
-        parts = (self.sequences, self.tokens, self.hottest, self.prompt, self.squares)
-        return Load(*[part * amount for amount in parts])
+        return Load(
+            part * self.sequences,
+            part * self.tokens,
+            part * self.hottest,
+            part * self.prompt,
+            part * self.squares,
+            self.kept_share,
+            {name: kind.share(part) for name, kind in self.kinds.items()},
+        )
+
+    def on_kinds(self, kinds: Mapping[str, Seen]) -> Load:
+        """The same load with what the layers of each kind see of it."""
+        if not kinds:
+            return self
+        return replace(self, kinds={name: kind.of(self) for name, kind in kinds.items()})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What layers of one kind see of a load, over what full attention sees.
+
+    Attributes:
+        tokens: cached tokens that attention reads, or one state of a sequence [1].
+        squares: causal attention of prompts [1].
+        kept: prompt tokens that a cache keeps [1].
+    """
+
+    tokens: Real
+    squares: Real
+    kept: Real
+
+    def of(self, load: Load) -> Load:
+        """The load as these layers see it."""
+        return replace(
+            load,
+            tokens=self.tokens * load.tokens,
+            hottest=self.tokens * load.hottest,
+            squares=self.squares * load.squares,
+            kept_share=self.kept,
+        )
+
+
+def over_kinds(llm: LLM, load: Load, layer: Callable[[LLM, Load], Span]) -> Span:
+    """All layers under a load one after the other, each kind under what it sees of the load.
+
+    Args:
+        llm: the model.
+        load: of an iteration, or prompts alone.
+        layer: one layer, given as a model whose layers are all like it, and its load -> its span.
+    """
+    if not llm.kinds:
+        return llm.layers * layer(llm, load)
+    spans = {
+        name: kind.layers * layer(kind, load.kinds[name])
+        for name, kind in llm.kinds.items()
+    }
+    return serial(**spans)
 
 
 @dataclass(frozen=True)
@@ -40,13 +101,15 @@ class Serving:
     Attributes:
         iteration: one token more for every sequence of a load, and its prompts.
         prefill: prompts alone: (how many, a load of their tokens).
-        room: tokens of KV cache all replicas hold together [1].
+        room: tokens of KV cache all replicas hold together; where layers keep different numbers
+            of tokens, those of as many requests of mean size as memory holds [1].
         longest_room: tokens one request may hold, all replicas together, where that is more [1].
         minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
         skew: sequences -> load of the fullest rankset over the mean [1].
+        kinds: what layers of each kind see of a load; none where all layers are alike.
     """
 
     iteration: Callable[[Load], Span]
@@ -58,3 +121,4 @@ class Serving:
     skew: Callable[[Real], Real] = lambda sequences: 1.0
     longest_room: Real = 0.0
     minimum_chunk: Real = 0.0
+    kinds: Mapping[str, Seen] = field(default_factory=dict)

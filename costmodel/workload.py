@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from nearkv.costmodel.span import Real
+
+PARTS = 8
+"""Equal parts of a sequence's life at which costs that are not affine in it are averaged."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,10 @@ class Spread:
         context_square: mean square over squared mean of the contexts a step sees [1].
         longest: longest request over the mean one, max(s + n) / E[s + n] [1].
         longest_output: longest answer over the mean one, max(n) / E[n] [1].
+        contexts, finals: the contexts that a step sees, and how long their requests become,
+            ordered in parts of equal time: mean of each part over that of all; none where
+            requests are equal [1].
+        prompts: the same of prompts, in parts of equal number [1].
     """
 
     prompt_square: Real = 1.0
@@ -29,6 +38,9 @@ class Spread:
     context_square: Real = 1.0
     longest: Real = 1.0
     longest_output: Real = 1.0
+    contexts: tuple[Real, ...] = ()
+    finals: tuple[Real, ...] = ()
+    prompts: tuple[Real, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,29 @@ class Workload:
             return self.fixed_context
         prompt = self.prompt * self.spread.product
         return prompt + self.output * self.spread.output_square / 2
+
+    @property
+    def contexts(self) -> list[Real]:
+        """Contexts that a step sees, each for an equal part of the time; their mean is `context`.
+
+        For what bends with the context, as a window's min(s, w) [1].
+        """
+        if self.fixed_context is not None:
+            return [self.fixed_context]
+        if self.spread.contexts:
+            return [part * self.context for part in self.spread.contexts]
+        middles = (np.arange(PARTS) + 0.5) / PARTS
+        return [self.prompt + float(middle) * self.output for middle in middles]
+
+    @property
+    def finals(self) -> list[Real]:
+        """Lengths at their ends of the sequences that a step sees; their mean is `final_seen`."""
+        return [part * self.final_seen for part in self.spread.finals or (1.0,)]
+
+    @property
+    def prompts(self) -> list[Real]:
+        """Prompts, each for an equal part of the requests; their mean is `prompt` [1]."""
+        return [part * self.prompt for part in self.spread.prompts or (1.0,)]
 
     @property
     def final(self) -> Real:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import pytest
 
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Mixed, Windowed
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real, Span
@@ -68,17 +69,26 @@ REBUILD = 4 * 5 * 110.5 * 3 * 8 * 6
 Amounts = Mapping[str, Real]
 
 
-def estimate(name: str, changes: Amounts | None = None, /, **knobs: Real) -> Estimate:
+def estimate(
+    name: str, changes: Amounts | None = None, llm: LLM = TINY, /, **knobs: Real
+) -> Estimate:
     """The estimate of a system for the small model on its platform, changed a little."""
     system = find_system(name)
     hw = load_platform(system.platform).machine().with_values(changes or {})
-    return system(hw, TINY, WORK, knobs)
+    return system(hw, llm, WORK, knobs)
 
 
 def amounts(span: Span) -> dict[str, float]:
     """What every resource carries, where it carries something."""
     traffic = {" ".join(key): float(amount) for key, amount in span.traffic().items()}
     return {key: amount for key, amount in traffic.items() if amount}
+
+
+def two_kinds(window: float) -> Mixed:
+    """The small model with one full layer, and two that attend to a window of tokens."""
+    full = LLM(**{**SHAPE, "layers": 1.0})
+    windowed = Windowed(**{**SHAPE, "layers": 2.0}, window=window)
+    return Mixed(**SHAPE, layer_kinds={"full": full, "window": windowed})
 
 
 def check(span: Span, expected: Amounts) -> None:

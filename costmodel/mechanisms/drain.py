@@ -26,7 +26,8 @@ def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> 
     tokens = sequences * work.context
     hottest = tokens * serving.skew(sequences)
     squares = prompt * work.prompt * work.spread.prompt_square
-    return Load(sequences, tokens, hottest, prompt, squares)
+    load = Load(sequences, tokens, hottest, prompt, squares)
+    return load.on_kinds(serving.kinds)
 
 
 @dataclass(frozen=True)

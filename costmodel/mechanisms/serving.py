@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.offload import layer_compute
-from nearkv.costmodel.queue import Load
+from nearkv.costmodel.queue import Load, over_kinds
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.hardware.machine import Machine
@@ -26,6 +27,8 @@ LACKS = {
     "state": f"{_TOKENS}, which a state has not",
 }
 """Why serving systems model layers that are alike, with full attention, and no others."""
+NO_INDEXER = {"sparse": "its queue counts one number of tokens that a layer attends to"}
+"""Why a queue takes no layers that score all tokens and attend to some."""
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
@@ -64,15 +67,21 @@ def kv_token_bytes(llm: LLM) -> Real:
     return llm.layers * of_a_layer
 
 
-def gpu_room(hw: Machine, llm: LLM) -> Real:
-    """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
+def beside_weights(hw: Machine, llm: LLM) -> Real:
+    """GPU memory of all replicas that weights leave [B]."""
     memory = hw.gpu.count * hw.gpu.memory
     weights = data_parallel(hw, llm) * llm.weight_bytes
-    beside_weights = np.maximum(memory - weights, 0.0)
-    return beside_weights / kv_token_bytes(llm)
+    return np.maximum(memory - weights, 0.0)
 
 
-def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
+def gpu_room(hw: Machine, llm: LLM) -> Real:
+    """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
+    return beside_weights(hw, llm) / kv_token_bytes(llm)
+
+
+def linear(
+    hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0, kind: LLM | None = None
+) -> Span:
     """All matrix products of one layer on tp x dp GPUs, and two ring all-reduces.
 
     Each replica reads all weights `passes` times. A ring sends 2 (tp - 1) / tp of the activations
@@ -81,21 +90,23 @@ def linear(hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0) -> Span:
     Args:
         tokens: computed, over all replicas [1].
         passes: times a replica reads the weights [1].
+        kind: of layer, where the model has several.
     """
+    layer = kind or llm
     tp = tensor_parallel(hw, llm)
     dp = data_parallel(hw, llm)
     gpus = gpu(hw)
     replica_tokens = tokens / dp
     visits = passes * np.minimum(replica_tokens, 1.0)
-    weights = visits * dp * llm.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
+    weights = visits * dp * layer.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
     products = overlap(
         weights=gpus.read(weights, "W / tp on every GPU"),
-        compute=layer_compute(llm, tokens, 0.0, gpus, "2 P n"),
+        compute=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
     latency = Port("nvlink.latency", "wait", 1.0, "s")
     delays = 2 * visits * (tp - 1) * hw.nvlink.latency
-    activations = llm.hidden * tokens * llm.activation_width
+    activations = layer.hidden * tokens * layer.activation_width
     reduced = 4 * (tp - 1) * activations
     nvlink = link(hw, "nvlink", "link").outward
     return serial(
@@ -114,12 +125,21 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
     return run(flops, "4 D (l c0 + l^2/2)")
 
 
-def prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
+def prompts_alone(
+    hw: Machine, llm: LLM, prompts: Real, load: Load, kind: LLM | None = None
+) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
     passes = prompts / data_parallel(hw, llm)
     return serial(
-        linear=linear(hw, llm, load.prompt, passes),
-        attention=prefill_attention(hw, llm, load.squares),
+        linear=linear(hw, llm, load.prompt, passes, kind),
+        attention=prefill_attention(hw, kind or llm, load.squares),
+    )
+
+
+def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
+    """Prefill of all layers, prompt by prompt on every replica."""
+    return over_kinds(
+        llm, load, lambda kind, seen: prompts_alone(hw, llm, prompts, seen, kind)
     )
 
 
@@ -140,16 +160,35 @@ def attention_launch(hw: Machine) -> Real:
     return hw.gpu.maybe("attention_launch", 0.0)
 
 
-def decode_attention(hw: Machine, llm: LLM, sequences: Real, tokens: Real) -> Span:
-    """Attention of one layer to all tokens on the GPUs; each replica launches its kernels."""
-    read = gpu_attention(hw)
+def decode_attention(
+    hw: Machine, llm: LLM, sequences: Real, tokens: Real, kind: LLM | None = None
+) -> Span:
+    """Attention of one layer to all tokens on the GPUs; each replica launches its kernels.
+
+    A latent row, which all heads share, is on every GPU of a replica, and so many heads multiply
+    with it that the products may take longer than reading it.
+    """
+    layer = kind or llm
     launch = Port("gpu.launch", "wait", 1.0, "s")
     visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
     kernels = visits * attention_launch(hw)
-    return serial(
-        read=read(llm.kv_bytes(1, tokens), "kappa tokens / L"),
-        launch=launch(kernels, "kernels of the attention of a layer"),
-    )
+    rows = gpu_copies(hw, llm, layer) * layer.cache_traffic(tokens, 1)
+    read: Span = gpu_attention(hw)(rows, "kappa tokens / L")
+    if isinstance(layer, Latent):
+        products = gpu(hw).run(layer.attention_flops(tokens, 1), "2 n c H (2 r + dr)")
+        read = overlap(read=read, compute=products)
+    return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
+
+
+def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:
+    """Times that a replica keeps the cache of a layer: a latent row once a GPU [1]."""
+    return tensor_parallel(hw, llm) if isinstance(kind, Latent) else 1.0
+
+
+def on_gpus(hw: Machine, llm: LLM, kind: LLM, tokens: Real) -> Real:
+    """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
+    of_sequence = kind.kv_bytes(1, tokens) + kind.state_bytes(1)
+    return gpu_copies(hw, llm, kind) * of_sequence
 
 
 def gpu_attention(hw: Machine) -> Port:

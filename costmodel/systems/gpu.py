@@ -5,6 +5,8 @@ Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from nearkv.costmodel.capacity import Fits, fits
@@ -17,18 +19,23 @@ from nearkv.costmodel.mechanisms.cpu_share import (
     host_attention,
     served,
 )
-from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, resident, steady
+from nearkv.costmodel.mechanisms.fluid import POLICY, resident, steady
+from nearkv.costmodel.mechanisms.mixed_queue import cache_needed, room_in, seen_by_kinds
 from nearkv.costmodel.mechanisms.serving import (
     LACKS,
+    NO_INDEXER,
+    all_prompts_alone,
+    beside_weights,
     data_parallel,
     decode_attention,
     gpu_room,
     in_use,
     kv_token_bytes,
     linear,
+    on_gpus,
     prompts_alone,
 )
-from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.queue import Load, Serving, over_kinds
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Real, Span
@@ -41,7 +48,8 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    lacks=LACKS,
+    attends=("full", "window", "chunk", "latent", "state"),
+    lacks=NO_INDEXER,
     knobs={"policy": POLICY},
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -57,20 +65,22 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     """
     hw = in_use(hw, llm)
 
-    def iteration(load: Load) -> Span:
-        return llm.layers * serial(
-            linear=linear(hw, llm, load.sequences),
-            attention=decode_attention(hw, llm, load.sequences, load.tokens),
+    def layer(kind: LLM, load: Load) -> Span:
+        return serial(
+            linear=linear(hw, llm, load.sequences, kind=kind),
+            attention=decode_attention(hw, llm, load.sequences, load.tokens, kind),
         )
 
+    kept = partial(on_gpus, hw, llm)
     serving = Serving(
-        iteration=iteration,
-        prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
-        room=gpu_room(hw, llm),
+        iteration=lambda load: over_kinds(llm, load, layer),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
+        room=room_in(beside_weights(hw, llm), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
+        kinds=seen_by_kinds(llm, work),
     )
-    cache = kv_token_bytes(llm) * memory_needed(work, serving)
+    cache = cache_needed(llm, work, serving, kept)
     needed = serving.replicas * llm.weight_bytes + cache
     return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 

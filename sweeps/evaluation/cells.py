@@ -19,7 +19,7 @@ from nearkv.costmodel.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
 from nearkv.sweeps.evaluation.requested import ON_REQUEST, footprint
-from nearkv.sweeps.evaluation.simulated_columns import simulated
+from nearkv.sweeps.evaluation.simulated_columns import simulable, simulated
 from nearkv.sweeps.evaluation.times import Cell, Offered, Times, Where
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -127,6 +127,8 @@ def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
     mesh = points.mesh
     hw, llm, work, requested = block.at(mesh)
     resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    if block.method == "simulate":
+        resolved = simulable(llm, resolved)
     estimate = resolved.estimate
     shown = dict(zip(mesh, points.shown.items(), strict=True))
     models = mesh["model"].astype(int)

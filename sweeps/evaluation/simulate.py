@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
@@ -114,14 +115,21 @@ def _check_longest(trace: Trace, most: float) -> None:
 def _iteration(serving: Serving, dp: int) -> list[list[float]]:
     """Planes of an iteration over the load of one replica, as in `Queue.rows`."""
     rows: list[list[float]] = planes(
-        lambda *load: serving.iteration(Load(*(dp * x for x in load))), 5
+        lambda *load: serving.iteration(_load(serving, *(dp * x for x in load))), 5
     ).tolist()
     return rows
 
 
+def _load(
+    serving: Serving, n: Real, t: Real, h: Real, p: Real = 0.0, q: Real = 0.0
+) -> Load:
+    """A load, as in `Queue.seconds`, with what layers of each kind see of it."""
+    return Load(n, t, h, p, q).on_kinds(serving.kinds)
+
+
 def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:
     """Planes of an iteration in which one sequence decodes, as in `Queue.single`."""
-    rows = planes(lambda t, h: serving.iteration(Load(dp, dp * t, dp * h)), 2)
+    rows = planes(lambda t, h: serving.iteration(_load(serving, dp, dp * t, dp * h)), 2)
     return [[const, 0.0, *slopes, 0.0, 0.0] for const, *slopes in rows]
 
 
@@ -132,7 +140,10 @@ def _one(value: object) -> float:
 def _prefill(serving: Serving, dp: int) -> Callable[[float, float], float]:
     """A function that returns the seconds to prefill one prompt, alone on a replica."""
     rows = planes(
-        lambda b, p, q: serving.prefill(dp * b, Load(0.0, 0.0, 0.0, dp * p, dp * q)), 3
+        lambda b, p, q: serving.prefill(
+            dp * b, _load(serving, 0.0, 0.0, 0.0, dp * p, dp * q)
+        ),
+        3,
     ).tolist()
     return lambda tokens, squares: max(
         c + b + p * tokens + q * squares for c, b, p, q in rows

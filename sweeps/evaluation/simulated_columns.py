@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.layers import not_modelled
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.fluid import tokens_reserved
 from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
@@ -19,6 +22,23 @@ MOST_POINTS = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
 NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
 """Columns of the fluid model that a simulation does not answer; blank."""
+NOT_AFFINE = dict.fromkeys(
+    ("window", "chunk", "latent", "sparse", "state"),
+    "a simulation counts all tokens of a request in every layer; use --method fluid",
+)
+"""Why a simulation takes no other attention than full, by its name."""
+
+
+def simulable(llm: LLM, resolved: Resolved) -> Resolved:
+    """The same answers where a simulation has one: none for layers that keep fewer tokens.
+
+    Between two events an iteration is affine in the tokens of its requests, which min(s, w) is not.
+    """
+    if not llm.kinds:
+        return resolved
+    estimate = resolved.estimate
+    fits = estimate.fits.without(not_modelled(llm, ("full",), NOT_AFFINE))
+    return replace(resolved, estimate=replace(estimate, fits=fits))
 
 
 def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:

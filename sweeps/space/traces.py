@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,12 @@ REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
 METHODS = ("fluid", "simulate")
 MOST_BYTES = 1 << 26
+PARTS = 16
+"""Parts of equal weight in which the lengths of a trace's requests are averaged."""
+_MIDDLES = ((np.arange(PARTS) + 0.5) / PARTS)[:, np.newaxis]
+"""Moments of a request's life at which its context is looked at, as shares of it."""
+
+Lengths = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,29 @@ class Trace:
             context_square=float(context_square / context**2),
             longest=float(np.max(s + n) / np.mean(s + n)),
             longest_output=float(np.max(n) / output),
+            contexts=_parts(s + n * _MIDDLES, n / len(_MIDDLES)),
+            finals=_parts(s + n, n),
+            prompts=_parts(s, np.ones_like(s)),
         )
         return Workload(float(len(s)), float(prompt), float(output), spread=spread)
+
+
+def _parts(lengths: Lengths, weights: Lengths) -> tuple[float, ...]:
+    """Means of lengths in order, in parts of equal weight, over the mean of all [1].
+
+    Args:
+        lengths: in any order; one row for each weight, or one for all [tokens].
+        weights: how much each counts [1].
+    """
+    values, counts = np.broadcast_arrays(lengths, weights)
+    order = np.argsort(values, axis=None)
+    weight, value = counts.ravel()[order], values.ravel()[order]
+    weights_below = np.append(0.0, np.cumsum(weight))
+    sums_below = np.append(0.0, np.cumsum(weight * value))
+    edges = np.linspace(0.0, weights_below[-1], PARTS + 1)
+    sums = np.interp(edges, weights_below, sums_below)
+    parts = PARTS * np.diff(sums) / sums_below[-1]
+    return tuple(parts.tolist())
 
 
 def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
@@ -64,7 +92,14 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
         arranged: NDArray[np.float64] = numbers[index]
         return arranged
 
-    moments = {moment.name: arranged(spreads, moment.name) for moment in fields(Spread)}
+    def moment(name: str) -> Any:
+        """A number of every design point's trace, or one for each of the parts of its lengths."""
+        values = [getattr(spread, name) for spread in spreads]
+        if not isinstance(values[0], tuple):
+            return arranged(spreads, name)
+        return tuple(np.array(part)[index] for part in zip(*values, strict=True))
+
+    moments = {one.name: moment(one.name) for one in fields(Spread)}
     return Workload(
         batch=arranged(workloads, "batch"),
         prompt=arranged(workloads, "prompt"),

@@ -1,0 +1,133 @@
+"""What requests of a queue keep and attend to where layers are of several kinds.
+
+A window ends what a layer keeps, a recurrent state does not grow, so a token more is not a size
+more: a request takes f(c) bytes at a context c, and a queue of requests the mean of f over their
+lives. Where all layers are alike f(c) = kappa c, and requests are counted in tokens.
+
+Symbols: c context, w window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.fluid import memory_needed, resident, tokens_reserved
+from nearkv.costmodel.mechanisms.serving import kv_token_bytes
+from nearkv.costmodel.queue import Seen, Serving
+from nearkv.costmodel.span import Real
+from nearkv.costmodel.sums import total
+from nearkv.costmodel.workload import Workload
+
+OfLayer = Callable[[LLM, Real], Real]
+"""Kind of layer, tokens of a sequence -> bytes that one layer keeps of it [B]."""
+
+
+def cache_bytes(kind: LLM, tokens: Real) -> Real:
+    """K and V of a sequence in one layer [B]."""
+    return kind.kv_bytes(1, tokens)
+
+
+def seen_by_kinds(llm: LLM, work: Workload) -> Mapping[str, Seen]:
+    """What layers of each kind see of a load, averaged over the lives of its requests."""
+    return {name: _seen(kind, work) for name, kind in llm.kinds.items()}
+
+
+def _seen(kind: LLM, work: Workload) -> Seen:
+    contexts, prompts = work.contexts, work.prompts
+    squares = [prompt**2 for prompt in prompts]
+    read = _mean(kind.cache_traffic(1, context) for context in contexts)
+    computed = _mean(kind.prefill_attention_flops(1, prompt) for prompt in prompts)
+    kept = _mean(kind.kv_bytes(1, prompt) for prompt in prompts)
+    return Seen(
+        tokens=_ratio(read, kind.cache_traffic(1, 1) * _mean(contexts)),
+        squares=_ratio(computed, kind.prefill_attention_flops(1, 1) * _mean(squares)),
+        kept=_ratio(kept, kind.kv_bytes(1, 1) * _mean(prompts)),
+    )
+
+
+def _mean(numbers: Iterable[Real]) -> Real:
+    """Mean of some numbers [theirs]."""
+    values = list(numbers)
+    return total(values) / len(values)
+
+
+def _ratio(part: Real, whole: Real) -> Real:
+    """Part of a whole, 0 of nothing [1]."""
+    any_whole = np.greater(whole, 0)
+    return np.where(any_whole, part / np.where(any_whole, whole, 1.0), 0.0)[()]
+
+
+@dataclass(frozen=True)
+class RequestBytes:
+    """What a request keeps in one memory.
+
+    Attributes:
+        mean: averaged over its life and over requests, as a step sees them [B].
+        final: when it ends, averaged as a step sees requests [B].
+        longest: of the longest request when it ends [B].
+    """
+
+    mean: Real
+    final: Real
+    longest: Real
+
+    def reserved(self, reserve: Real) -> Real:
+        """What a resident request takes: its mean, or its final size if reserved [B]."""
+        return self.mean + reserve * (self.final - self.mean)
+
+
+def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
+    """What a request keeps in a memory, over all layers.
+
+    Args:
+        llm, work: what runs.
+        of_layer: kind of layer, tokens of a sequence -> what one layer keeps [B].
+    """
+
+    def at(tokens: Real) -> Real:
+        """Over all layers, of a sequence of so many tokens [B]."""
+        return llm.sum_over_layers(lambda kind: of_layer(kind, tokens))
+
+    return RequestBytes(
+        mean=_mean(at(context) for context in work.contexts),
+        final=_mean(at(final) for final in work.finals),
+        longest=at(work.longest),
+    )
+
+
+def room_in(
+    memory: Real, llm: LLM, work: Workload, reserve: Real, of_layer: OfLayer = cache_bytes
+) -> Real:
+    """Tokens of the requests that a memory holds, as `Serving.room` counts them [1].
+
+    Args:
+        memory: for caches, over all replicas [B].
+        llm, work: what runs.
+        reserve: 1 where a request is admitted with its final length.
+        of_layer: kind of layer, tokens of a sequence -> what one layer keeps in it [B].
+    """
+    if not llm.kinds:
+        return memory / kv_token_bytes(llm)
+    taken = request_bytes(llm, work, of_layer).reserved(reserve)
+    requests = memory / np.maximum(taken, 1e-30)
+    return requests * tokens_reserved(work, reserve)
+
+
+def cache_needed(
+    llm: LLM, work: Workload, serving: Serving, of_layer: OfLayer = cache_bytes
+) -> Real:
+    """Memory for the residents, on each replica at least for the longest request [B].
+
+    Args:
+        llm, work, serving: what runs, and how it is served.
+        of_layer: as in `room_in`.
+    """
+    if not llm.kinds:
+        return kv_token_bytes(llm) * memory_needed(work, serving)
+    of_request = request_bytes(llm, work, of_layer)
+    of_residents = resident(work, serving) * of_request.mean
+    return np.maximum(of_residents, serving.replicas * of_request.longest)
