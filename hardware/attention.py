@@ -66,7 +66,7 @@ def listed(config: Config, layers: int, kinds: Mapping[str, Attention]) -> Atten
     """
     types = config.items("layer_types", layers)
     for kind in types:
-        if kind not in kinds:
+        if kind not in list(kinds):  # what a file lists may be no key of a table
             problem = f"names {kind!r}, which is not modelled"
             raise InputError(f"{config.where}: layer_types {problem}")
     return [kinds[kind] for kind in types]
@@ -104,7 +104,7 @@ def every(period: int) -> Callable[[Config, int], Attentions]:
     def attention(config: Config, layers: int) -> Attentions:
         full = full_attention(config)
         window = config.count("sliding_window", default=0)
-        repeat = config.count(
+        repeat = config.period(
             "sliding_window_pattern", "_sliding_window_pattern", default=period
         )
         typed = _typed(config, layers, full, window)
@@ -112,7 +112,7 @@ def every(period: int) -> Callable[[Config, int], Attentions]:
             return typed
         windowed = _limited(full, "window", window) if window else full
         places = range(1, layers + 1)
-        return [full if place % max(repeat, 1) == 0 else windowed for place in places]
+        return [full if place % repeat == 0 else windowed for place in places]
 
     return attention
 
@@ -121,7 +121,7 @@ def llama4(config: Config, layers: int) -> Attentions:
     """Chunks in layers with rotary positions: all but one in four (`no_rope_layers`)."""
     full = full_attention(config)
     chunk = config.count("attention_chunk_size", default=0)
-    interval = config.count("no_rope_layer_interval", default=4)
+    interval = config.period("no_rope_layer_interval", default=4)
     rotary = config.items("no_rope_layers", layers)
     typed = _typed(config, layers, full, chunk)
     if typed:
@@ -178,12 +178,16 @@ def mpt(config: Config, layers: int) -> Attentions:
     """Heads of `attn_config`."""
     heads = heads_of(config)
     inner = config.table_of("attn_config")
-    kv_heads = {
-        "grouped_query_attention": inner.get("kv_n_heads"),
+    kinds = {
+        "multihead_attention": heads,
+        "grouped_query_attention": inner.count("kv_n_heads", default=heads),
         "multiquery_attention": 1,
     }
-    grouped = kv_heads.get(str(inner.get("attn_type")), heads) or heads
-    return [Attention("full", heads, grouped, hidden_of(config) // max(heads, 1))] * layers
+    kind = inner.value("attn_type") or "multihead_attention"
+    if kind not in list(kinds):
+        raise inner.refuse("attn_type", f"is unknown; known are {', '.join(kinds)}")
+    size = hidden_of(config) // max(heads, 1)
+    return [Attention("full", heads, kinds[kind], size)] * layers
 
 
 def exaone(config: Config, layers: int) -> Attentions:

@@ -10,19 +10,14 @@ from typing import Any
 
 from nearkv.hardware.belief import check_part
 from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.files import located, read_toml
 from nearkv.hardware.folders import check_exists, is_known, names, path_of
 from nearkv.hardware.huggingface import load_config, part_of_config
 from nearkv.hardware.model_names import model_like
 from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.reading import (
-    check_complete,
-    located,
-    numbers_of,
-    read_toml,
-    sources,
-)
+from nearkv.hardware.reading import check_complete, numbers_of, sources
 from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
 
 __all__ = [

@@ -26,11 +26,15 @@ class Config:
     Args:
         table: the JSON object.
         where: the file, put in front of every error.
+
+    Attributes:
+        nested: the tables within it that were read, by key, in the same way.
     """
 
     def __init__(self, table: Mapping[str, Any], where: str) -> None:
         self.table = table
         self.where = where
+        self.nested: dict[str, Config] = {}
         self._read = {"model_type", "text_config"}
 
     @property
@@ -70,6 +74,32 @@ class Config:
             raise InputError(f"{self.where}: {names[0]} must be {limits}")
         return int(value)
 
+    def period(self, *names: str, default: int) -> int:
+        """One layer in how many: as `count`, and 1 or more.
+
+        Raises:
+            InputError: no whole number, or 0.
+        """
+        value = self.count(*names, default=default)
+        if not value:
+            raise InputError(f"{self.where}: {names[0]} must be 1 or more")
+        return value
+
+    def number(self, *names: str, low: float, high: float, default: float) -> float:
+        """A number within limits, under the first of these keys that has one.
+
+        Raises:
+            InputError: a value that is no number, or outside the limits.
+        """
+        value = self.value(*names)
+        if value is None:
+            return default
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        if not numeric or not low <= value <= high:
+            limits = f"a number from {low:g} to {high:g}"
+            raise InputError(f"{self.where}: {names[0]} must be {limits}")
+        return float(value)
+
     def flag(self, name: str, default: bool) -> bool:
         """A yes or no.
 
@@ -103,16 +133,31 @@ class Config:
             raise InputError(f"{self.where}: {name} must list numbers of layers")
         return value
 
-    def table_of(self, name: str) -> dict[str, Any]:
+    def names(self, name: str) -> list[str]:
+        """A list of words, empty where the key is absent.
+
+        Raises:
+            InputError: a value that is no such list.
+        """
+        value = self.value(name) or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise InputError(f"{self.where}: {name} must list names")
+        return value
+
+    def table_of(self, name: str) -> Config:
         """A nested table, empty where the key is absent.
 
         Raises:
             InputError: a value that is no table.
         """
-        value = self.value(name) or {}
+        value = self.value(name)
+        if value is None:
+            value = {}
         if not isinstance(value, dict):
             raise InputError(f"{self.where}: {name} must be a JSON object")
-        return value
+        if name not in self.nested:
+            self.nested[name] = Config(value, f"{self.where}: {name}")
+        return self.nested[name]
 
     def refuse(self, key: str, problem: str) -> InputError:
         """The error for a key whose value is not modelled."""

@@ -11,11 +11,11 @@ from typing import Any
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.families import FAMILIES, Family
+from nearkv.hardware.files import check_integers, read_text
 from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
-from nearkv.hardware.reading import read_text
 from nearkv.hardware.schema import KINDS
 from nearkv.hardware.unread import warn_of_unread
 
@@ -242,4 +242,5 @@ def _read(path: Path) -> dict[str, Any]:
         ) from None
     if not isinstance(table, dict):
         raise InputError(f"{path}: must hold a JSON object with model_type and sizes")
+    check_integers(table, str(path))
     return table

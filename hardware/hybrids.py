@@ -47,7 +47,7 @@ def jamba(config: Config, layers: int) -> Attentions:
         raise config.refuse(
             "sliding_window", "limits attention, which is not modelled here"
         )
-    period = config.count("attn_layer_period", default=8)
+    period = config.period("attn_layer_period", default=8)
     offset = config.count("attn_layer_offset", default=4)
     full = full_attention(config)
     return [full if i % period == offset else mamba for i in range(layers)]
@@ -143,10 +143,8 @@ def qwen3_next(config: Config, layers: int) -> Attentions:
         matrix + convolved * (kernel - 1),
         7 * matrix + 2 * convolved * kernel,
     )
-    interval = config.count("full_attention_interval", default=4)
+    interval = config.period("full_attention_interval", default=4)
     kinds = {"full_attention": gated, "linear_attention": linear}
-    types = config.items("layer_types", layers)
-    for place in range(len(types), layers):
-        is_full = (place + 1) % interval == 0
-        types.append("full_attention" if is_full else "linear_attention")
-    return [kinds[kind] for kind in types]
+    typed = listed(config, layers, kinds)
+    places = range(1, layers + 1)
+    return typed or [gated if place % interval == 0 else linear for place in places]

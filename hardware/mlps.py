@@ -50,7 +50,7 @@ def every_nth_sparse(config: Config, layers: int) -> Mlps:
         config.count("shared_expert_intermediate_size", default=0),
     )
     dense = Mlp(config.count("intermediate_size"))
-    step = max(config.count("decoder_sparse_step", default=1), 1)
+    step = config.period("decoder_sparse_step", default=1)
     only_dense = config.places("mlp_only_layers")
     sparse = [i not in only_dense and (i + 1) % step == 0 for i in range(layers)]
     return [moe if is_moe else dense for is_moe in sparse]
@@ -71,7 +71,7 @@ def first_dense(config: Config, layers: int) -> Mlps:
     )
     dense = Mlp(config.count("intermediate_size"))
     first = config.count("first_k_dense_replace", default=0)
-    every = config.count("moe_layer_freq", default=1)
+    every = config.period("moe_layer_freq", default=1)
     types = config.items("mlp_layer_types", layers)
     if types:
         return [dense if kind == "dense" else moe for kind in types]
@@ -109,7 +109,7 @@ def ernie_experts(config: Config, layers: int) -> Mlps:
     first = config.count("moe_layer_start_index", default=0)
     last = config.value("moe_layer_end_index")
     end = last if isinstance(last, int) and last >= 0 else layers - 1
-    interval = max(config.count("moe_layer_interval", default=1), 1)
+    interval = config.period("moe_layer_interval", default=1)
     config.value("moe_capacity", "moe_norm_min", "moe_use_aux_free", "moe_gate")
     places = range(layers)
     return [moe if first <= i <= end and (i + 1) % interval == 0 else dense for i in places]
@@ -134,7 +134,7 @@ def llama4_experts(config: Config, layers: int) -> Mlps:
         width,
     )
     dense = Mlp(config.count("intermediate_size_mlp"))
-    step = config.count("interleave_moe_layer_step", default=1)
+    step = config.period("interleave_moe_layer_step", default=1)
     listed = config.places("moe_layers")
     if listed:
         return [moe if i in listed else dense for i in range(layers)]
@@ -150,7 +150,7 @@ def jamba_experts(config: Config, layers: int) -> Mlps:
         config.count("num_experts", default=16),
         config.count("num_experts_per_tok", default=2),
     )
-    period = config.count("expert_layer_period", default=2)
+    period = config.period("expert_layer_period", default=2)
     offset = config.count("expert_layer_offset", default=1)
     dense = Mlp(width)
     return [moe if i % period == offset else dense for i in range(layers)]

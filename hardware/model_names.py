@@ -6,8 +6,8 @@ import re
 from difflib import SequenceMatcher
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
-from nearkv.hardware.reading import read_toml
 
 SAME_FAMILY = 0.75
 """Least likeness of the letters of two models of one family."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml, with_line
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import unit_of
-from nearkv.hardware.reading import quantity, read_toml, with_line
+from nearkv.hardware.reading import quantity
 from nearkv.hardware.schema import DERATE, KINDS, Key
 
 _HEADER = """\

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from nearkv.hardware.config import Config
+from nearkv.hardware.quantity import LARGEST
 
 NATIVE_BITS = 16.0
+_WIDEST = 32.0
+"""Bits of the widest element that a scheme may state."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def widths_of(config: Config) -> Widths:
     """
     scheme = config.table_of("quantization_config")
     kv = _kv_bits(config, scheme)
-    if not scheme:
+    if not scheme.table:
         return Widths(kv=kv)
-    if scheme.get("quant_method") == "gguf":
+    if _method(scheme) == "gguf":
         others = _gguf_bits(config, scheme, "others")
         return Widths(_gguf_bits(config, scheme, "experts"), others, others, kv)
     weight = _weight_bits(config, scheme)
@@ -71,9 +72,8 @@ def widths_of(config: Config) -> Widths:
     return Widths(weight, dense, NATIVE_BITS, kv, _operand_bits(scheme))
 
 
-def _unquantised(scheme: Mapping[str, Any]) -> list[str]:
-    listed = [name for key in _KEPT_UNDER for name in scheme.get(key) or []]
-    return [str(name) for name in listed]
+def _unquantised(scheme: Config) -> list[str]:
+    return [name for key in _KEPT_UNDER for name in scheme.names(key)]
 
 
 _KEPT_UNDER = (
@@ -86,54 +86,54 @@ _KEPT_UNDER = (
 """Keys of a scheme that list matrices it leaves as they are."""
 
 
-def _operand_bits(scheme: Mapping[str, Any]) -> float:
+def _operand_bits(scheme: Config) -> float:
     """Bits of activations where they are quantised with the weights; 16 where they are not."""
     method = _method(scheme)
     if method in ("fp8", "fbgemm_fp8"):
         return 8.0
     if method == "bitsandbytes":
-        return NATIVE_BITS if scheme.get("load_in_4bit") else 8.0
+        return NATIVE_BITS if scheme.flag("load_in_4bit", default=False) else 8.0
     if method == "modelopt":
-        return float(int(_MODELOPT.get(str(scheme.get("quant_algo")), NATIVE_BITS)))
+        return float(int(_MODELOPT.get(str(scheme.value("quant_algo")), NATIVE_BITS)))
     if method == "compressed-tensors":
-        groups = (scheme.get("config_groups") or {}).values()
-        inputs = [
-            (group.get("input_activations") or {}).get("num_bits") for group in groups
-        ]
-        return float(inputs[0] or NATIVE_BITS) if inputs else NATIVE_BITS
+        return _bits(_group(scheme).table_of("input_activations"), NATIVE_BITS)
     return NATIVE_BITS
 
 
-def _method(scheme: Mapping[str, Any]) -> str:
+def _bits(table: Config, default: float) -> float:
+    table.value("type", "dynamic", "symmetric")  # how values are rounded, at the same width
+    return table.number("num_bits", low=1, high=_WIDEST, default=default)
+
+
+def _method(scheme: Config) -> str:
     """The method by name; ModelOpt's own files name only its algorithm."""
-    unnamed = "modelopt" if "quant_algo" in scheme else None
-    return str(scheme.get("quant_method", unnamed))
+    unnamed = "modelopt" if scheme.value("quant_algo") else None
+    return str(scheme.value("quant_method") or unnamed)
 
 
-def _weight_bits(config: Config, scheme: Mapping[str, Any]) -> float:
+def _weight_bits(config: Config, scheme: Config) -> float:
     method = _method(scheme)
     if method in ("awq", "gptq"):
-        bits = float(scheme.get("bits") or scheme.get("w_bit") or 4)
-        stated = scheme.get("group_size") or scheme.get("q_group_size")
-        group = max(float(stated or 128), 0.0)
-        return grouped(bits, group, scale=16, zero=bits)
+        bits = scheme.number("bits", "w_bit", low=1, high=_WIDEST, default=4)
+        group = _group_size(scheme, "group_size", "q_group_size", default=128)
+        zero = bits if scheme.flag("zero_point", default=True) else 0.0
+        return grouped(bits, group, scale=16, zero=zero)
     if method == "bitsandbytes":
         return _bitsandbytes(scheme)
     if method in ("fp8", "fbgemm_fp8"):
-        block = scheme.get("weight_block_size") or [0, 0]
-        return grouped(8, block[0] * block[1], scale=32)
+        return grouped(8, _block(scheme), scale=32)
     if method == "mxfp4":
         return grouped(4, 32, scale=8)
     if method == "modelopt":
         return _modelopt(config, scheme)
     if method == "compressed-tensors":
-        return _compressed(config, scheme)
+        return _compressed(scheme)
     problem = f"has quant_method {method!r}, which is not modelled"
     raise config.refuse("quantization_config", problem)
 
 
-def _gguf_bits(config: Config, scheme: Mapping[str, Any], tensors: str) -> float:
-    name = str(scheme.get(tensors))
+def _gguf_bits(config: Config, scheme: Config, tensors: str) -> float:
+    name = str(scheme.value(tensors))
     if name not in _GGUF:
         raise config.refuse("quantization_config", f"has {tensors} {name!r}, not modelled")
     return _GGUF[name]
@@ -149,45 +149,81 @@ _MODELOPT = {"FP8": 8.0, "NVFP4": grouped(4, 16, scale=8)}
 """Bits by the algorithm that ModelOpt names."""
 
 
-def _bitsandbytes(scheme: Mapping[str, Any]) -> float:
+def _bitsandbytes(scheme: Config) -> float:
     """NF4 in blocks of 64 with FP32 scales, themselves in 8 bits if quantised twice (QLoRA)."""
-    if not scheme.get("load_in_4bit"):
+    if not scheme.flag("load_in_4bit", default=False):
         return 8.0
-    if scheme.get("bnb_4bit_use_double_quant"):
+    if scheme.flag("bnb_4bit_use_double_quant", default=False):
         return grouped(4, 64, scale=8 + 32 / 256)
     return grouped(4, 64, scale=32)
 
 
-def _modelopt(config: Config, scheme: Mapping[str, Any]) -> float:
-    algorithm = str(scheme.get("quant_algo"))
+def _modelopt(config: Config, scheme: Config) -> float:
+    algorithm = str(scheme.value("quant_algo"))
     if algorithm not in _MODELOPT:
         problem = f"has quant_algo {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
+    if algorithm == "NVFP4":
+        return grouped(4, _group_size(scheme, "group_size", default=16), scale=8)
     return _MODELOPT[algorithm]
 
 
-def _compressed(config: Config, scheme: Mapping[str, Any]) -> float:
+def _compressed(scheme: Config) -> float:
     """The weights of the only group: bits, and a scale for each group of elements."""
-    groups = list((scheme.get("config_groups") or {}).values())
-    if len(groups) != 1:
-        raise config.refuse(
-            "quantization_config", "has several groups, which is not modelled"
-        )
-    weights = groups[0].get("weights") or {}
-    bits = float(weights.get("num_bits", 16))
-    fine = str(scheme.get("format", "")).startswith("nvfp4")
-    zero = 0.0 if weights.get("symmetric", True) else bits
-    return grouped(bits, weights.get("group_size") or 0, scale=8 if fine else 16, zero=zero)
+    weights = _group(scheme).table_of("weights")
+    bits = _bits(weights, NATIVE_BITS)
+    fine = str(scheme.value("format")).startswith("nvfp4")
+    zero = 0.0 if weights.flag("symmetric", default=True) else bits
+    group = _group_size(weights, "group_size", default=0)
+    return grouped(bits, group, scale=8 if fine else 16, zero=zero)
 
 
-def _kv_bits(config: Config, scheme: Mapping[str, Any]) -> float | None:
-    cache = config.value("kv_cache_scheme") or scheme.get("kv_cache_scheme")
-    if isinstance(cache, Mapping):
-        return float(cache.get("num_bits", 8))
-    algorithm = cache or scheme.get("kv_cache_quant_algo")
+def _group(scheme: Config) -> Config:
+    """The only group of matrices of a scheme.
+
+    Raises:
+        InputError: there are several, or none.
+    """
+    groups = scheme.table_of("config_groups")
+    if len(groups.table) != 1:
+        raise scheme.refuse("config_groups", "must be one group; others are not modelled")
+    (name,) = groups.table
+    return groups.table_of(name)
+
+
+def _group_size(table: Config, *names: str, default: float) -> float:
+    """Elements that share a scale; 0 where a whole row does, which some write as -1."""
+    return max(table.number(*names, low=-1, high=LARGEST, default=default), 0.0)
+
+
+def _block(scheme: Config) -> float:
+    """Elements of a block that shares a scale; 0 where a whole matrix does.
+
+    Raises:
+        InputError: its sizes are no two whole numbers.
+    """
+    sizes = scheme.value("weight_block_size") or [0, 0]
+    problem = "must be two whole numbers, as in [128, 128]"
+    if not isinstance(sizes, list) or len(sizes) != 2:
+        raise scheme.refuse("weight_block_size", problem)
+    rows, columns = sizes
+    if not all(type(size) is int and 0 <= size <= LARGEST for size in sizes):
+        raise scheme.refuse("weight_block_size", problem)
+    return float(rows * columns)
+
+
+def _kv_bits(config: Config, scheme: Config) -> float | None:
+    """Bits of the KV cache: a table of the config or its scheme, or an algorithm by name."""
+    key = "kv_cache_scheme"
+    for place in (config, scheme):
+        if isinstance(place.value(key), dict):
+            return _bits(place.table_of(key), 8.0)
+    algorithm = (
+        config.value(key) or scheme.value(key) or scheme.value("kv_cache_quant_algo")
+    )
     if algorithm is None:
         return None
-    if algorithm not in _MODELOPT:
+    if str(algorithm) not in _MODELOPT:
         problem = f"has a KV cache in {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    return _MODELOPT[algorithm]
+    return _MODELOPT[str(algorithm)]

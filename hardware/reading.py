@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-import stat
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.lines import (
-    UNREADABLE,
-    keys_named,
-    line_of_failure,
-    line_of_json_key,
-    line_of_key,
-)
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import KINDS as ORIGINS
 from nearkv.hardware.quantity import LARGEST, SMALLEST, Quantity, parse, unit_of
 from nearkv.hardware.schema import KINDS, Key
@@ -27,106 +18,6 @@ _REQUIRED = {"value", "unit", "kind", "source", "at"}
 _ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares"}
 _UNCERTAIN = ("assumed", "fitted")
 """Kinds of number that need a note and a range."""
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        InputError: unreadable, too large to be a specification, or not TOML.
-    """
-    text = ""
-    try:
-        text = read_text(path, what)
-        return tomllib.loads(text)
-    except UNREADABLE as problem:
-        place = f"{path}, line {line_of_failure(text, problem)}" if text else str(path)
-        sentence = f"{place}: not a valid TOML file ({problem}); correct it there"
-        raise InputError(sentence) from None
-
-
-@contextmanager
-def located(path: Path) -> Iterator[None]:
-    """Name the line of the key in whatever is refused of a file.
-
-    Raises:
-        InputError: what is refused, with the line.
-    """
-    try:
-        yield
-    except InputError as refusal:
-        raise InputError(with_line(str(refusal), path)) from None
-
-
-def with_line(sentence: str, path: Path) -> str:
-    """A sentence about a file with the line of the key; as it is where that is not clear.
-
-    Args:
-        sentence: begins with the path, then tables and key, as in `mine.toml: gpu: count: ...`.
-        path: a TOML file, or a model's config.json.
-    """
-    front = f"{path}: "
-    if not sentence.startswith(front):
-        return sentence
-    problem = sentence.removeprefix(front)
-    line = _line_of(problem, path)
-    return f"{path}, line {line}: {problem}" if line else sentence
-
-
-def _line_of(problem: str, path: Path) -> int | None:
-    """The line of the key that a sentence is about; None where that is not clear."""
-    try:
-        text = read_text(path, "file")
-        if path.suffix == ".json":
-            return line_of_json_key(text, problem.partition(" ")[0])
-        table = tomllib.loads(text)
-    except (InputError, *UNREADABLE):
-        return None
-    keys = keys_named(problem, table)
-    if keys is None:
-        return None
-    if not keys:
-        keys = ("kind",) if "kind" in table else ()
-    return line_of_key(text, keys) if keys else 1
-
-
-def read_text(
-    path: Path,
-    what: str,
-    most: int = 1 << 20,
-    advice: str = "check the path",
-    encoding: str = "utf-8",
-) -> str:
-    """Read a text file of the user's: the one place that opens what a path names.
-
-    It must be a regular file of bounded size. A pipe would be waited for, and a device such as
-    /dev/zero never ends.
-
-    Args:
-        path: the file.
-        what: the kind of file, used in errors.
-        most: largest size [B].
-        advice: what to do about a larger one, used in errors.
-        encoding: of the text.
-
-    Raises:
-        InputError: no regular file, unreadable or too large.
-        ValueError: not in this encoding.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                f"{path}: is no regular file; a {what} is read from a plain file"
-            )
-        if status.st_size > most:
-            size = f"{most >> 20} MiB"
-            raise InputError(f"{path}: larger than {size}, which no {what} is; {advice}")
-        return path.read_text(encoding=encoding)
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be read ({problem.strerror}); check the path and its permissions"
-        ) from None
 
 
 @cache

@@ -34,6 +34,8 @@ def warn_of_unread(config: Config, kinds: Iterable[Sizes]) -> None:
         stake = _stake(key, kinds)
         meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
         warn(f"{config.where}: {meaning}, and may change {stake}")
+    for table in config.nested.values():
+        warn_of_unread(table, kinds)
 
 
 def _stake(key: str, kinds: list[Sizes]) -> str:

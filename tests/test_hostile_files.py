@@ -41,6 +41,8 @@ PARTS = {
     f"{PART}bandwidth = {{ value = 1 }}": "has no at, kind, source, unit",
     f'{PART}bandwidth = {{ value = "1", {QUOTED} }}': "value must be",
     f"{PART}bandwidth = {{ value = nan, {QUOTED} }}": "value must be",
+    f"{PART}bandwidth = {{ value = {'9' * 400}, {QUOTED} }}": "an integer of 400 digits",
+    f"{PART}bandwidth = {{ value = 1, range = [0, {'9' * 400}], {QUOTED} }}": "of 400 digits",
     f"{PART}bandwidth = {{ value = -1, {QUOTED} }}": "value must be",
     f"{PART}bandwidth = {{ value = 1, extra = 2, {QUOTED} }}": "unknown field 'extra'",
     f"{PART}bandwidth = {{ value = 1, {QUOTED} }}".replace("datasheet", "guess"): "kind 'guess'",

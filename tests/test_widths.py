@@ -77,7 +77,7 @@ def test_a_gpu_runs_narrow_products_at_the_rate_that_its_part_states() -> None:
     assert h200.products(0.5).rate == h200.products(1.0).rate
     assert h200.products(2.0).rate == h200.run.rate
     rtx = gpu_of("aipc-5090")
-    assert rtx.products(0.5).rate / rtx.products(1.0).rate == pytest.approx(1676 / 419.2)
+    assert rtx.products(0.5).rate / rtx.products(1.0).rate == pytest.approx(1676 / 419)
     a100 = gpu_of("hilos-a100")
     assert a100.products(0.5).rate == a100.run.rate
 

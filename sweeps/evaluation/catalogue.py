@@ -11,8 +11,8 @@ from nearkv.costmodel.metrics import COLUMNS
 from nearkv.costmodel.registry import Knob
 from nearkv.hardware.catalog import load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import is_known
-from nearkv.hardware.reading import read_toml
 from nearkv.sweeps.evaluation.provenance import numbers, platform_numbers
 from nearkv.sweeps.space.sizes import number
 

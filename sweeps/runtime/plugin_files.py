@@ -8,7 +8,7 @@ from pathlib import Path
 from nearkv.costmodel.plugins import Plugin
 from nearkv.costmodel.registry import load_plugin
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.reading import read_text
+from nearkv.hardware.files import read_text
 
 
 def load_plugins(files: Iterable[str]) -> None:

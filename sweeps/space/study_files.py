@@ -8,8 +8,8 @@ from typing import Any
 
 from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import located, read_toml
 from nearkv.hardware.folders import path_of
-from nearkv.hardware.reading import located, read_toml
 from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.reading import read_text
+from nearkv.hardware.files import read_text
 
 _COLUMNS = ("input_tok", "output_tok")
 REQUESTS = 1000

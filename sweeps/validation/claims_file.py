@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.reading import read_text
+from nearkv.hardware.files import read_text
 from nearkv.sweeps.validation.claims import FIELDS, Claim
 
 REQUIRED = ("id", "low", "unit", "metric", "system")

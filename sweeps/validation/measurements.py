@@ -12,7 +12,7 @@ from nearkv.costmodel.metrics import COLUMNS
 from nearkv.costmodel.registry import find_system
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.reading import read_text
+from nearkv.hardware.files import read_text
 from nearkv.sweeps.space.sizes import size
 
 REQUIRED = ("system", "model", "batch", "context", "output")
