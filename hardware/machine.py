@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.schema import PARTLESS
 
 Value = float | NDArray[np.float64]
+
+_PLACEHOLDER = 1.0
+"""Stands for every number a machine lacks while those that are missing are collected."""
+
+
+class MissingNumberError(InputError):
+    """A platform lacks a role or a number that is read of it."""
 
 
 class Role:
     """The numbers of one part in its place: `hw.csd.count`, `hw.derate.gemm`.
 
-    Reading a number the part does not have raises InputError.
+    Reading a number the part does not have raises MissingNumberError.
     """
 
     def __init__(self, platform: str, name: str, values: Mapping[str, Value]) -> None:
@@ -27,7 +36,7 @@ class Role:
         try:
             return self.values[key]
         except KeyError:
-            raise InputError(
+            raise MissingNumberError(
                 f"platform {self.platform!r} has no {self.name}.{key}, which this system needs; "
                 "use the platform of its paper (see `nearkv systems`)"
             ) from None
@@ -59,7 +68,7 @@ class Machine:
             return self.roles[role]
         except KeyError:
             roles = ", ".join(sorted(self.roles))
-            raise InputError(
+            raise MissingNumberError(
                 f"platform {self.platform!r} has no {role!r}, which this system needs; "
                 f"its roles are {roles}"
             ) from None
@@ -71,3 +80,65 @@ class Machine:
             role, _, key = address.partition(".")
             roles[role][key] = value
         return Machine(self.platform, roles)
+
+
+class _CompleteRole(Role):
+    """A role with a placeholder for every number it lacks, and a record of those."""
+
+    def __init__(self, role: Role, lacks: set[str]) -> None:
+        super().__init__(role.platform, role.name, role.values)
+        self._lacks = lacks
+
+    def __getattr__(self, key: str) -> Value:
+        if key.startswith("__"):
+            raise AttributeError(key)
+        if key in self.values:
+            return self.values[key]
+        self._lacks.add(f"{self.name}.{key}")
+        return _PLACEHOLDER
+
+
+class _CompleteMachine(Machine):
+    """A machine on which every system runs: what it lacks is made up and recorded."""
+
+    def __init__(self, machine: Machine, lacks: set[str]) -> None:
+        super().__init__(machine.platform, {})
+        own = machine.roles.items()
+        self.roles.update({name: _CompleteRole(role, lacks) for name, role in own})
+        self._lacks = lacks
+
+    def __getitem__(self, role: str) -> Role:
+        if role in self.roles:
+            return self.roles[role]
+        blank = Role(self.platform, role, {})
+        if role in PARTLESS:
+            return _CompleteRole(blank, self._lacks)
+        self._lacks.add(role)
+        return _CompleteRole(blank, set())
+
+    def with_values(self, changes: Mapping[str, Value]) -> Machine:
+        """A copy with some numbers replaced, which records in the same place."""
+        own = {
+            at: value for at, value in changes.items() if at.partition(".")[0] in self.roles
+        }
+        return _CompleteMachine(super().with_values(own), self._lacks)
+
+
+def lacking(machine: Machine, run: Callable[[Machine], object]) -> list[str]:
+    """All that a computation reads of a machine and the machine does not have.
+
+    Args:
+        machine: what it runs on.
+        run: the computation; it may fail on the numbers that are made up for it.
+
+    Returns:
+        Names of roles, and of numbers as `role.key`.
+    """
+    lacks: set[str] = set()
+    complete = _CompleteMachine(machine, lacks)
+    with (
+        np.errstate(all="ignore"),
+        suppress(Exception),
+    ):  # made-up numbers may make no sense
+        run(complete)
+    return sorted(lacks)

@@ -16,7 +16,8 @@ from nearkv.costmodel.registry import System
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.machine import Machine
+from nearkv.hardware.machine import Machine, MissingNumberError, lacking
+from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.mapping.policies import POLICIES, solve_mapping
 from nearkv.solvers.shares.affine import is_affine
 from nearkv.solvers.shares.balance import Choice, minimise
@@ -107,9 +108,43 @@ def resolve_knobs(
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
 
     Raises:
-        InputError: two shares are both `auto`, or amounts are not affine in a share.
+        InputError: two shares are both `auto`, amounts are not affine in a share, or the machine
+            lacks roles or numbers that the system reads.
     """
     question = _Question(system, hw, llm, work, requested)
+    try:
+        return _resolve(question)
+    except MissingNumberError:
+        if hw.platform == system.platform:  # its own bed has what the system should read
+            raise
+        raise _refusal(question) from None
+
+
+def _refusal(question: _Question) -> InputError:
+    """All that the machine lacks for the system, in one sentence, and how to add it."""
+    hw, system = question.hw, question.system
+    lacks = lacking(hw, lambda complete: _resolve(replace(question, hw=complete)))
+    advice = (
+        f"add it in a platform of your own (`nearkv hardware new mine --from {hw.platform}`), "
+        f"or take {system.platform}, which has it, and put in other parts (--part ROLE=PART)"
+    )
+    if all(_is_of_part(name, hw) for name in lacks):
+        advice = f"state it, as in --set {lacks[0]}=VALUE"
+    listed = ", ".join(lacks)
+    return InputError(
+        f"platform {hw.platform!r} lacks what {system.name} reads: {listed}; {advice}"
+    )
+
+
+def _is_of_part(name: str, hw: Machine) -> bool:
+    """Whether something that is missing is a number of a part in its place."""
+    role, dot, _ = name.partition(".")
+    return bool(dot) and role in hw.roles and role not in PARTLESS
+
+
+def _resolve(question: _Question) -> Resolved:
+    """Evaluate a system as requested, by rules, joint solvers and searches."""
+    system = question.system
     ruled = _with_rules(question)
     joint = _solve_jointly(ruled)
     ruled = ruled.having(joint)

@@ -8,6 +8,9 @@ from conftest import SYSTEMS, model
 
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform, names
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine, Role
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.validation.more_hardware import Trial
 
 OFFLOADING = [
@@ -29,12 +32,14 @@ FOR = {
     "a6000-box": OFFLOADING + EVICTING,
     "h200-node": OFFLOADING + EVICTING + SERVING,
     "hilos-pcie5": [*OFFLOADING, "hilos", "flexgen-raid", "flexgen-16ssd"],
-    "aipc-5090": [*OFFLOADING, *EVICTING, "hillinfer"],
+    "aipc-4090": [*OFFLOADING, "hilos"],
+    "aipc-5090": [*OFFLOADING, *EVICTING, "hillinfer", "hilos"],
     "lia-h100": OFFLOADING,
     "t4-box": OFFLOADING,
     "zero-a6000": OFFLOADING,
     "hgx-a100": ["tensor-parallel"],
     "dgx-spark": ["tensor-parallel"],
+    "dgx-spark-nvme": OFFLOADING + EVICTING,
     "a100-slora": ["gpu-only"],
     "hilos-h100": ["hilos"],
     "hilos-h200": ["hilos"],
@@ -70,3 +75,36 @@ def test_a_faster_link_shortens_what_waits_for_it(name: str) -> None:
     halved = hw.with_values({"gpu_link.bandwidth": hw.gpu_link.bandwidth / 2})
     trial = Trial(SYSTEMS["accelerate"], hw, model("opt-66b", hw), Workload(1.0, 512.0, 32.0))
     assert trial.at(hw=halved).step.seconds > 1.2 * trial.at().step.seconds
+
+
+ON_DRIVES = ["flexgen-ssd", "hilos", "inf2", "accelerate", "deepspeed-uvm", "zero-inference"]
+NOT_FOR_OFFLOADING = ["dgx-a100-pim", "dgx-spark", "a100-slora", "t4-flexgen", "hgx-h200"]
+
+
+@pytest.mark.parametrize("name", ON_DRIVES)
+@pytest.mark.parametrize("platform", NOT_FOR_OFFLOADING)
+def test_a_refusal_names_all_that_has_to_be_added(platform: str, name: str) -> None:
+    """With what it names, taken from the bed of the system's paper, the system runs."""
+    system, work = SYSTEMS[name], Workload(1.0, 512.0, 32.0)
+    hw, bed = load_platform(platform).machine(), load_platform(system.platform).machine()
+    llm, knobs = model("llama2-7b", bed), system.defaults
+    with pytest.raises(InputError, match=f"'{platform}' lacks what {name} reads: ") as refusal:
+        resolve_knobs(system, hw, llm, work, knobs)
+    lacks = str(refusal.value).partition(" reads: ")[2].partition(";")[0].split(", ")
+    added = Machine(platform, {role: part.values for role, part in hw.roles.items()})
+    for address in lacks:
+        role, dot, key = address.partition(".")
+        if dot:
+            place = added.roles.setdefault(role, Role(platform, role, {}))
+            place.values[key] = bed[role].values[key]
+        else:
+            added.roles[role] = Role(platform, role, bed[role].values)
+    assert np.isfinite(resolve_knobs(system, added, llm, work, knobs).estimate.step.seconds)
+
+
+def test_numbers_of_parts_that_are_missing_are_stated_with_set() -> None:
+    """aipc-4090 has SmartSSDs, but no rate of INF²'s kernel."""
+    hw = load_platform("aipc-4090").machine()
+    llm, work = model("llama2-7b", hw), Workload(1.0, 512.0, 32.0)
+    with pytest.raises(InputError, match=r"reads: csd\.kernel_tiled; state it, as in --set csd"):
+        resolve_knobs(SYSTEMS["inf2"], hw, llm, work, SYSTEMS["inf2"].defaults)
