@@ -13,7 +13,6 @@ from nearkv.sweeps.evaluation import comparison
 from nearkv.sweeps.evaluation import evaluate as run
 from nearkv.sweeps.explore.batches import best_batches
 from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.explore.sensitivity import sensitivity
 from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.space.study import Study
@@ -236,46 +235,6 @@ def test_crossovers_that_cannot_be_asked_for(
         crossovers(replace(POINT, systems=systems, context=Study.context), along, of)
 
 
-GRID = replace(
-    POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"}
-)
-
-
-@pytest.mark.slow
-def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = run.table(GRID)
-    speed, cost, step = (
-        every[name].astype(float) for name in ("throughput_tok_s", "cost_usd", "step_ms")
-    )
-    allowed = step <= 200_000
-    beaten = [
-        np.any(allowed & (speed >= s) & (cost <= c) & ((speed > s) | (cost < c)))
-        for s, c in zip(speed, cost, strict=True)
-    ]
-    kept = allowed & ~np.array(beaten)
-    wanted = set(zip(speed[kept], cost[kept], strict=True))  # designs alike are one row
-    monkeypatch.setattr(run, "POINTS_AT_ONCE", 16)  # many pieces, none of which sees all
-    found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
-    assert set(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted
-    assert np.all(np.diff(found["throughput_tok_s"].astype(float)) <= 0)
-
-
-@pytest.mark.parametrize(
-    ("by", "where", "requested"),
-    [
-        ("throughput_tok_s", [], "two or three different columns"),
-        ("throughput_tok_s,throughput_tok_s", [], "two or three different columns"),
-        ("throughput_tok_s,cost", [], "did you mean 'cost_usd'"),
-        ("throughput_tok_s,system", [], "unknown column 'system'"),
-        ("throughput_tok_s,cost_usd", ["speedup:flexgen-ssd>=2"], "need `nearkv compare`"),
-        ("throughput_tok_s,cost_usd", ["step_ms<=1"], "no design meets every --where"),
-    ],
-)
-def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: str) -> None:
-    with pytest.raises(InputError, match=requested):
-        pareto(GRID, by, where)
-
-
 def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
     rows, band = sensitivity(POINT, "cost_usd")
     cost = swept(POINT, "cost_usd")[0]
@@ -309,34 +268,6 @@ def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
 def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
     with pytest.raises(InputError, match=requested):
         sensitivity(study, of)
-
-
-def test_every_workload_has_a_frontier_of_its_own() -> None:
-    study = replace(POINT, models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
-    table = pareto(study, "throughput_tok_s,cost_usd", [])
-    for model in study.models:
-        for context in ("8k", "64k"):
-            alone = replace(study, models=(model,), context=context)
-            front = pareto(alone, "throughput_tok_s,cost_usd", [])
-            tokens = front["context_tok"][0]
-            own = (table["model"] == model) & (table["context_tok"] == tokens)
-            assert list(table["csd.count"][own]) == list(front["csd.count"])
-
-
-def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
-    study = replace(POINT, batch="1,16", sets={"csd.count": "4,8"})
-    by = "throughput_tok_s,cost_usd"
-    chosen = pareto(study, by, [])
-    fixed = pareto(study, by, [], per="model,batch")
-    assert set(chosen["batch"]) == {16.0}
-    assert set(fixed["batch"]) == {1.0, 16.0}
-
-
-def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
-    study = replace(POINT, systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
-    table = pareto(study, "throughput_tok_s,cost_usd", [])
-    assert len(table["system"]) == 1
-    assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])
 
 
 def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:

@@ -69,7 +69,26 @@ CONFIG = {
     "tie_word_embeddings": True,
     "torch_dtype": "float32",
 }
-LABELS = {"title", "cite"}
+MODEL = """\
+kind = "llm"
+title = "my model"
+hub = "me/mine"
+layers = 12
+hidden = 1024
+ffn = 4096
+heads = 16
+kv_heads = 4
+head_size = 96
+vocab = 32000
+positions = 4096
+longest = 4096
+gated = 1
+tied = 1
+experts = 4
+active_experts = 2
+published = 688e6
+"""
+LABELS = {"title", "cite", "hub"}
 """Keys for readers: catalogue pages and reports print them, nothing is computed from them."""
 ASKED = "--batch 4 --context 8k --format json"
 LINES = {
@@ -80,6 +99,10 @@ LINES = {
     "gpu.toml": (
         f"compare hilos --model opt-30b --part gpu=gpu.toml {ASKED}",
         "hardware show gpu.toml",
+    ),
+    "model.toml": (
+        f"compare hilos --model model.toml {ASKED}",
+        "models show model.toml",
     ),
     "study.toml": ("sweep study.toml -o rows.csv",),
     "config.json": (f"compare hilos --model config.json {ASKED}", "models show config.json"),
@@ -107,7 +130,13 @@ def entries(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("bed.toml", PLATFORM), ("gpu.toml", PART), ("study.toml", STUDY)]
+    ("name", "text"),
+    [
+        ("bed.toml", PLATFORM),
+        ("gpu.toml", PART),
+        ("model.toml", MODEL),
+        ("study.toml", STUDY),
+    ],
 )
 def test_no_key_of_a_file_is_unread(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
