@@ -7,7 +7,6 @@ of `serial` and `overlap` is one maximum of lines, convex and piecewise linear.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -109,7 +108,7 @@ def envelope(start: Span, end: Span) -> Envelope:
         lines = _overlap_lines(start, end, frozenset())
         return Envelope(_ZERO, _merge(lines))
     parts = [envelope(part, end.parts[name]) for name, part in start.parts.items()]
-    return _sum(parts)
+    return in_sequence(parts)
 
 
 def serial_terms(start: Span, end: Span) -> list[tuple[Span, Span]]:
@@ -137,8 +136,11 @@ def _repeated(start: Repeat, end: Repeat) -> Envelope:
     return Envelope(inner.base, inner.lines, times)
 
 
-def _sum(parts: list[Envelope]) -> Envelope:
-    """Parts of one line add to the base; of the others, every line adds to every line."""
+def in_sequence(parts: list[Envelope]) -> Envelope:
+    """The sum of envelopes, whose spans follow one another.
+
+    Parts of one line add to the base; of the others, every line adds to every line.
+    """
     straight: list[Line] = []
     bent: list[list[Line]] = []
     for part in parts:
@@ -149,16 +151,17 @@ def _sum(parts: list[Envelope]) -> Envelope:
     # what stays the same is added up once, not at both ends
     level = total(line.start for line in straight if line.level)
     sloped = [line for line in straight if not line.level]
-    base = _total([Line(level, level), *sloped])
-    sums = [_total(lines) for lines in product(*bent)]
-    return Envelope(base, sums)
+    base_start = total([level, *(line.start for line in sloped)])
+    base_end = total([level, *(line.end for line in sloped)])
+    sums = bent.pop(0) if bent else [_ZERO]
+    for lines in bent:
+        sums = [_added(one, other) for one, other in product(sums, lines)]
+    return Envelope(Line(base_start, base_end), sums)
 
 
-def _total(lines: Iterable[Line]) -> Line:
-    added = list(lines)
-    start = total(line.start for line in added)
-    end = total(line.end for line in added)
-    return Line(start, end)
+def _added(one: Line, other: Line) -> Line:
+    """The sum of two lines, as many as there are: too many to look for zeros in each [s]."""
+    return Line(one.start + other.start, one.end + other.end)
 
 
 def unmoved(start: Span, end: Span) -> bool:
