@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # tests wait for the programs they start: one worker more than there are cores
 WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# programs that tests start read modules that are compiled already
+export PYTHONDONTWRITEBYTECODE :=
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
 .PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench lock

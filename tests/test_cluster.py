@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from helpers import content, finish, refused, start, until_safe
+from helpers import content, finish, refused, refused_sweep, start, until_safe
 
 pytestmark = pytest.mark.processes
 
@@ -165,7 +165,7 @@ def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
 
 def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
-        requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+        requested = refused_sweep(tmp_path / "out.csv", *SMALLER, "--scheduler", address)
         assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in requested
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=speak_another_language, args=(server,), daemon=True).start()

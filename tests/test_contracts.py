@@ -94,7 +94,7 @@ def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) ->
 @pytest.mark.slow
 def test_a_grid_equals_its_points(system: System) -> None:
     hw = machine_of(system)
-    batches, prompts = np.array([1.0, 3.0, 16.0, 40.0]), np.array([2048.0, 20000.0, 131072.0])
+    batches, prompts = np.array([1.0, 3.0, 40.0]), np.array([2048.0, 131072.0])
     llm, knobs = model("mixtral-8x7b"), middle(system)
     mesh = system(hw, llm, Workload(batches[:, None], prompts[None, :], 64.0), knobs)
     for i, batch in enumerate(batches):
@@ -105,8 +105,8 @@ def test_a_grid_equals_its_points(system: System) -> None:
                 (mesh.step, point.step),
                 (mesh.total, point.total),
             ):
-                assert np.broadcast_to(span.seconds, (4, 3))[i, j] == one.seconds
-            assert np.broadcast_to(mesh.fits.ok, (4, 3))[i, j] == point.fits.ok
+                assert np.broadcast_to(span.seconds, (3, 2))[i, j] == one.seconds
+            assert np.broadcast_to(mesh.fits.ok, (3, 2))[i, j] == point.fits.ok
 
 
 def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
@@ -114,26 +114,32 @@ def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
     assert np.ndim(estimate.total.seconds) == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
-    batch=st.integers(1, 64),
-    prompt=st.integers(256, 131072),
-    more=st.integers(1, 64),
+    points=st.lists(
+        st.tuples(st.integers(1, 64), st.integers(256, 131072), st.integers(1, 64)),
+        min_size=16,
+        max_size=16,
+    ),
     name=st.sampled_from(MODELS),
 )
 @pytest.mark.slow
-def test_no_faster_with_more_work(batch: int, prompt: int, more: int, name: str) -> None:
+def test_no_faster_with_more_work(points: list[tuple[int, int, int]], name: str) -> None:
+    """Each design point as it is, with a larger batch and with a longer prompt, as one grid."""
+    batch, prompt, more = np.array(points, float).T
+    batches = np.stack([batch, batch + more, batch])
+    prompts = np.stack([prompt, prompt, prompt * (1 + more)])
     for system in SYSTEMS.values():
         hw, llm = machine_of(system), model(name)
-        base = evaluate(system, hw, llm, Workload(float(batch), float(prompt), 64.0))
-        wider = evaluate(system, hw, llm, Workload(float(batch + more), float(prompt), 64.0))
-        longer = evaluate(system, hw, llm, Workload(float(batch), float(prompt * (1 + more)), 64.0))
-        for other in (wider, longer):
-            assert other.step.seconds >= base.step.seconds * (1 - 1e-9), system.name
-            # fewer that run at once share their prompts' iterations with fewer others
-            if other.batch_run < base.batch_run:
-                continue
-            assert other.prefill.seconds >= base.prefill.seconds * (1 - 1e-9), system.name
+        estimate = evaluate(system, hw, llm, Workload(batches, prompts, 64.0))
+        step, prefill, batch_run = (
+            np.broadcast_to(number, batches.shape)
+            for number in (estimate.step.seconds, estimate.prefill.seconds, estimate.batch_run)
+        )
+        assert np.all(step[1:] >= step[0] * (1 - 1e-9)), system.name
+        # fewer that run at once share their prompts' iterations with fewer others
+        fewer = batch_run[1:] < batch_run[0]
+        assert np.all(fewer | (prefill[1:] >= prefill[0] * (1 - 1e-9))), system.name
 
 
 def resources(hw: Machine) -> list[tuple[str, str]]:
@@ -153,16 +159,17 @@ def is_resource(key: str) -> bool:
     return bool(units & rates) or key in ("count", "memory", "capacity")
 
 
-@pytest.mark.parametrize("factor", [2.0, 16.0])
 @pytest.mark.slow
-def test_no_slower_with_more_hardware(system: System, work: Workload, factor: float) -> None:
+def test_no_slower_with_more_hardware(system: System, work: Workload) -> None:
+    """Each number as it is, twice and 16 times as large."""
     hw, llm = machine_of(system), model("opt-66b")
-    base = evaluate(system, hw, llm, work)
+    factors = np.array([1.0, 2.0, 16.0])
     for role, key in resources(hw):
-        more = hw.with_values({f"{role}.{key}": hw[role].values[key] * factor})
-        better = evaluate(system, more, llm, work)
-        assert better.step.seconds <= base.step.seconds * (1 + 1e-9), f"{role}.{key}"
-        assert better.prefill.seconds <= base.prefill.seconds * (1 + 1e-9), f"{role}.{key}"
+        more = hw.with_values({f"{role}.{key}": hw[role].values[key] * factors})
+        estimate = evaluate(system, more, llm, work)
+        for span in (estimate.step, estimate.prefill):
+            base, *better = np.broadcast_to(span.seconds, factors.shape)
+            assert np.all(np.array(better) <= base * (1 + 1e-9)), f"{role}.{key}"
 
 
 def test_infinite_rates_leave_nothing_but_delays(system: System, work: Workload) -> None:

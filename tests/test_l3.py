@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from conftest import model
@@ -54,11 +56,19 @@ def throughput(estimate: Estimate) -> float:
     return float(estimate.work.batch * estimate.work.output / estimate.total.seconds)
 
 
-def simulated(system: str, name: str, trace: str, **requested: Real | str) -> SimulatedQueue:
-    work = DRAWN[trace].workload
-    serving = estimate(system, LLMS[name], work, **requested).serving
+@cache
+def served(system: str, name: str, trace: str) -> Estimate:
+    """One of the cells of the paper's figures."""
+    return estimate(system, LLMS[name], DRAWN[trace].workload)
+
+
+@cache
+def simulated(system: str, name: str, trace: str) -> SimulatedQueue:
+    """The same, request by request."""
+    serving = served(system, name, trace).serving
     assert serving is not None
-    return simulate(DRAWN[trace], serving, float(tokens_reserved(work, serving.reserve)))
+    taken = float(tokens_reserved(DRAWN[trace].workload, serving.reserve))
+    return simulate(DRAWN[trace], serving, taken)
 
 
 # --- numbers of the paper ---
@@ -132,9 +142,7 @@ def test_prompt_cache_hides_under_feed_forward() -> None:
 @pytest.mark.slow
 def test_l3_comes_first_in_every_cell(name: str) -> None:
     for trace in TRACES:
-        answers = {
-            system: estimate(system, LLMS[name], DRAWN[trace].workload) for system in SYSTEMS
-        }
+        answers = {system: served(system, name, trace) for system in SYSTEMS}
         rates = {system: throughput(e) for system, e in answers.items() if e.fits.ok}
         assert max(rates, key=rates.__getitem__) == "l3", trace
         out_of_memory = {system for system in SYSTEMS if not answers[system].fits.ok}
@@ -159,7 +167,7 @@ def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
 def test_fluid_model_is_near_the_simulation(system: str) -> None:
     for name in MODELS:
         for trace in TRACES:
-            fluid = estimate(system, LLMS[name], DRAWN[trace].workload)
+            fluid = served(system, name, trace)
             if fluid.fits.ok:
                 apart = throughput(fluid) / simulated(system, name, trace).throughput - 1
                 # two or three prompts of LongBench fill a replica of OPT-66B

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from helpers import COMMAND, piped, until_safe
+from warm_command import run
 
 PAGE = (Path(__file__).parent.parent / "docs" / "own.md").read_text()
 BLOCK = re.compile(r"^```\{code-block\} (\w+)\n(?::caption: (\S+)\n)?(.*?)^```", re.S | re.M)
@@ -41,8 +41,8 @@ def test_the_page_works_from_an_empty_folder(
         for line, following in pairwise(lines):
             if line.startswith("$ nearkv "):
                 words = shlex.split(line)[2:]
-                run = killed if following == "Killed" else finished
-                printed[" ".join(words[:2])] = run(words)
+                follow = killed if following == "Killed" else finished
+                printed[" ".join(words[:2])] = follow(words)
     assert "hilos-4bit: keeps every contract" in printed["systems check"]
     assert "hilos-4bit " in printed["systems --plugin"]
     assert printed["solve alpha"].count("hilos-4bit ") == 5
@@ -52,7 +52,7 @@ def test_the_page_works_from_an_empty_folder(
 
 
 def finished(words: list[str]) -> str:
-    done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False)
+    done = run(*words)
     assert done.returncode == 0, f"{shlex.join(words)}\n{done.stderr}"
     return done.stdout
 

@@ -225,7 +225,7 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, Bytes]) -> No
     assert content(file) == whole["csv"]
 
 
-@pytest.mark.parametrize(("form", "jobs"), [("csv", "4"), ("parquet", "4")])
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "3"), ("parquet", "3")])
 def test_any_number_of_jobs_gives_the_same_bytes(
     tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
 ) -> None:

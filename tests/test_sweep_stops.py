@@ -99,7 +99,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
     mark = f"{os.getpid()}.{after}.{everybody}"
     file = tmp_path / "out.csv"
     process = subprocess.Popen(
-        sweep_command(file, "--jobs", "4"),
+        sweep_command(file, "--jobs", "2"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -135,7 +135,7 @@ def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
-    assert whole(plan(MIXED), form, 7) == whole(plan(MIXED), form)
+    assert whole(plan(MIXED), form, 23) == whole(plan(MIXED), form)
 
 
 def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ REDUCERS = [
 
 
 @pytest.mark.parametrize("reducer", REDUCERS, ids=str)
-@pytest.mark.parametrize("chunk", [7, 1 << 16])
+@pytest.mark.parametrize("chunk", [41, 1 << 16])
 @pytest.mark.slow
 def test_reducers_keep_what_sorting_all_rows_finds(
     reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
