@@ -108,7 +108,7 @@ def envelope(start: Span, end: Span) -> Envelope:
         lines = _overlap_lines(start, end, frozenset())
         return Envelope(_ZERO, _merge(lines))
     parts = [envelope(part, end.parts[name]) for name, part in start.parts.items()]
-    return in_sequence(parts)
+    return _sum(parts)
 
 
 def serial_terms(start: Span, end: Span) -> list[tuple[Span, Span]]:
@@ -136,11 +136,8 @@ def _repeated(start: Repeat, end: Repeat) -> Envelope:
     return Envelope(inner.base, inner.lines, times)
 
 
-def in_sequence(parts: list[Envelope]) -> Envelope:
-    """The sum of envelopes, whose spans follow one another.
-
-    Parts of one line add to the base; of the others, every line adds to every line.
-    """
+def _sum(parts: list[Envelope]) -> Envelope:
+    """Parts of one line add to the base; of the others, every line adds to every line."""
     straight: list[Line] = []
     bent: list[list[Line]] = []
     for part in parts:
@@ -151,17 +148,24 @@ def in_sequence(parts: list[Envelope]) -> Envelope:
     # what stays the same is added up once, not at both ends
     level = total(line.start for line in straight if line.level)
     sloped = [line for line in straight if not line.level]
-    base_start = total([level, *(line.start for line in sloped)])
-    base_end = total([level, *(line.end for line in sloped)])
-    sums = bent.pop(0) if bent else [_ZERO]
+    base = _total([Line(level, level), *sloped])
+    sums = bent.pop() if bent else [_ZERO]
     for lines in bent:
-        sums = [_added(one, other) for one, other in product(sums, lines)]
-    return Envelope(Line(base_start, base_end), sums)
+        sums = [_added(*pair) for pair in product(sums, lines)]
+    return Envelope(base, sums)
 
 
-def _added(one: Line, other: Line) -> Line:
-    """The sum of two lines, as many as there are: too many to look for zeros in each [s]."""
-    return Line(one.start + other.start, one.end + other.end)
+def _total(lines: list[Line]) -> Line:
+    start = total(line.start for line in lines)
+    end = total(line.end for line in lines)
+    return Line(start, end)
+
+
+def _added(line: Line, other: Line) -> Line:
+    """Their sum [s]; there are too many of them to look for zeros in each."""
+    start = line.start + other.start
+    end = line.end + other.end
+    return Line(start, end)
 
 
 def unmoved(start: Span, end: Span) -> bool:
