@@ -9,6 +9,14 @@ from nearkv.costmodel.compose import serial
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real, Span
 
+Skew = Callable[[Real, Real], Real]
+"""Sequences, mean square over squared mean of their sizes -> fullest rankset over the mean [1]."""
+
+
+def even(sequences: Real, sizes: Real) -> Real:
+    """All ranksets hold as much [1]."""
+    return 1.0
+
 
 @dataclass(frozen=True)
 class Load:
@@ -45,11 +53,13 @@ class Load:
             {name: kind.share(part) for name, kind in self.kinds.items()},
         )
 
-    def on_kinds(self, kinds: Mapping[str, Seen]) -> Load:
+    def on_kinds(self, kinds: Mapping[str, Seen], skew: Skew) -> Load:
         """The same load with what the layers of each kind see of it."""
         if not kinds:
             return self
-        return replace(self, kinds={name: kind.of(self) for name, kind in kinds.items()})
+        return replace(
+            self, kinds={name: kind.of(self, skew) for name, kind in kinds.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -60,18 +70,21 @@ class Seen:
         tokens: cached tokens that attention reads, or one state of a sequence [1].
         squares: causal attention of prompts [1].
         kept: prompt tokens that a cache keeps [1].
+        sizes: mean square over squared mean of the tokens that attention reads of a request [1].
     """
 
     tokens: Real
     squares: Real
     kept: Real
+    sizes: Real
 
-    def of(self, load: Load) -> Load:
+    def of(self, load: Load, skew: Skew) -> Load:
         """The load as these layers see it."""
+        tokens = self.tokens * load.tokens
         return replace(
             load,
-            tokens=self.tokens * load.tokens,
-            hottest=self.tokens * load.hottest,
+            tokens=tokens,
+            hottest=tokens * skew(load.sequences, self.sizes),
             squares=self.squares * load.squares,
             kept_share=self.kept,
         )
@@ -108,7 +121,8 @@ class Serving:
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
-        skew: sequences -> load of the fullest rankset over the mean [1].
+        skew: sequences, mean square over squared mean of their sizes -> load of the fullest
+            rankset over the mean [1].
         kinds: what layers of each kind see of a load; none where all layers are alike.
     """
 
@@ -118,7 +132,7 @@ class Serving:
     replicas: Real
     chunked: Real = 0.0
     reserve: Real = 0.0
-    skew: Callable[[Real], Real] = lambda sequences: 1.0
+    skew: Skew = even
     longest_room: Real = 0.0
     minimum_chunk: Real = 0.0
     kinds: Mapping[str, Seen] = field(default_factory=dict)

@@ -163,7 +163,7 @@ def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
         prefill=lambda prompts, load: idle,
         room=1.0,
         replicas=1.0,
-        skew=lambda sequences: 1 + sequences,
+        skew=lambda sequences, sizes: 1 + sizes * sequences,
     )
     load = load_of(work, serving, 3.0, 7.0)
     assert (load.sequences, load.tokens, load.prompt) == (3, 3 * 110.5, 7)

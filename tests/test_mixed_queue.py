@@ -19,6 +19,8 @@ from tiny import (
 from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.layers import Mixed, Recurrent
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.mixed_queue import seen_by_kinds
+from nearkv.costmodel.queue import Load
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -111,6 +113,106 @@ def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
     assert run == pytest.approx(3 * llm.kinds["latent"].linear_flops(5.0) + attended)
 
 
+CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
+"""K and V that five requests keep on average in the layers of two kinds [B]."""
+PIM: list[tuple[str, str, str]] = [
+    ("hbm-pim", "gpu.banks read", "gpu"),
+    ("rank-pim", "dimm.ranks read", "dimm"),
+    ("l3", "dimm.banks read", "dimm"),
+]
+
+
+def knobs_of(name: str) -> dict[str, Real]:
+    knobs: dict[str, dict[str, Real]] = {
+        "hbm-pim": {"interleave": 1.0},
+        "l3": {"interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0},
+    }
+    return {"policy": 0.0, **knobs.get(name, {})}
+
+
+@pytest.mark.parametrize(("name", "units", "memory"), PIM)
+def test_attention_units_read_what_windows_keep(name: str, units: str, memory: str) -> None:
+    answer = estimate(name, FOUR, two_kinds(WINDOW), **knobs_of(name))
+    assert amounts(answer.step)[units] == pytest.approx(CACHE)
+    weights = 2 * ALL_WEIGHTS
+    if memory == "gpu":
+        assert needed(answer) == pytest.approx({"gpu": weights + CACHE})
+    else:
+        assert needed(answer) == pytest.approx({"gpu": weights, "dimm": CACHE})
+
+
+@pytest.mark.parametrize("name", ["rank-pim", "l3"])
+def test_of_prompts_only_what_windows_keep_goes_to_the_dimms(name: str) -> None:
+    """100 tokens in one layer, the last 60 in two."""
+    prefill = estimate(name, FOUR, two_kinds(60.0), **knobs_of(name)).prefill
+    assert amounts(prefill)["dimm.bus move"] == pytest.approx(5 * (100 + 2 * 60) * ROW)
+
+
+@pytest.mark.parametrize(("name", "units", "memory"), PIM)
+def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
+    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    answer = estimate(name, FOUR, llm, **knobs_of(name))
+    step, cache, states = amounts(answer.step), 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
+    passes = 1 if name == "rank-pim" else 2
+    assert step[units] == pytest.approx(cache)
+    assert step["gpu.hbm read"] == pytest.approx(passes * 2 * LAYERS + 2 * states)
+    on_gpus = 2 * ALL_WEIGHTS + states
+    if memory == "gpu":
+        assert needed(answer) == pytest.approx({"gpu": on_gpus + cache})
+    else:
+        assert needed(answer) == pytest.approx({"gpu": on_gpus, "dimm": cache})
+
+
+def test_states_end_how_many_requests_the_dimms_serve() -> None:
+    """Room for the states of 3.5 requests beside the weights: half of one idle, 3 run."""
+    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    memory = (ALL_WEIGHTS + 3.5 * 2 * 1000 * 2) / 8
+    one_replica: dict[str, Real] = {"gpu.memory": memory, "policy.weights_per_gpu": 700.0}
+    assert estimate("rank-pim", one_replica, llm, policy=0.0).batch_run == pytest.approx(3)
+
+
+def test_requests_that_fill_a_window_load_ranksets_evenly() -> None:
+    """Of a trace whose contexts differ, nearly all windows of 64 tokens are full."""
+    work, llm = load_trace("dolphin").workload, two_kinds(64.0)
+    seen = seen_by_kinds(llm, work)
+    assert seen["window"].sizes == pytest.approx(1, rel=0.01)
+    assert seen["full"].sizes == pytest.approx(work.spread.context_square)
+    load = Load(4.0, 4 * work.context, 0.0).on_kinds(seen, lambda sequences, sizes: 2 * sizes)
+    assert load.kinds["window"].hottest == pytest.approx(2 * 4 * 64, rel=0.02)
+
+
+def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
+    answer = estimate("cpu-offload", FOUR, two_kinds(WINDOW), cpu_share=0.4)
+    assert amounts(answer.step)["host.dram read"] == pytest.approx(0.4 * CACHE)
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * LAYERS + 0.6 * CACHE)
+    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * CACHE, "host": 0.4 * CACHE}
+    assert needed(answer) == pytest.approx(memories)
+
+
+def test_states_of_the_cpus_requests_stay_with_the_gpus() -> None:
+    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    answer = estimate("cpu-offload", FOUR, llm, cpu_share=0.4)
+    cache, states = 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
+    read = amounts(answer.step)
+    assert read["host.dram read"] == pytest.approx(0.4 * cache)
+    assert read["gpu.hbm read"] == pytest.approx(2 * LAYERS + 0.6 * cache + 2 * states)
+    memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * cache + states, "host": 0.4 * cache}
+    assert needed(answer) == pytest.approx(memories)
+
+
+def test_two_kinds_wait_for_the_slower_side_each() -> None:
+    """A layer takes the longer of its two sides, and no average of all layers does."""
+    llm = two_kinds(60.0)
+    answer = estimate("cpu-offload", FOUR, llm, cpu_share=0.9)
+    layers = answer.step.parts
+    assert set(layers) == {"full", "window"}
+    sides = [
+        max(layer.parts["gpu"].seconds, layer.parts["cpu"].seconds) * times
+        for layer, times in ((layers["full"], 1), (layers["window"], 2))
+    ]
+    assert answer.step.seconds == pytest.approx(sum(sides))
+
+
 def test_parts_of_a_life_make_its_mean() -> None:
     assert np.mean(parts(WORK.contexts)) == pytest.approx(110.5)
     assert WORK.at(64.0).contexts == [64.0]
@@ -118,7 +220,8 @@ def test_parts_of_a_life_make_its_mean() -> None:
 
 
 def test_parts_of_a_trace_are_near_its_requests_one_by_one() -> None:
-    trace = load_trace("openr1")
+    drawn = load_trace("openr1")
+    trace = Trace("some", drawn.prompt[:100], drawn.output[:100])
     work = trace.workload
     requests = zip(trace.prompt, trace.output, strict=True)
     lives = [prompt + np.arange(1, output) for prompt, output in requests]
@@ -138,13 +241,24 @@ def test_a_trace_of_equal_requests_is_the_workload_of_one() -> None:
     assert of_trace.total.seconds == pytest.approx(of_work.total.seconds, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["gemma3-27b", "gpt-oss-120b", "jamba-v0.1"])
-def test_a_longer_context_admits_fewer_and_decodes_no_faster(name: str) -> None:
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        ("gpu-only", "gpt-oss-120b"),
+        ("cpu-offload", "jamba-v0.1"),
+        ("hbm-pim", "gemma3-27b"),
+        ("rank-pim", "jamba-v0.1"),
+        ("l3", "gpt-oss-120b"),
+    ],
+)
+def test_a_longer_context_admits_fewer_and_decodes_no_faster(system: str, name: str) -> None:
     hw, llm = load_platform("dgx-a100-pim").machine(), model(name)
-    work = Workload(4000.0, np.geomspace(256.0, 131_072.0, 40), 512.0)
-    answer = find_system("gpu-only")(hw, llm, work, {"policy": 0.0})
+    work = Workload(4000.0, np.geomspace(256.0, 131_072.0, 12), 512.0)
+    knobs = {"cpu_share": 0.3} if system == "cpu-offload" else knobs_of(system)
+    answer = find_system(system)(hw, llm, work, knobs)
     assert np.all(np.diff(answer.batch_run) <= 0)
-    assert np.all(np.diff(answer.step.seconds) >= 0)
+    steps = np.asarray(answer.step.seconds)
+    assert np.all(np.diff(steps) >= -1e-9 * steps[1:])
 
 
 def test_a_simulation_has_no_answer_for_layers_that_keep_fewer_tokens() -> None:

@@ -11,6 +11,7 @@ from conftest import SYSTEMS, machine_of, middle, model
 from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.layers import Mixed, Recurrent, Windowed
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.cpu_share import balanced_share
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.beta import best_beta
@@ -115,3 +116,25 @@ def test_the_split_of_k_and_v_meets_its_bound(names: tuple[str, ...], seed: int)
     assert np.all(np.asarray(answer.best.seconds) <= np.asarray(answer.bound) * (1 + LOSS))
     for rule in (answer.eq4, answer.sec54):
         assert np.all(np.asarray(answer.best.seconds) <= np.asarray(rule.at.seconds) * (1 + LOSS))
+
+
+@pytest.mark.parametrize("names", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_share_of_requests_with_the_cpu(names: tuple[str, ...], seed: int) -> None:
+    """Host memory and bandwidth are drawn, so that either memory binds, or neither."""
+    rng = np.random.default_rng(seed)
+    system, llm = SYSTEMS["cpu-offload"], mixed(rng, *names)
+    work = Workload(float(rng.integers(1, 2000)), float(rng.integers(100, 100_000)), 512.0)
+    drawn = {
+        "host.memory": 10 ** rng.uniform(10, 13),
+        "host.bandwidth": 10 ** rng.uniform(10, 12.7),
+        "gpu.attention_launch": float(rng.choice([0.0, 1e-5, 1e-3])),
+    }
+    hw = machine_of(system).with_values(drawn)
+    best = system(hw, llm, work, {"cpu_share": balanced_share(hw, llm, work)})
+    grid = system(hw, llm, work, {"cpu_share": GRID})
+    fitting = np.broadcast_to(grid.fits.ok, GRID.shape)
+    assert bool(best.fits.ok) == bool(fitting.any())
+    if fitting.any():
+        fastest = np.broadcast_to(grid.step.seconds, GRID.shape)[fitting].min()
+        assert best.step.seconds <= fastest * (1 + LOSS)

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
 from nearkv.costmodel.mechanisms.fluid import resident_in
+from nearkv.costmodel.mechanisms.mixed_queue import (
+    cache_bytes,
+    longest_requests,
+    request_bytes,
+    seen_by_kinds,
+)
 from nearkv.costmodel.mechanisms.serving import (
     attention_launch,
+    beside_weights,
     data_parallel,
     gpu_attention,
     gpu_room,
     in_use,
     kv_token_bytes,
     linear,
+    on_gpus,
 )
 from nearkv.costmodel.registry import NO_KNOBS
 from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Port, Real
+from nearkv.costmodel.sums import total
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -40,32 +52,71 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
     A request too long for the GPUs of a replica lives in host memory, which all replicas share.
     """
     gpus = in_use(hw, llm)
-    too_long = np.less(gpu_room(gpus, llm) / data_parallel(gpus, llm), work.longest)
-    hosted = hw.host.memory / kv_token_bytes(llm) / work.longest
+    too_long = beyond_gpus(gpus, llm, work)
+    if llm.kinds:
+        hosted = longest_requests(hw.host.memory, llm, work)
+    else:
+        hosted = hw.host.memory / kv_token_bytes(llm) / work.longest
     return in_use(hw, llm, most=np.where(too_long, hosted, np.inf))
+
+
+def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
+    """Whether the longest request exceeds the GPUs of a replica, which hold its states at least."""
+    replicas = data_parallel(hw, llm)
+    if not llm.kinds:
+        return np.less(gpu_room(hw, llm) / replicas, work.longest)
+    longest = request_bytes(llm, work, partial(on_gpus, hw, llm)).longest
+    return np.less(beside_weights(hw, llm) / replicas, longest)
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of an iteration in all layers, by what it carries.
+    """Seconds of an iteration in all layers of one kind, by what it carries.
 
     Attributes:
         products: requests in all -> matrix products, launches and all-reduces [s].
         gpu_attention, cpu_attention: of one request on that side [s].
         attention_launch: of the GPUs' attention, where every replica attends to a request [s].
+        replicas: dp [1].
+        movable: share of the requests that the CPU may take, none of recurrent states [1].
     """
 
     products: Callable[[Real], Real]
     gpu_attention: Real
     cpu_attention: Real
     attention_launch: Real
+    replicas: Real
+    movable: float = 1.0
+
+    def on_gpus(self, n: Real, share: Real) -> Real:
+        """Of an iteration of n requests at a CPU share, over those requests [s]."""
+        attended = (1 - self.movable * share) * n
+        launches = np.minimum(attended / self.replicas, 1.0) * self.attention_launch
+        return (self.products(n) + launches + self.gpu_attention * attended) / n
+
+    def on_cpu(self, share: Real) -> Real:
+        """Of an iteration, over the requests it serves [s]."""
+        return self.cpu_attention * share
 
 
-def pace(hw: Machine, llm: LLM, work: Workload) -> Pace:
-    """Measure an iteration of the GPUs in use and of the CPU."""
-    cache = kv_token_bytes(llm) * work.context
+def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
+    """Measure an iteration of the GPUs in use and of the CPU, by kind of layer."""
+    if not llm.kinds:
+        cache = kv_token_bytes(llm) * work.context
+        return [_pace(hw, llm, llm, cache, cache)]
+    seen = seen_by_kinds(llm, work)
+    measured: list[Pace] = []
+    for name, kind in llm.kinds.items():
+        tokens = kind.layers * seen[name].tokens * work.context
+        read, kept = kind.cache_traffic(tokens, 1), kind.kv_bytes(tokens, 1)
+        measured.append(_pace(hw, llm, kind, read, kept))
+    return measured
+
+
+def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
+    """Measure the layers of one kind, given bytes of one request that a GPU or a CPU reads."""
     dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp).parts
+    one_each = linear(hw, llm, dp, kind=kind).parts
     flops = one_each["products"].parts["compute"].seconds / dp
     all_reduce = one_each["all_reduce"].seconds / dp
     waits = one_each["launch"].seconds + one_each["latency"].seconds
@@ -75,15 +126,17 @@ def pace(hw: Machine, llm: LLM, work: Workload) -> Pace:
         """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
         of_replica = np.maximum(requests / dp, 1.0)
         visits = np.minimum(requests / dp, 1.0)
-        weights = llm.layer_weight_bytes(of_replica) / weights_read
+        weights = kind.layer_weight_bytes(of_replica) / weights_read
         slower = np.maximum(visits * weights, flops * requests)
-        return llm.layers * (visits * waits + slower + all_reduce * requests)
+        return kind.layers * (visits * waits + slower + all_reduce * requests)
 
     return Pace(
         products=products,
-        gpu_attention=gpu_attention(hw)(cache).seconds,
-        cpu_attention=host_attention(hw)(cache).seconds,
-        attention_launch=llm.layers * attention_launch(hw),
+        gpu_attention=gpu_attention(hw)(read).seconds,
+        cpu_attention=host_attention(hw)(kept).seconds,
+        attention_launch=kind.layers * attention_launch(hw),
+        replicas=dp,
+        movable=0.0 if isinstance(kind, Recurrent) else 1.0,
     )
 
 
@@ -95,27 +148,38 @@ class Room:
         gpu, host: memory beside the weights, and host memory, over all replicas.
         batch: requests in all.
         replicas: dp.
+        state: recurrent states of a request, which stay with the GPUs, over its cache.
     """
 
     gpu: Real
     host: Real
     batch: Real
     replicas: Real
+    state: Real = 0.0
 
     @property
     def fewest(self) -> Real:
         """Requests that run however little memory there is, one in each replica [1]."""
         return np.maximum(np.minimum(self.replicas, self.batch), 1e-30)
 
+    def on_gpus(self, share: Real) -> Real:
+        """What GPUs keep of a mean request at a CPU share, in requests [1]."""
+        return 1 - share + self.state
+
+    def holding(self, share: Real) -> Real:
+        """Requests of which both memories hold their shares [1]."""
+        gpu = at_share(self.gpu, self.on_gpus(share))
+        host = at_share(self.host, share)
+        return np.minimum(gpu, host)
+
     def resident(self, share: Real) -> Real:
         """Requests that decode together at a CPU share [1]."""
-        gpu, host = at_share(self.gpu, 1 - share), at_share(self.host, share)
-        return resident_in(np.minimum(gpu, host), self.batch, self.replicas)
+        return resident_in(self.holding(share), self.batch, self.replicas)
 
     def fits(self, share: Real) -> NDArray[np.bool_]:
         """Whether both memories hold what they must at a CPU share."""
         n = self.resident(share)
-        on_gpu, on_host = (1 - share) * n, share * n
+        on_gpu, on_host = self.on_gpus(share) * n, share * n
         gpu_holds = np.less_equal(on_gpu, self.gpu * (1 + _ROUNDING))
         host_holds = np.less_equal(on_host, self.host * (1 + _ROUNDING))
         return gpu_holds & host_holds
@@ -128,6 +192,45 @@ def at_share(room: Real, share: Real) -> Real:
     return np.where(any_share, requests, np.inf)
 
 
+@dataclass(frozen=True)
+class Balance:
+    """An iteration over the requests it serves, by the CPU share.
+
+    Attributes:
+        paces: of each kind of layer.
+        room: of both memories.
+    """
+
+    paces: list[Pace]
+    room: Room
+
+    def served(self, share: Real) -> Real:
+        """Requests that decode together [1]."""
+        return np.maximum(self.room.resident(share), 1e-30)
+
+    def gpu_seconds(self, share: Real) -> Real:
+        """The GPUs' part of all layers [s]."""
+        n = self.served(share)
+        return total(pace.on_gpus(n, share) for pace in self.paces)
+
+    def seconds(self, share: Real) -> Real:
+        """All layers, each as long as its slower side; infinite where requests do not fit [s]."""
+        n = self.served(share)
+        slower = [
+            np.maximum(pace.on_gpus(n, share), pace.on_cpu(share)) for pace in self.paces
+        ]
+        return np.where(self.room.fits(share), total(slower), np.inf)
+
+    def kink(self, pace: Pace, low: Real, high: Real) -> Real:
+        """Share up to which the GPUs are slower in layers of one kind, and the CPU beyond [1]."""
+
+        def gpu_slower(share: Real) -> NDArray[np.bool_]:
+            on_gpus = pace.on_gpus(self.served(share), share)
+            return np.greater(on_gpus, pace.on_cpu(share))
+
+        return bisect(gpu_slower, low, high)
+
+
 def balanced_share(
     hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
 ) -> Real:
@@ -138,48 +241,64 @@ def balanced_share(
     down: best is where both take as long. Where host memory binds, a larger share leaves fewer
     residents to share the weights, so the GPUs have an optimum of their own, and both take as long
     at most once before it. Where nothing fits, the GPUs are full.
+
+    Layers of several kinds balance at shares of their own. Between the shares where a memory begins
+    to bind, their sum bends where one of them balances, and is least there or between two.
     """
     hw = served(hw, llm, work)
-    t, room = pace(hw, llm, work), rooms(hw, llm, work)
-
-    def on_gpus(share: Real) -> Real:
-        """Of an iteration, over the requests it serves [s]."""
-        n = np.maximum(room.resident(share), 1e-30)
-        attended = (1 - share) * n
-        launches = np.minimum(attended / room.replicas, 1.0) * t.attention_launch
-        return (t.products(n) + launches + t.gpu_attention * attended) / n
-
-    def on_cpu(share: Real) -> Real:
-        """Of an iteration, over the requests it serves [s]."""
-        return t.cpu_attention * share
-
-    def seconds(share: Real) -> Real:
-        """Of an iteration, over the requests it serves; infinite where they do not fit [s]."""
-        slowest = np.maximum(on_gpus(share), on_cpu(share))
-        return np.where(room.fits(share), slowest, np.inf)
-
-    def gpu_slower(share: Real) -> NDArray[np.bool_]:
-        return np.greater(on_gpus(share), on_cpu(share))
-
-    most = np.minimum(room.gpu + room.host, room.batch)
-    first = np.clip(1 - room.gpu / room.fewest, 0.0, 1.0)
+    balance = Balance(paces(hw, llm, work), rooms(hw, llm, work))
+    room = balance.room
+    most = np.minimum((room.gpu + room.host) / (1 + room.state), room.batch)
+    first = np.clip(1 + room.state - room.gpu / room.fewest, 0.0, 1.0)
     host_full = np.clip(room.host / np.maximum(most, 1e-30), first, 1.0)
     last = np.clip(room.host / room.fewest, host_full, 1.0)
-    gpu_best = least(on_gpus, host_full, last)
-    shares = (
+    if not llm.kinds:
+        shares = _of_layers_alike(balance, first, host_full, last)
+    else:
+        shares = _of_several_kinds(balance, first, host_full, last)
+    return least_of(balance.seconds, shares)
+
+
+def _of_layers_alike(
+    balance: Balance, first: Real, host_full: Real, last: Real
+) -> list[Real]:
+    """Shares of which one is best where all layers balance at the same."""
+    (pace,) = balance.paces
+    gpu_best = least(balance.gpu_seconds, host_full, last)
+    return [
         first,
-        bisect(gpu_slower, first, host_full),
+        balance.kink(pace, first, host_full),
         host_full,
-        bisect(gpu_slower, host_full, gpu_best),
+        balance.kink(pace, host_full, gpu_best),
         gpu_best,
         last,
-    )
-    return least_of(seconds, shares)
+    ]
+
+
+def _of_several_kinds(
+    balance: Balance, first: Real, host_full: Real, last: Real
+) -> list[Real]:
+    """Shares of which one is best: ends, kinks, and what is least between ends."""
+
+    def some_wait(share: Real) -> NDArray[np.bool_]:
+        return np.less(balance.room.resident(share), balance.room.batch)
+
+    all_run = bisect(some_wait, first, host_full)
+    ends = [first, all_run, host_full, last]
+    shares: list[Real] = list(ends)
+    for low, high in pairwise(ends):
+        shares.append(least(balance.seconds, low, high))
+        shares += [balance.kink(pace, low, high) for pace in balance.paces]
+    return shares
 
 
 def rooms(hw: Machine, llm: LLM, work: Workload) -> Room:
     """Requests that the memories hold, at the context of the step."""
-    context = work.context
-    host = hw.host.memory / kv_token_bytes(llm)
     replicas = data_parallel(hw, llm)
-    return Room(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
+    if not llm.kinds:
+        context = work.context
+        host = hw.host.memory / kv_token_bytes(llm)
+        return Room(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
+    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, 1e-30)
+    gpu, host = beside_weights(hw, llm) / cache, hw.host.memory / cache
+    return Room(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)

@@ -24,10 +24,10 @@ _TIMES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
 def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> Load:
     """An iteration of so many sequences at the context of the step, and so many prompt tokens."""
     tokens = sequences * work.context
-    hottest = tokens * serving.skew(sequences)
+    hottest = tokens * serving.skew(sequences, work.spread.context_square)
     squares = prompt * work.prompt * work.spread.prompt_square
     load = Load(sequences, tokens, hottest, prompt, squares)
-    return load.on_kinds(serving.kinds)
+    return load.on_kinds(serving.kinds, serving.skew)
 
 
 @dataclass(frozen=True)

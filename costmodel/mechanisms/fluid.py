@@ -180,4 +180,4 @@ def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
     """Prefill of so many requests that ride in no iteration."""
     squares = work.prompt**2 * work.spread.prompt_square
     load = Load(0.0, 0.0, 0.0, requests * work.prompt, requests * squares)
-    return serving.prefill(requests, load.on_kinds(serving.kinds))
+    return serving.prefill(requests, load.on_kinds(serving.kinds, serving.skew))

@@ -9,6 +9,7 @@ import numpy as np
 
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.latent import Latent
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
 from nearkv.costmodel.mechanisms.offload import layer_compute
@@ -17,18 +18,18 @@ from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.hardware.machine import Machine
 
-_TOKENS = "its queue counts a cache in tokens of one size"
+_NO_INDEXER = "its queue counts one number of tokens that a layer attends to"
+ON_GPUS = ("full", "window", "chunk", "latent", "state")
+"""Attention of queues served by GPUs alone."""
+NO_INDEXER = {"sparse": _NO_INDEXER}
+"""Why they take no layers that score all tokens and attend to some."""
+HEADS_AND_STATES = ("full", "window", "chunk", "state")
+"""Attention of queues served with units that attend to K and V of heads."""
 LACKS = {
-    "full": "its queue counts layers of one kind",
-    "window": f"{_TOKENS}, which a window ends",
-    "chunk": f"{_TOKENS}, which a chunk ends",
     "latent": "its attention units are timed for K and V of heads",
     "sparse": "its attention units choose no tokens",
-    "state": f"{_TOKENS}, which a state has not",
 }
-"""Why serving systems model layers that are alike, with full attention, and no others."""
-NO_INDEXER = {"sparse": "its queue counts one number of tokens that a layer attends to"}
-"""Why a queue takes no layers that score all tokens and attend to some."""
+"""Why they model no other."""
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
@@ -147,12 +148,15 @@ def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     """Prefill of all layers while the KV of the prompts leaves for the DIMMs."""
     bus = dimms(hw).bus
     to_dimms = link(hw, "gpu_link", "link").outward
-    cache = llm.kv_bytes(1, load.prompt)
-    layer = overlap(
-        compute=prompts_alone(hw, llm, prompts, load),
-        cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
-    )
-    return llm.layers * layer
+
+    def layer(kind: LLM, seen: Load) -> Span:
+        cache = kind.kv_bytes(seen.kept_share * seen.prompt, 1)
+        return overlap(
+            compute=prompts_alone(hw, llm, prompts, seen, kind),
+            cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
+        )
+
+    return over_kinds(llm, load, layer)
 
 
 def attention_launch(hw: Machine) -> Real:
@@ -178,6 +182,22 @@ def decode_attention(
         products = gpu(hw).run(layer.attention_flops(tokens, 1), "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=products)
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
+
+
+def products_and_states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
+    """What GPUs do for decoding in one layer whose attention is elsewhere.
+
+    No attention unit updates a recurrent state, so it stays in the memory of the GPUs.
+    """
+    products = linear(hw, llm, load.sequences, kind=kind)
+    if not isinstance(kind, Recurrent):
+        return products
+    return serial(products=products, states=states(hw, llm, load, kind))
+
+
+def states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
+    """Recurrent states of one layer, read and written by the GPUs."""
+    return decode_attention(hw, llm, load.sequences, load.tokens, kind)
 
 
 def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:

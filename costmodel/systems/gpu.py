@@ -12,18 +12,27 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import (
     at_share,
     balanced_share,
+    beyond_gpus,
     host_attention,
+    rooms,
     served,
 )
 from nearkv.costmodel.mechanisms.fluid import POLICY, resident, steady
-from nearkv.costmodel.mechanisms.mixed_queue import cache_needed, room_in, seen_by_kinds
+from nearkv.costmodel.mechanisms.mixed_queue import (
+    cache_needed,
+    request_size,
+    room_in,
+    seen_by_kinds,
+)
 from nearkv.costmodel.mechanisms.serving import (
-    LACKS,
+    HEADS_AND_STATES,
     NO_INDEXER,
+    ON_GPUS,
     all_prompts_alone,
     beside_weights,
     data_parallel,
@@ -33,7 +42,6 @@ from nearkv.costmodel.mechanisms.serving import (
     kv_token_bytes,
     linear,
     on_gpus,
-    prompts_alone,
 )
 from nearkv.costmodel.queue import Load, Serving, over_kinds
 from nearkv.costmodel.registry import Knob, system
@@ -48,7 +56,7 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    attends=("full", "window", "chunk", "latent", "state"),
+    attends=ON_GPUS,
     lacks=NO_INDEXER,
     knobs={"policy": POLICY},
 )
@@ -85,6 +93,10 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 
 
+CPU_LACKS = {
+    "latent": "no rate is known of a CPU that attends to latents",
+    "sparse": "no rate is known of a CPU that chooses tokens",
+}
 CPU_SHARE = Knob(
     "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
     default="balanced",
@@ -98,7 +110,8 @@ CPU_SHARE = Knob(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    lacks=LACKS,
+    attends=HEADS_AND_STATES,
+    lacks=CPU_LACKS,
     knobs={"cpu_share": CPU_SHARE},
 )
 def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
@@ -116,42 +129,52 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
     hw = served(hw, llm, work)
-    gpu_share = 1 - cpu_share
-    host_room = hw.host.memory / kv_token_bytes(llm)
 
-    def iteration(load: Load) -> Span:
-        sequences, tokens = gpu_share * load.sequences, gpu_share * load.tokens
-        on_gpu = serial(
-            linear=linear(hw, llm, load.sequences),
-            attention=decode_attention(hw, llm, sequences, tokens),
+    def layer(kind: LLM, load: Load) -> Span:
+        attended = load if isinstance(kind, Recurrent) else load.share(1 - cpu_share)
+        products = linear(hw, llm, load.sequences, kind=kind)
+        attention = decode_attention(hw, llm, attended.sequences, attended.tokens, kind)
+        kept = cpu_share * kind.kv_bytes(load.tokens, 1)
+        return overlap(
+            gpu=serial(linear=products, attention=attention),
+            cpu=host_attention(hw)(kept, "kappa tokens / L"),
         )
-        on_cpu = host_attention(hw)(
-            cpu_share * llm.kv_bytes(1, load.tokens), "kappa tokens / L"
-        )
-        return llm.layers * overlap(gpu=on_gpu, cpu=on_cpu)
 
-    room = np.minimum(
-        at_share(gpu_room(hw, llm), gpu_share),
-        at_share(host_room, cpu_share),
-    )
     serving = Serving(
-        iteration=iteration,
-        prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
-        room=room,
+        iteration=lambda load: over_kinds(llm, load, layer),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
+        room=room_of_both(hw, llm, work, cpu_share),
         replicas=data_parallel(hw, llm),
-        longest_room=host_room,
+        longest_room=room_in(hw.host.memory, llm, work, 0.0),
+        kinds=seen_by_kinds(llm, work),
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
+
+
+def room_of_both(hw: Machine, llm: LLM, work: Workload, cpu_share: Real) -> Real:
+    """Tokens of the requests of which GPUs and host hold their shares [1]."""
+    if llm.kinds:
+        return rooms(hw, llm, work).holding(cpu_share) * work.context
+    host_room = hw.host.memory / kv_token_bytes(llm)
+    return np.minimum(
+        at_share(gpu_room(hw, llm), 1 - cpu_share),
+        at_share(host_room, cpu_share),
+    )
 
 
 def both_memories(
     hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real
 ) -> Fits:
-    """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host."""
-    replicas, kappa = serving.replicas, kv_token_bytes(llm)
-    tokens = resident(work, serving) * work.context
-    longest = replicas * work.longest
-    too_long = np.where(gpu_room(hw, llm) < longest, longest, 0.0)
-    on_gpu = replicas * llm.weight_bytes + kappa * (1 - cpu_share) * tokens
-    on_host = kappa * np.maximum(cpu_share * tokens, too_long)
+    """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host.
+
+    Recurrent states, which the CPU does not update, stay on the GPUs.
+    """
+    replicas, residents = serving.replicas, resident(work, serving)
+    size = request_size(llm, work)
+    cached, longest = residents * size.mean, replicas * size.longest
+    too_long = np.where(beyond_gpus(hw, llm, work), longest, 0.0)
+    on_gpu = replicas * llm.weight_bytes + size.unit * (1 - cpu_share) * cached
+    on_host = size.unit * np.maximum(cpu_share * cached, too_long)
+    if llm.kinds:
+        on_gpu = on_gpu + residents * llm.all_state_bytes(1)
     return fits(gpu=(on_gpu, gpu(hw).memory), host=(on_host, hw.host.memory))

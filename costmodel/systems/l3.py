@@ -13,6 +13,7 @@ import numpy as np
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import (
     dimms,
@@ -21,17 +22,25 @@ from nearkv.costmodel.mechanisms.dimm import (
     rank_unit_area,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady, switch
+from nearkv.costmodel.mechanisms.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.mixed_queue import (
+    cache_needed,
+    longest_requests,
+    room_beside_states,
+    seen_by_kinds,
+    weights_and_states,
+)
 from nearkv.costmodel.mechanisms.serving import (
+    HEADS_AND_STATES,
     LACKS,
     data_parallel,
     in_use,
-    kv_token_bytes,
     linear,
     prefill_attention,
     prompts_to_dimms,
+    states,
 )
-from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.queue import Load, Serving, over_kinds
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -63,6 +72,7 @@ PLACEMENT = Knob(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host", "dimm"),
+    attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={
         "ranksets": RANKSETS,
@@ -98,13 +108,12 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
-    memory, kappa = dimms(hw), kv_token_bytes(llm)
-    hw = in_use(hw, llm, most=memory.capacity / (kappa * work.longest))
+    memory = dimms(hw)
+    hw = in_use(hw, llm, most=longest_requests(memory.capacity, llm, work))
 
-    def skew(sequences: Real) -> Real:
+    def skew(sequences: Real, sizes: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""
         in_sub_batch = sequences / (1 + interleave)
-        sizes = work.spread.context_square
         random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
         choices = [np.equal(placement, 0), np.equal(placement, 1)]
@@ -113,16 +122,17 @@ def l3(
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
-        room=memory.capacity / kappa,
+        room=room_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         chunked=1.0,
         reserve=policy,
         skew=skew,
         minimum_chunk=hw.policy.minimum_chunk,
+        kinds=seen_by_kinds(llm, work),
     )
     memories = fits(
-        gpu=(serving.replicas * llm.weight_bytes, gpu(hw).memory),
-        dimm=(kappa * memory_needed(work, serving), memory.capacity),
+        gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
+        dimm=(cache_needed(llm, work, serving), memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 
@@ -134,45 +144,62 @@ def iteration(
 
     A choice weighs the two trees; one of them runs no time.
     """
-    half = load.share(0.5)
-    return llm.layers * serial(
-        interleaved=(2 * interleave) * phase(hw, llm, half, overlap_comm),
-        one_batch=(1 - interleave) * one_batch(hw, llm, load, overlap_comm),
-    )
+
+    def layer(kind: LLM, seen: Load) -> Span:
+        half = seen.share(0.5)
+        turns = phase(hw, llm, half, overlap_comm, kind)
+        whole = one_batch(hw, llm, seen, overlap_comm, kind)
+        return serial(
+            interleaved=(2 * interleave) * turns,
+            one_batch=(1 - interleave) * whole,
+        )
+
+    return over_kinds(llm, load, layer)
 
 
-def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> Span:
     """One layer while the GPU computes a sub-batch and the banks attend for the other (fig. 7).
+
+    A layer with a recurrent state has nothing at the banks: the GPU updates it.
 
     Args:
         hw, llm, overlap_comm: as in `l3`.
         load: of one sub-batch; the other is as large.
+        kind: of layer.
     """
+    gpu_part = gpu_side(hw, llm, load, kind)
+    if isinstance(kind, Recurrent):
+        return serial(gpu=gpu_part, states=states(hw, llm, load, kind))
     return overlap(
-        gpu=gpu_side(hw, llm, load),
-        pim=pim_side(hw, llm, load, overlap_comm),
-        cache=prompt_cache(hw, llm, load, overlap_comm),
+        gpu=gpu_part,
+        pim=pim_side(hw, kind, load, overlap_comm),
+        cache=prompt_cache(hw, kind, load, overlap_comm),
     )
 
 
-def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
+def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> Span:
     """One layer without sub-batches: attention of prompts and of decoding overlap (fig. 3b)."""
+    tokens = load.sequences + load.prompt
+    if isinstance(kind, Recurrent):
+        gpu_part = gpu_side(hw, llm, load, kind)
+        return serial(gpu=gpu_part, states=states(hw, llm, load, kind))
     products = overlap(
-        gpu=linear(hw, llm, load.sequences + load.prompt),
-        cache=prompt_cache(hw, llm, load, overlap_comm),
+        gpu=linear(hw, llm, tokens, kind=kind),
+        cache=prompt_cache(hw, kind, load, overlap_comm),
     )
     attention = overlap(
-        gpu=prefill_attention(hw, llm, load.squares),
-        pim=pim_side(hw, llm, load, overlap_comm),
+        gpu=prefill_attention(hw, kind, load.squares),
+        pim=pim_side(hw, kind, load, overlap_comm),
     )
     return serial(linear=products, attention=attention)
 
 
-def gpu_side(hw: Machine, llm: LLM, load: Load) -> Span:
+def gpu_side(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None) -> Span:
     """T_GPU of one layer: t_batch of decoding requests and chunks, t_p of the chunks (eq. 1)."""
+    tokens = load.sequences + load.prompt
     return serial(
-        linear=linear(hw, llm, load.sequences + load.prompt),
-        prefill=prefill_attention(hw, llm, load.squares),
+        linear=linear(hw, llm, tokens, kind=kind),
+        prefill=prefill_attention(hw, kind or llm, load.squares),
     )
 
 
@@ -188,11 +215,12 @@ def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     engaged = Port("dimm.banks", "wait", hw.dimm.ranksets * arriving)
     to_dimms = {"link": pcie.outward, "bus": memory.bus}
     to_gpus = {"bus": memory.bus, "link": pcie.inward}
-    queries, new_kv = llm.query_bytes(load.sequences), llm.kv_bytes(1, load.sequences)
-    cache = llm.kv_bytes(1, load.prompt)
+    queries = llm.query_bytes(load.sequences)
+    new_kv = llm.kv_bytes(load.sequences, 1)
+    cache = llm.kv_bytes(load.kept_share * load.prompt, 1)
     return serial(
         offload=stream(queries + new_kv, "6 D n, t_comm", **to_dimms),
-        attend=memory.banks(llm.kv_bytes(1, load.hottest), "kappa tokens / L, t_d"),
+        attend=memory.banks(llm.kv_bytes(load.hottest, 1), "kappa tokens / L, t_d"),
         onload=stream(queries, "2 D n, t_comm", **to_gpus),
         receive=engaged(overlap_comm * cache, "t_overlap, one rankset of R"),
         stop=stream((1 - overlap_comm) * cache, "4 D l, all stop", **to_dimms),
@@ -202,7 +230,7 @@ def pim_side(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
 def prompt_cache(hw: Machine, llm: LLM, load: Load, overlap_comm: Real) -> Span:
     """KV of the chunks leaves beside projection and feed-forward (sec. 5.1)."""
     bus, to_dimms = dimms(hw).bus, link(hw, "gpu_link", "link").outward
-    cache = overlap_comm * llm.kv_bytes(1, load.prompt)
+    cache = overlap_comm * llm.kv_bytes(load.kept_share * load.prompt, 1)
     return stream(cache, "4 D l", link=to_dimms, bus=bus)
 
 

@@ -5,23 +5,34 @@ Symbols: n decoding sequences, L layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
-from nearkv.costmodel.mechanisms.fluid import POLICY, memory_needed, steady, switch
+from nearkv.costmodel.mechanisms.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.mixed_queue import (
+    cache_needed,
+    longest_requests,
+    room_beside_states,
+    room_in,
+    seen_by_kinds,
+    weights_and_states,
+)
 from nearkv.costmodel.mechanisms.serving import (
+    HEADS_AND_STATES,
     LACKS,
+    all_prompts_alone,
+    beside_weights,
     data_parallel,
-    gpu_room,
     in_use,
-    kv_token_bytes,
-    linear,
-    prompts_alone,
+    on_gpus,
+    products_and_states,
     prompts_to_dimms,
 )
-from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.queue import Load, Serving, over_kinds
 from nearkv.costmodel.registry import system
 from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.span import Port, Real, Span
@@ -38,6 +49,7 @@ SUB_BATCHES = switch(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
+    attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={"interleave": SUB_BATCHES, "policy": POLICY},
 )
@@ -62,29 +74,31 @@ def hbm_pim(
     hw = in_use(hw, llm)
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
-    def iteration(load: Load) -> Span:
+    def layer(kind: LLM, load: Load) -> Span:
         half = load.share(0.5)
         phase = overlap(
-            gpu=linear(hw, llm, half.sequences),
-            pim=banks(llm.kv_bytes(1, half.tokens), "kappa tokens / L"),
+            gpu=products_and_states(hw, llm, half, kind),
+            pim=banks(kind.kv_bytes(half.tokens, 1), "kappa tokens / L"),
         )
         one_batch = serial(
-            gpu=linear(hw, llm, load.sequences),
-            pim=banks(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+            gpu=products_and_states(hw, llm, load, kind),
+            pim=banks(kind.kv_bytes(load.tokens, 1), "kappa tokens / L"),
         )
-        return llm.layers * serial(
+        return serial(
             interleaved=(2 * interleave) * phase,
             one_batch=(1 - interleave) * one_batch,
         )
 
+    kept = partial(on_gpus, hw, llm)
     serving = Serving(
-        iteration=iteration,
-        prefill=lambda prompts, load: llm.layers * prompts_alone(hw, llm, prompts, load),
-        room=gpu_room(hw, llm),
+        iteration=lambda load: over_kinds(llm, load, layer),
+        prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
+        room=room_in(beside_weights(hw, llm), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
+        kinds=seen_by_kinds(llm, work),
     )
-    cache = kv_token_bytes(llm) * memory_needed(work, serving)
+    cache = cache_needed(llm, work, serving, kept)
     needed = serving.replicas * llm.weight_bytes + cache
     return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 
@@ -94,6 +108,7 @@ def hbm_pim(
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host", "dimm"),
+    attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={"policy": POLICY},
 )
@@ -108,24 +123,25 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    memory, kappa = dimms(hw), kv_token_bytes(llm)
-    hw = in_use(hw, llm, most=memory.capacity / (kappa * work.longest))
+    memory = dimms(hw)
+    hw = in_use(hw, llm, most=longest_requests(memory.capacity, llm, work))
 
-    def iteration(load: Load) -> Span:
-        return llm.layers * serial(
-            linear=linear(hw, llm, load.sequences),
-            attention=memory.ranks(llm.kv_bytes(1, load.tokens), "kappa tokens / L"),
+    def layer(kind: LLM, load: Load) -> Span:
+        return serial(
+            linear=products_and_states(hw, llm, load, kind),
+            attention=memory.ranks(kind.kv_bytes(load.tokens, 1), "kappa tokens / L"),
         )
 
     serving = Serving(
-        iteration=iteration,
+        iteration=lambda load: over_kinds(llm, load, layer),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
-        room=memory.capacity / kappa,
+        room=room_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         reserve=policy,
+        kinds=seen_by_kinds(llm, work),
     )
     memories = fits(
-        gpu=(serving.replicas * llm.weight_bytes, gpu(hw).memory),
-        dimm=(kappa * memory_needed(work, serving), memory.capacity),
+        gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
+        dimm=(cache_needed(llm, work, serving), memory.capacity),
     )
     return steady(work, serving, memories)

@@ -85,7 +85,8 @@ def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
     lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
     requests = deque(Request(prompt, output) for prompt, output in lengths)
     counts = np.arange(1, len(requests) + 1)
-    skew = np.ravel(serving.skew(dp * counts.astype(float)))
+    sizes = trace.workload.spread.context_square
+    skew = np.ravel(serving.skew(dp * counts.astype(float), sizes))
     return Queue(
         rows=_iteration(serving, dp),
         single=_iteration_of_one(serving, dp),
@@ -124,7 +125,7 @@ def _load(
     serving: Serving, n: Real, t: Real, h: Real, p: Real = 0.0, q: Real = 0.0
 ) -> Load:
     """A load, as in `Queue.seconds`, with what layers of each kind see of it."""
-    return Load(n, t, h, p, q).on_kinds(serving.kinds)
+    return Load(n, t, h, p, q).on_kinds(serving.kinds, serving.skew)
 
 
 def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:
