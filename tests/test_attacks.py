@@ -190,3 +190,12 @@ def test_what_a_terminal_cannot_print_is_replaced() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(line, env=environment, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_a_long_comparison_is_written_and_succeeds(tmp_path: Path) -> None:
+    """Rows beyond what a screen shows once ended in exit code 2, the file being written."""
+    file = tmp_path / "k.csv"
+    words = ["compare", "hilos", "flexgen-ssd", "--model", "opt-30b", "--batch", "1:5001:+1"]
+    done = CliRunner().invoke(app, [*words, "--columns", "batch,step_ms", "-o", str(file)])
+    assert done.exit_code == 0, done.stderr
+    assert len(file.read_text().splitlines()) == 1 + 2 * 5001

@@ -43,6 +43,9 @@ from nearkv.hardware.machine import Machine
 SPILL_INTERVAL = 2
 """Tokens between spills, as the paper runs it (sec. 7.1)."""
 
+BESIDE = "K and V fit host memory: the CPU attends, the drives carry none"
+"""Sec. 7.5; with shared heads the devices would be faster, so more memory may take longer."""
+
 
 # --- knobs and their rules --------------------------------------------------------------------
 
@@ -197,6 +200,7 @@ def inf2(
         return decode_layer(hw, kind, work, split, spill, buffering)
 
     check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
+    beside = np.asarray(np.greater(split.beside, 0))
     return Estimate(
         prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
         step=streamed.over_kinds(decode, b),
@@ -204,6 +208,7 @@ def inf2(
         work=work,
         batch_run=b,
         accelerator_power={"csd": devices.kernel_power},
+        notes={BESIDE: beside} if np.any(beside) else {},
     )
 
 
