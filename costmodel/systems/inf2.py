@@ -200,7 +200,7 @@ def inf2(
         return decode_layer(hw, kind, work, split, spill, buffering)
 
     check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
-    beside = np.asarray(np.greater(split.beside, 0))
+    beside = np.greater(split.beside, 0)
     return Estimate(
         prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
         step=streamed.over_kinds(decode, b),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,19 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
+from nearkv.sweeps.explore import pruning
+from nearkv.sweeps.explore.ideals import Contest
+from nearkv.sweeps.explore.pruning import Search, Visit
 from nearkv.sweeps.jobs.execute import SweepRun, announce
-from nearkv.sweeps.jobs.plan import Piece, Plan, chosen, plan, shape_of, size_of, unpacked
+from nearkv.sweeps.jobs.plan import (
+    Piece,
+    Plan,
+    chosen,
+    plan,
+    shape_of,
+    size_of,
+    unpacked,
+)
 from nearkv.sweeps.jobs.reduce import Kept, Reducer, reduced
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.progress import progress
@@ -61,15 +73,47 @@ def best(
 def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
     """Numbers of the best rows, and what they are compared by."""
     task = partial(reduced, rows.packed(), reducer)
+    contest = Contest((reducer.by,), reducer.per)
     with listening():
-        announce(rows, task, run, "compare")
+        is_searched = rows.size >= pruning.ENOUGH
+        announce(rows, task, run, "compare", at_most=is_searched)
+        search = Search(rows.blocks if is_searched else (), contest)
     kept: Kept | None = None
-    pieces = run.workers.run(task, rows.pieces(REDUCED))
-    with progress(rows.size, quiet=run.quiet) as advance, closing(pieces) as answers:
-        for piece, best_of_piece in answers:
-            kept = reducer.merge(kept, best_of_piece)
-            advance(piece.rows)
+    done = 0
+    items = _items(rows, search, is_searched)
+    answers = run.workers.run(task, items)
+    with progress(rows.size, quiet=run.quiet) as advance, closing(answers):
+        for item, best_of_item in answers:
+            kept = reducer.merge(kept, best_of_item)
+            search.incumbents = reducer.limits(kept, contest.groups)
+            done += item.rows
+            advance(item.rows)
+    if search.proved and not run.quiet:
+        run.say(f"{search.proved:,} of {rows.size:,} design points proved away by bounds")
     return kept
+
+
+def _items(rows: Plan, search: Search, is_searched: bool) -> Iterator[Piece | Visit]:
+    """What is to be visited: blocks without bounds, what bounds leave, and what they failed on."""
+    if not is_searched:
+        yield from rows.pieces(REDUCED)
+        return
+    without = list(search.given_up)
+    yield from _pieces_of(rows, without)
+    yield from search.visits()
+    yield from _pieces_of(
+        rows, [index for index in search.given_up if index not in without]
+    )
+
+
+def _pieces_of(rows: Plan, chosen: Sequence[int]) -> Iterator[Piece]:
+    """Pieces of some blocks."""
+    for index in chosen:
+        before = sum(block.grid.size for block in rows.blocks[:index])
+        own = replace(rows, blocks=(rows.blocks[index],))
+        for piece in own.pieces(REDUCED):
+            boxes = tuple((index, box) for _, box in piece.boxes)
+            yield replace(piece, first=before + piece.first, boxes=boxes)
 
 
 def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:

@@ -169,7 +169,12 @@ def check_room(path: Path, size: float, run: SweepRun) -> None:
 
 
 def announce(
-    rows: Plan, task: Callable[[Piece], object], run: SweepRun, verb: str, done: int = 0
+    rows: Plan,
+    task: Callable[[Piece], object],
+    run: SweepRun,
+    verb: str,
+    done: int = 0,
+    at_most: bool = False,
 ) -> float:
     """Say how many design points there are, how long they will take and how large the file is.
 
@@ -179,6 +184,7 @@ def announce(
         run: how.
         verb: what that is.
         done: how many are finished [1].
+        at_most: bounds may spare some of them.
 
     Returns:
         The size of the file; 0 where none is written or nobody asks [B].
@@ -191,7 +197,8 @@ def announce(
     where = " on one core" if run.workers.scheduler else ""
     fills = f", {bytes_of(size)}" if size else ""
     points = "design point" if left == 1 else "design points"
-    run.say(f"{left:,} {points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
+    lasts = f"{'at most ' if at_most else ''}{duration(seconds / jobs)}"
+    run.say(f"{left:,} {points} to {verb}, {lasts}{where}{fills}")
     return size
 
 
@@ -207,10 +214,8 @@ class Trial:
 def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
     """How long a task will take on so many design points, and how large its answers are [s, B].
 
-    The first call, which imports and computes what is needed once, is no part of the estimate.
     Trials grow until one takes long enough; a line through the first and the last tells the rest.
     """
-    _tried(task, rows, 1)
     first = last = _tried(task, rows, 1)
     for most in SAMPLES:
         if last.seconds < ENOUGH:
@@ -222,7 +227,9 @@ def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[fl
 
 
 def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
+    """A task on a few design points; its first call, which may record it, does not count."""
     sample = rows.sample(most)
+    task(sample)
     start = time.perf_counter()
     answer = task(sample)
     seconds = time.perf_counter() - start

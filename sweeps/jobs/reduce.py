@@ -7,16 +7,21 @@ rows that compare equal the first stays. The rest of a kept row is evaluated aga
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, once, unknown
+from nearkv.sweeps.evaluation.bounds import points_at
+from nearkv.sweeps.evaluation.cells import cells_at
 from nearkv.sweeps.evaluation.evaluate import Cell, Names, at
 from nearkv.sweeps.evaluation.targets import higher_is_better
+from nearkv.sweeps.explore.ideals import Groups, Ideals
+from nearkv.sweeps.explore.pruning import Visit, rows_of
 from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
 
 MOST_KEPT = 1_000_000
@@ -24,7 +29,11 @@ MOST_KEPT = 1_000_000
 BY = "throughput_tok_s"
 """The column that rows are compared by unless another is named."""
 
+_BEYOND = np.iinfo(np.int64).max
+"""A number that no row has."""
+
 Numbers = NDArray[np.float64]
+Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Cells = Mapping[str, Cell]
 Shape = tuple[int, ...]
@@ -58,6 +67,31 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The last row that is kept of each group; infinitely bad where there is room for more.
+
+    Attributes:
+        costs: what it is compared by, by number of the group.
+        rows: its number.
+    """
+
+    costs: Numbers
+    rows: Rows
+
+    def beat(self, ideals: Ideals) -> Mask:
+        """Boxes none of whose rows could be kept; of rows that compare equal the first stays."""
+        is_limited = ideals.groups >= 0
+        is_limited &= ideals.groups < len(self.costs)
+        group = np.where(is_limited, ideals.groups, 0)
+        least = ideals.costs[:, 0]
+        limit = self.costs[group]
+        is_later = ideals.rows > self.rows[group]
+        is_beaten = least > limit
+        is_beaten |= (least == limit) & is_later
+        return is_limited & is_beaten
+
+
+@dataclass(frozen=True)
 class Reducer(ABC):
     """Picks the best rows by a column.
 
@@ -88,14 +122,24 @@ class Reducer(ABC):
             text = f"{self.by} is not a column of numbers, so no row is better by it"
             raise InputError(f"--by: {text}")
 
-    def see(self, columns: Cells, shape: Shape, first: int) -> Kept:
-        """The best rows of a box of design points."""
+    @abstractmethod
+    def limits(self, kept: Kept, groups: Groups) -> Limits:
+        """What rows must beat to be among the best."""
+
+    def see(self, columns: Cells, shape: Shape, rows: Rows) -> Kept:
+        """The best rows of some design points.
+
+        Args:
+            columns: their columns.
+            shape: that all columns broadcast to.
+            rows: their numbers.
+        """
         values = np.asarray(columns[self.by], np.float64)
         sign = -1.0 if higher_is_better(self.by) else 1.0
         costs = np.broadcast_to(sign * values, shape).ravel()
         chosen = np.flatnonzero(self.promising(costs, columns, shape))
         groups = tuple(at(columns[name], shape, chosen) for name in self.per)
-        return self.best(Kept(first + chosen, costs[chosen], groups))
+        return self.best(Kept(rows[chosen], costs[chosen], groups))
 
     def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
         """A quick first choice of rows, all of the best among them; never one without a number."""
@@ -135,6 +179,13 @@ class Top(Reducer):
         order = np.lexsort((candidates.rows, candidates.costs))
         return candidates.take(order[: self.most])
 
+    def limits(self, kept: Kept, groups: Groups) -> Limits:
+        """The last of them, once there are so many."""
+        last = self.most - 1
+        costs = np.append(kept.costs[last:], np.inf)
+        rows = np.append(kept.rows[last:], _BEYOND)
+        return Limits(costs[:1], rows[:1])
+
 
 @dataclass(frozen=True)
 class BestPer(Reducer):
@@ -168,6 +219,16 @@ class BestPer(Reducer):
         first_of_group = np.append(True, changed)[: len(order)]
         return candidates.take(order[first_of_group])
 
+    def limits(self, kept: Kept, groups: Groups) -> Limits:
+        """The best row of every group."""
+        numbers = groups.numbers(kept.groups, len(kept.rows))
+        size = int(numbers.max(initial=0)) + 1
+        costs = np.full(size, np.inf)
+        rows = np.full(size, _BEYOND)
+        costs[numbers] = kept.costs
+        rows[numbers] = kept.rows
+        return Limits(costs, rows)
+
 
 def _codes(cell: Cell | NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
     """Values numbered in their order, and how many there are."""
@@ -176,22 +237,39 @@ def _codes(cell: Cell | NDArray[np.generic]) -> tuple[NDArray[np.intp], int]:
     return codes.reshape(values.shape), len(distinct)
 
 
-def reduced(packed: bytes, reducer: Reducer, piece: Piece) -> Kept:
+def reduced(packed: bytes, reducer: Reducer, task: Piece | Visit) -> Kept:
     """Evaluate a piece of a packed plan and keep its best rows; what a worker does."""
     kept: Kept | None = None
     rows = unpacked(packed)
-    first = piece.first
     no_name = Names(np.zeros((), int), ("",))
     blank: dict[str, Cell] = {}
     for name in (reducer.by, *reducer.per):
         blank[name] = no_name if rows.kinds[name] == "text" else np.nan
-    for index, box in piece.boxes:
-        shape = shape_of(box)
-        computed = evaluator(packed, index, tuple(blank)).cells(box)
-        kept = reducer.merge(kept, reducer.see({**blank, **computed}, shape, first))
-        first += int(np.prod(shape))
+    for computed, shape, numbers in _evaluated(packed, tuple(blank), task):
+        seen = reducer.see({**blank, **computed}, shape, numbers)
+        kept = reducer.merge(kept, seen)
     assert kept is not None, "a piece has a box"
     return kept
+
+
+def _evaluated(
+    packed: bytes, wanted: tuple[str, ...], task: Piece | Visit
+) -> Iterator[tuple[Cells, Shape, Rows]]:
+    """Columns of a task, the shape they broadcast to, and the numbers of its rows."""
+    if isinstance(task, Visit):
+        block = unpacked(packed).blocks[task.index]
+        indices = task.boxes.indices()
+        computed = cells_at(block, points_at(block, indices), wanted)
+        numbers = task.first_row + rows_of(block.grid, indices)
+        yield computed, numbers.shape, numbers
+        return
+    first = task.first
+    for index, box in task.boxes:
+        shape = shape_of(box)
+        size = math.prod(shape)
+        computed = evaluator(packed, index, wanted).cells(box)
+        yield computed, shape, np.arange(first, first + size)
+        first += size
 
 
 def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None:
