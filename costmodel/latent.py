@@ -83,8 +83,34 @@ class Latent(LLM):
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
         """Causal attention of a prompt in heads, b s^2 H (dn + dr + dv) [FLOP]."""
+        return batch * prompt**2 * self.head_elements
+
+    def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """The whole square of a prompt in heads, twice the causal one [FLOP]."""
+        return 2 * self.prefill_attention_flops(batch, prompt)
+
+    @property
+    def head_elements(self) -> Real:
+        """Elements of K and V of one token projected to heads, H (dn + dr + dv) [1]."""
         pair = self.key_size + self.rope_size + self.value_size
-        return batch * prompt**2 * self.heads * pair
+        return self.heads * pair
+
+
+@dataclass(frozen=True)
+class Projected(Latent):
+    """Latent attention whose cache holds K and V of heads, projected once for every token.
+
+    So caches Hugging Face transformers in eager attention (`DeepseekV3Attention` updates its cache
+    with keys of dn + dr and values of dv elements a head).
+    """
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of all heads, H (dn + dr + dv) b s elements [B]."""
+        return self.head_elements * batch * tokens * self.kv_width
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """One query per head against its keys and values, 2 b s H (dn + dr + dv) [FLOP]."""
+        return 2 * batch * tokens * self.head_elements
 
 
 @dataclass(frozen=True)

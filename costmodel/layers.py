@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import pipeline, serial
-from nearkv.costmodel.latent import Latent, Sparse
+from nearkv.costmodel.latent import Latent, Projected, Sparse
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real, Span
 
@@ -46,6 +46,18 @@ def with_widths(llm: LLM, **widths: Real) -> LLM:
         return replace(llm, **widths)
     kinds = {name: replace(kind, **widths) for name, kind in llm.kinds.items()}
     return replace(llm, **widths, layer_kinds=kinds)
+
+
+def with_projected_latents(llm: LLM) -> LLM:
+    """The same model where a cache holds K and V of heads, projected from latents."""
+    if not isinstance(llm, Mixed):
+        return llm
+    kinds = {name: _projected(kind) for name, kind in llm.kinds.items()}
+    return replace(llm, layer_kinds=kinds)
+
+
+def _projected(kind: LLM) -> LLM:
+    return Projected(**vars(kind)) if type(kind) is Latent else kind
 
 
 def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> Span:

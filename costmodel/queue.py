@@ -29,6 +29,8 @@ class Load:
         prompt: prompt tokens computed beside them [1].
         squares: causal attention of those, the sum of l^2 + 2 l c0 over chunks of l tokens
             after c0 [1].
+        products: tokens that decoding queries multiply with, where a layer's are not those it
+            reads [1].
         kept_share: of the prompt tokens, those whose KV a cache keeps [1].
         kinds: the same as the layers of each kind see it; none where all are alike.
     """
@@ -38,6 +40,7 @@ class Load:
     hottest: Real
     prompt: Real = 0.0
     squares: Real = 0.0
+    products: Real = 0.0
     kept_share: Real = 1.0
     kinds: Mapping[str, Load] = field(default_factory=dict)
 
@@ -49,6 +52,7 @@ class Load:
             part * self.hottest,
             part * self.prompt,
             part * self.squares,
+            part * self.products,
             self.kept_share,
             {name: kind.share(part) for name, kind in self.kinds.items()},
         )
@@ -68,12 +72,14 @@ class Seen:
 
     Attributes:
         tokens: cached tokens that attention reads, or one state of a sequence [1].
+        products: what decoding queries multiply with [1].
         squares: causal attention of prompts [1].
         kept: prompt tokens that a cache keeps [1].
         sizes: mean square over squared mean of the tokens that attention reads of a request [1].
     """
 
     tokens: Real
+    products: Real
     squares: Real
     kept: Real
     sizes: Real
@@ -85,6 +91,7 @@ class Seen:
             load,
             tokens=tokens,
             hottest=tokens * skew(load.sequences, self.sizes),
+            products=self.products * load.tokens,
             squares=self.squares * load.squares,
             kept_share=self.kept,
         )

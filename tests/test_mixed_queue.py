@@ -16,7 +16,7 @@ from tiny import (
     two_kinds,
 )
 
-from nearkv.costmodel.latent import Latent
+from nearkv.costmodel.latent import Latent, Sparse
 from nearkv.costmodel.layers import Mixed, Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.mixed_queue import seen_by_kinds
@@ -211,6 +211,21 @@ def test_two_kinds_wait_for_the_slower_side_each() -> None:
         for layer, times in ((layers["full"], 1), (layers["window"], 2))
     ]
     assert answer.step.seconds == pytest.approx(sum(sides))
+
+
+def test_an_indexer_reads_all_keys_and_multiplies_with_what_it_chose() -> None:
+    """Its keys of 5 elements, 2 heads, of all 110.5 tokens; latents of 60 of them."""
+    sizes = {**vars(latent(3.0)), "index_heads": 2.0, "index_size": 5.0, "chosen": 60.0}
+    llm = mixed(sparse=Sparse(**sizes))
+    answer = estimate("gpu-only", FOUR, llm, policy=0.0)
+    kept = 4 * 3 * 5 * 110.5 * (6 + 5) * 2
+    assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + kept)
+    read = 4 * 3 * 5 * (60 * 6 + 110.5 * 5) * 2
+    weights = 2 * 3 * llm.kinds["sparse"].layer_bytes(1.0)
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(weights + read)
+    attended = 3 * 2 * 5 * (110.5 * 2 * 5 + 60 * 6 * (2 * 4 + 2))
+    linear = 3 * llm.kinds["sparse"].linear_flops(5.0)
+    assert amounts(answer.step)["gpu.tensor run"] == pytest.approx(linear + attended)
 
 
 def test_parts_of_a_life_make_its_mean() -> None:

@@ -47,11 +47,13 @@ def _seen(kind: LLM, work: Workload) -> Seen:
     contexts, prompts = work.contexts, work.prompts
     pairs = [prompt**2 for prompt in prompts]
     read = [kind.cache_traffic(1, context) for context in contexts]
+    multiplied = _mean(kind.attention_flops(1, context) for context in contexts)
     computed = _mean(kind.prefill_attention_flops(1, prompt) for prompt in prompts)
     kept = _mean(kind.kv_bytes(1, prompt) for prompt in prompts)
     evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
     return Seen(
         tokens=_ratio(_mean(read), kind.cache_traffic(1, 1) * _mean(contexts)),
+        products=_ratio(multiplied, kind.attention_flops(1, 1) * _mean(contexts)),
         squares=_ratio(computed, kind.prefill_attention_flops(1, 1) * _mean(pairs)),
         kept=_ratio(kept, kind.kv_bytes(1, 1) * _mean(prompts)),
         sizes=np.maximum(evenness * work.spread.context_square, 1.0),

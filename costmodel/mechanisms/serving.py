@@ -18,11 +18,6 @@ from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
 from nearkv.hardware.machine import Machine
 
-_NO_INDEXER = "its queue counts one number of tokens that a layer attends to"
-ON_GPUS = ("full", "window", "chunk", "latent", "state")
-"""Attention of queues served by GPUs alone."""
-NO_INDEXER = {"sparse": _NO_INDEXER}
-"""Why they take no layers that score all tokens and attend to some."""
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
 LACKS = {
@@ -130,10 +125,11 @@ def prompts_alone(
     hw: Machine, llm: LLM, prompts: Real, load: Load, kind: LLM | None = None
 ) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
+    layer = kind or llm
     passes = prompts / data_parallel(hw, llm)
     return serial(
         linear=linear(hw, llm, load.prompt, passes, kind),
-        attention=prefill_attention(hw, kind or llm, load.squares),
+        attention=prefill_attention(hw, layer, load.squares),
     )
 
 
@@ -164,23 +160,23 @@ def attention_launch(hw: Machine) -> Real:
     return hw.gpu.maybe("attention_launch", 0.0)
 
 
-def decode_attention(
-    hw: Machine, llm: LLM, sequences: Real, tokens: Real, kind: LLM | None = None
-) -> Span:
-    """Attention of one layer to all tokens on the GPUs; each replica launches its kernels.
+def decode_attention(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None) -> Span:
+    """Attention of one layer on the GPUs; each replica launches its kernels.
 
     A latent row, which all heads share, is on every GPU of a replica, and so many heads multiply
     with it that the products may take longer than reading it.
     """
     layer = kind or llm
     launch = Port("gpu.launch", "wait", 1.0, "s")
-    visits = np.minimum(sequences / data_parallel(hw, llm), 1.0)
+    visits = np.minimum(load.sequences / data_parallel(hw, llm), 1.0)
     kernels = visits * attention_launch(hw)
-    rows = gpu_copies(hw, llm, layer) * layer.cache_traffic(tokens, 1)
+    copies = gpu_copies(hw, llm, layer)
+    rows = copies * layer.cache_traffic(load.tokens, 1)
     read: Span = gpu_attention(hw)(rows, "kappa tokens / L")
     if isinstance(layer, Latent):
-        products = gpu(hw).run(layer.attention_flops(tokens, 1), "2 n c H (2 r + dr)")
-        read = overlap(read=read, compute=products)
+        flops = layer.attention_flops(load.products, 1)
+        compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
+        read = overlap(read=read, compute=compute)
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
 
 
@@ -192,12 +188,13 @@ def products_and_states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
     products = linear(hw, llm, load.sequences, kind=kind)
     if not isinstance(kind, Recurrent):
         return products
-    return serial(products=products, states=states(hw, llm, load, kind))
+    updated = states(hw, llm, load, kind)
+    return serial(products=products, states=updated)
 
 
 def states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
     """Recurrent states of one layer, read and written by the GPUs."""
-    return decode_attention(hw, llm, load.sequences, load.tokens, kind)
+    return decode_attention(hw, llm, load, kind)
 
 
 def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:
@@ -207,8 +204,9 @@ def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:
 
 def on_gpus(hw: Machine, llm: LLM, kind: LLM, tokens: Real) -> Real:
     """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
-    of_sequence = kind.kv_bytes(1, tokens) + kind.state_bytes(1)
-    return gpu_copies(hw, llm, kind) * of_sequence
+    cache = kind.kv_bytes(1, tokens)
+    state = kind.state_bytes(1)
+    return gpu_copies(hw, llm, kind) * (cache + state)
 
 
 def gpu_attention(hw: Machine) -> Port:

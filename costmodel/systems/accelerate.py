@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import over_layers
+from nearkv.costmodel.layers import over_layers, with_projected_latents
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.offload import (
     arriving_head,
@@ -48,18 +48,15 @@ GPU_AND_HOST = replace(
     cite="inf2",
     owns=("gpu", "host"),
     knobs={"weights": GPU_AND_HOST},
-    attends=("full", "window", "chunk", "state"),
-    lacks={
-        "latent": "Transformers caches latents projected to heads, which has another size",
-        "sparse": "Transformers has no indexer in its eager attention",
-    },
+    attends=("full", "window", "chunk", "latent", "state"),
+    lacks={"sparse": "Transformers has no indexer in its eager attention"},
 )
 def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
     """Weights that do not fit beside the cache arrive layer by layer, each before its use.
 
     Attention is eager: prefill computes the whole square of scores, future tokens too, writes and
     reads it, and holds it for one sequence, which is what ends long contexts (the paper reports
-    failures beyond 16K tokens at 7B and batch 1).
+    failures beyond 16K tokens at 7B and batch 1). Latents are cached projected to heads.
 
     Args:
         hw: roles gpu, gpu_link, host; derate pageable.
@@ -70,7 +67,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
         Prefill, one decode step and what fits; all of `work.batch` runs together or not at all.
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
-    b, gpu_ = work.batch, gpu(hw)
+    b, gpu_, llm = work.batch, gpu(hw), with_projected_latents(llm)
     on_gpu = share_on_gpu(hw, llm, work, weights)
     # nobody pins the weights of a loaded checkpoint
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}

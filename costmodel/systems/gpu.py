@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits, fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import Recurrent
+from nearkv.costmodel.layers import KIND_OF, Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import (
     at_share,
@@ -31,8 +31,6 @@ from nearkv.costmodel.mechanisms.mixed_queue import (
 )
 from nearkv.costmodel.mechanisms.serving import (
     HEADS_AND_STATES,
-    NO_INDEXER,
-    ON_GPUS,
     all_prompts_alone,
     beside_weights,
     data_parallel,
@@ -56,8 +54,7 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    attends=ON_GPUS,
-    lacks=NO_INDEXER,
+    attends=tuple(KIND_OF),
     knobs={"policy": POLICY},
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -76,7 +73,7 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     def layer(kind: LLM, load: Load) -> Span:
         return serial(
             linear=linear(hw, llm, load.sequences, kind=kind),
-            attention=decode_attention(hw, llm, load.sequences, load.tokens, kind),
+            attention=decode_attention(hw, llm, load, kind),
         )
 
     kept = partial(on_gpus, hw, llm)
@@ -133,7 +130,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     def layer(kind: LLM, load: Load) -> Span:
         attended = load if isinstance(kind, Recurrent) else load.share(1 - cpu_share)
         products = linear(hw, llm, load.sequences, kind=kind)
-        attention = decode_attention(hw, llm, attended.sequences, attended.tokens, kind)
+        attention = decode_attention(hw, llm, attended, kind)
         kept = cpu_share * kind.kv_bytes(load.tokens, 1)
         return overlap(
             gpu=serial(linear=products, attention=attention),
