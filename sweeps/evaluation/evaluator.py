@@ -16,6 +16,8 @@ from nearkv.sweeps.space.study import Block
 
 MANY = 1 << 22
 """A block of fewer design points is done before a recording pays."""
+FUSED = 1 << 25
+"""A block of fewer design points is done before compiled loops pay."""
 _MOST_RECORDINGS = 64
 """Where boxes differ so often in what Python decides, recording is given up."""
 
@@ -31,6 +33,9 @@ class Evaluator:
     Args:
         block: the design points.
         wanted, extra: as in `cells`.
+
+    Attributes:
+        replays: what was recorded, by what each recording holds for.
     """
 
     def __init__(
@@ -40,16 +45,17 @@ class Evaluator:
         extra: Collection[str] = (),
     ) -> None:
         self._block, self._wanted, self._extra = block, wanted, extra
-        self._replays: dict[object, Replay] = {}
+        self.replays: dict[object, Replay] = {}
         is_recordable = block.method != "simulate" and block.band is None
         self._records = is_recordable and block.grid.size >= MANY
+        self._fuses = block.grid.size >= FUSED
 
     def cells(self, box: Box) -> Cells:
         """The columns of a box, repeated where its like was computed before."""
         if not self._records:
             return cells(self._block, box, self._wanted, self._extra)
         axes = _Axes(self._block, box)
-        replay = self._replays.setdefault(axes.fixed, Replay())
+        replay = self.replays.setdefault(axes.fixed, Replay(self._fuses))
         answer = replay.run([axes.part])
         if answer is not None:
             return _unpacked(*answer)

@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from nearkv.sweeps.evaluation.recorded import (
     Recorded,
     Value,
     arrays_in,
+    nested,
     recorded_in,
     replaced,
     values_in,
@@ -37,12 +39,22 @@ _SMALL = 1 << 14
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: result = function(*arguments, **options), values among both."""
+    """One operation: result = function(*arguments, **options), values among both.
+
+    Attributes:
+        result: one value, or several that come together.
+    """
 
     function: Function
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
-    result: Value
+    result: Any
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """Places of the values among arguments and options."""
+        values = nested([self.arguments, self.options], Value)
+        return frozenset(value.place for value in values)
 
 
 @dataclass(frozen=True)

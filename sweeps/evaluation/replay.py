@@ -23,11 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.sweeps.evaluation.fusion import Fusion, Places, common_shape
 from nearkv.sweeps.evaluation.recorded import Value, nested
 from nearkv.sweeps.evaluation.recording import Decision, Recording, Step
 
 _LARGE = 512
 """Numbers from which an array is worth writing over [1]."""
+
+_QUIET = 16
+"""Repetitions without another recording, after which steps are fused [1]."""
 
 Run = Any
 """values -> the value of the decision at the end."""
@@ -51,37 +55,79 @@ class Stretch:
         self.needs: frozenset[int] = frozenset()
         self._after: frozenset[int] | None = None
         self._run: Run = None
+        self._reads: frozenset[int] = frozenset()
+        self._waiting: dict[int, Step] = {}
+        self._fused: list[Step] = []
+        self._fused_needs: frozenset[int] = frozenset()
+        self._fused_run: Run = None
 
     def compile(self) -> None:
         """Make a function of the steps, unless what is needed behind them is as it was."""
-        after = {place for stretch in self.following.values() for place in stretch.needs}
-        ends = [self.decision, self.answer and self.answer[0]]
-        after |= {value.place for value in nested(ends, Value)}
+        after = self.ends.union(*(stretch.needs for stretch in self.following.values()))
         if self._after is not None and after == self._after:
             return
         self._after = frozenset(after)
-        lines, constants, needs = _lines(self.steps, after)
-        self.needs = frozenset(needs)
-        body = "\n ".join([*lines, "pass"])
-        exec(f"def run(values):\n {body}", constants)
-        self._run = constants["run"]
+        self._run, self.needs = _function(self.steps, after)
 
-    def run(self, values: list[Any]) -> Stretch | None:
+    @property
+    def ends(self) -> frozenset[int]:
+        """Places of the values that its decision or its answer is made of."""
+        ends = [self.decision, self.answer and self.answer[0]]
+        return frozenset(value.place for value in nested(ends, Value))
+
+    def prepare(self) -> None:
+        """Note what this stretch and those behind it read, so that steps of it can be fused."""
+        behind = [stretch._reads for stretch in self.following.values()]
+        self._reads = self.ends.union(*behind, *(step.reads for step in self.steps))
+        self._waiting = {}
+
+    def fuse(self, fusion: Fusion) -> None:
+        """Fuse steps, those that are not needed here with steps of the stretches behind."""
+        following = self.following.values()
+        beyond = frozenset[int]().union(*(stretch._reads for stretch in following))
+        self._fused = fusion.lowered(self.steps, self.ends, beyond, self._waiting)
+        for stretch in following:
+            stretch._waiting = dict(self._waiting)
+
+    def compile_fused(self) -> None:
+        """Make a function of what is left of the steps; those behind must have theirs."""
+        behind = [stretch._fused_needs for stretch in self.following.values()]
+        self._fused_run, self._fused_needs = _function(
+            self._fused, self.ends.union(*behind)
+        )
+
+    def run(self, values: list[Any], is_fused: bool) -> Stretch | None:
         """Compute the steps; the next stretch, None where its outcome was not recorded."""
-        self._run(values)
+        if is_fused:
+            self._fused_run(values)
+        else:
+            self._run(values)
         if self.decision is None:
             return self
         return self.following.get(bool(values[self.decision.place]))
 
 
 class Replay:
-    """All recordings of one function, as a tree of stretches."""
+    """All recordings of one function, as a tree of stretches.
 
-    def __init__(self) -> None:
+    Args:
+        fuses: whether it is repeated so often that compiling its steps pays.
+
+    Attributes:
+        recordings: how many.
+        glimpses: what was glimpsed in them.
+        is_fused: whether its steps are compiled loops.
+    """
+
+    def __init__(self, fuses: bool = False) -> None:
+        self._fuses = fuses
         self._first = Stretch()
         self._places = 0
         self.recordings = 0
         self.glimpses: dict[object, Any] = {}
+        self.is_fused = False
+        self._repeated = 0
+        self._quiet = _QUIET
 
     def add(self, recording: Recording, numbers: Sequence[Any], rest: object) -> None:
         """Add a recording.
@@ -104,6 +150,8 @@ class Replay:
         passed[-1].answer = tuple(numbers), rest
         for stretch in reversed(passed):
             stretch.compile()
+        self.is_fused = False
+        self._repeated = 0
         self._places = max(self._places, recording.places)
         self.recordings += 1
 
@@ -111,22 +159,53 @@ class Replay:
         """Compute the answer for other inputs; None where a decision comes out as never before."""
         if not self.recordings:
             return None
+        self._repeated += 1
+        if self._fuses and not self.is_fused and self._repeated == self._quiet:
+            self._fuse()
         values = [*inputs, *[None] * (self._places - len(inputs))]
         stretch: Stretch | None = self._first
         with np.errstate(all="ignore"):
             while stretch and not stretch.answer:
-                stretch = stretch.run(values)
+                stretch = stretch.run(values, self.is_fused)
             if stretch is None or stretch.answer is None:
                 return None
-            stretch.run(values)
+            stretch.run(values, self.is_fused)
         numbers, rest = stretch.answer
         return [
             values[one.place] if isinstance(one, Value) else one for one in numbers
         ], rest
 
+    def _fuse(self) -> None:
+        """Fuse the steps, if this machine can; each time later, as it takes long."""
+        self._quiet *= 2
+        tree = [self._first]
+        for stretch in tree:
+            tree += stretch.following.values()
+        shape = common_shape(step for stretch in tree for step in stretch.steps)
+        if shape is None:
+            return
+        for stretch in reversed(tree):
+            stretch.prepare()
+        fusion = Fusion(shape)
+        for stretch in tree:
+            stretch.fuse(fusion)
+        if not fusion.compile():
+            return
+        for stretch in reversed(tree):
+            stretch.compile_fused()
+        self.is_fused = True
+
+
+def _function(steps: Sequence[Step], after: Places) -> tuple[Run, frozenset[int]]:
+    """A function that computes steps, and the places of the values it needs."""
+    lines, constants, needs = _lines(steps, after)
+    body = "\n ".join([*lines, "pass"])
+    exec(f"def run(values):\n {body}", constants)
+    return constants["run"], frozenset(needs)
+
 
 def _lines(
-    steps: Sequence[Step], after: set[int]
+    steps: Sequence[Step], after: Places
 ) -> tuple[list[str], dict[str, Any], set[int]]:
     """Lines of Python for some steps, the constants they name, and the values they need.
 
@@ -136,9 +215,10 @@ def _lines(
     constants: dict[str, Any] = {}
     alive = set(after)
     for step in reversed(steps):
-        if step.result.place not in alive:
+        results = {value.place for value in nested(step.result, Value)}
+        if alive.isdisjoint(results):
             continue
-        alive.discard(step.result.place)
+        alive -= results
         operands = {
             value.place: value for value in nested([step.arguments, step.options], Value)
         }
@@ -158,12 +238,16 @@ def _assignment(step: Step, dying: Sequence[Value], constants: dict[str, Any]) -
     if over := _overwritable(step, dying):
         written.append(f"out=values[{over.place}]")
     function = _constant(step.function, constants)
-    return f"values[{step.result.place}] = {function}({', '.join(written)})"
+    targets = "".join(f"values[{value.place}], " for value in nested(step.result, Value))
+    target = targets if isinstance(step.result, tuple) else targets.removesuffix(", ")
+    return f"{target} = {function}({', '.join(written)})"
 
 
 def _overwritable(step: Step, dying: Sequence[Value]) -> Value | None:
     """An operand whose array can take the result."""
     result = step.result
+    if isinstance(result, tuple):
+        return None
     if not result.is_new or math.prod(result.shape) < _LARGE:
         return None
     alike = [value for value in dying if value.is_new and value.kind == result.kind]
