@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import linecache
 import sys
 import traceback
@@ -37,6 +36,8 @@ class Plugin:
     @property
     def digest(self) -> str:
         """Digest of the text: a changed formula changes it."""
+        import hashlib
+
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     def run(self) -> None:

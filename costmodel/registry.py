@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.abc import InspectLoader
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -17,6 +14,7 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import not_modelled
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.notes import notes_of
+from nearkv.costmodel.own_modules import modules_naming, own_modules, text_of
 from nearkv.costmodel.plugins import Plugin
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -44,7 +42,7 @@ class Knob:
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
         solver: name of the solver that chooses this knob together with all others naming it
-            (`solvers.knobs.JOINT`), where it is `auto`.
+            (`solvers.knobs.joint_solver`), where it is `auto`.
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
@@ -135,8 +133,6 @@ class System:
         return find_system, (self.name,)
 
 
-_PACKAGE = "nearkv.costmodel.systems"
-"""Its modules register systems when first imported, which is when a name is looked up."""
 _GROUP = "nearkv.systems"
 """Entry points of installed packages whose modules register systems."""
 _SYSTEMS: dict[str, System] = {}
@@ -199,9 +195,8 @@ def systems() -> dict[str, System]:
 
 @cache
 def _import_own() -> None:
-    package = importlib.import_module(_PACKAGE)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in own_modules():
+        importlib.import_module(module)
 
 
 @cache
@@ -219,10 +214,7 @@ def _import_installed() -> None:
 
 def _import_module(name: str) -> None:
     """Import a module that registers systems, with its text as where they come from."""
-    spec = importlib.util.find_spec(name)
-    source = spec.loader if spec else None
-    text = source.get_source(name) if isinstance(source, InspectLoader) else ""
-    _RUNNING.append(Plugin(name, text or ""))
+    _RUNNING.append(Plugin(name, text_of(name)))
     try:
         importlib.import_module(name)
     finally:
@@ -274,10 +266,12 @@ def find_system(name: str) -> System:
     Raises:
         InputError: no system has that name.
     """
-    known = systems()
-    if name not in known:
-        raise unknown("system", name, known)
-    return known[name]
+    for module in modules_naming(name):
+        if name not in _SYSTEMS:
+            importlib.import_module(module)
+    if name not in _SYSTEMS and name not in systems():
+        raise unknown("system", name, systems())
+    return _SYSTEMS[name]
 
 
 def find_knob(owner: System, name: str) -> Knob:

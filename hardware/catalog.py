@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.belief import check_part
+from nearkv.hardware.citations import source_names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import located, read_toml
 from nearkv.hardware.folders import check_exists, is_known, names, path_of
-from nearkv.hardware.huggingface import load_config, part_of_config
 from nearkv.hardware.model_names import model_like
 from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.reading import check_complete, numbers_of, sources
+from nearkv.hardware.reading import check_complete, numbers_of
 from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
 
 __all__ = [
@@ -89,6 +89,8 @@ def _from_config(
     where: str,
 ) -> Part:
     """A model whose sizes are those of its published config.json, quoted below `config`."""
+    from nearkv.hardware.huggingface import part_of_config
+
     cite = _cite(table, where)
     if not cite:
         raise InputError(
@@ -116,6 +118,8 @@ def load_llm(name: str) -> Part:
         InputError: unknown name, unreadable file, or a key that is missing.
     """
     if name.endswith(".json"):
+        from nearkv.hardware.huggingface import load_config
+
         with located(Path(name)):
             return load_config(Path(name))
     if name.endswith(".toml") or is_known("model", name):
@@ -179,8 +183,8 @@ def _table_once(path: Path, _: Version) -> Mapping[str, Any]:
 
 def _cite(fields: Mapping[str, Any], where: str) -> str:
     cite = str(fields.get("cite", ""))
-    if "cite" in fields and cite not in sources():
-        raise unknown("source", cite, sources(), f"{where}: cite: (sources.toml)")
+    if "cite" in fields and cite not in source_names():
+        raise unknown("source", cite, source_names(), f"{where}: cite: (sources.toml)")
     return cite
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from nearkv.hardware.citations import SOURCES, source_names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import KINDS as ORIGINS
@@ -23,7 +23,7 @@ _UNCERTAIN = ("assumed", "fitted")
 @cache
 def sources() -> dict[str, dict[str, Any]]:
     """Every cited paper and datasheet, by key."""
-    return read_toml(Path(__file__).parent / "sources.toml", "sources")
+    return read_toml(SOURCES, "sources")
 
 
 def quantity(entry: object, key: Key, where: str) -> Quantity:
@@ -93,8 +93,8 @@ def _check_origin(fields: Mapping[str, Any], where: str) -> None:
     kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
     if kind not in ORIGINS:
         raise unknown("kind", kind, ORIGINS, where)
-    if source not in sources():
-        raise unknown("source", source, sources(), f"{where}: (sources.toml)")
+    if source not in source_names():
+        raise unknown("source", source, source_names(), f"{where}: (sources.toml)")
     if not isinstance(at, str) or not at:
         raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
 

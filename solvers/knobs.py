@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
-from nearkv.solvers.mapping.policies import POLICIES, solve_mapping
 from nearkv.solvers.shares.affine import is_affine
 from nearkv.solvers.shares.balance import Choice, minimise
 from nearkv.solvers.shares.pieces import minimise_pieces
@@ -29,9 +27,6 @@ Requested = Real | str
 
 Joint = Callable[[Machine, LLM, Workload, Mapping[str, Requested]], Mapping[str, Real]]
 """Solves several knobs at once: hw, llm, work, what is requested of each -> values."""
-
-JOINT: dict[str, Joint] = {name: partial(solve_mapping, name) for name in POLICIES}
-"""Solvers by the name a `Knob.solver` gives; they see the knobs in the system's order."""
 
 _POINTS_AT_ONCE = 1 << 16
 """Design points times combinations of searched knobs that are evaluated together."""
@@ -202,9 +197,18 @@ def _solve_jointly(question: _Question) -> dict[str, Requested]:
     for solver in filter(None, solvers):
         own = [name for name, knob in knobs.items() if knob.solver == solver]
         together = {name: question.requested[name] for name in own}
-        solve = JOINT[solver]
+        solve = joint_solver(solver)
         solved |= solve(question.hw, question.llm, question.work, together)
     return solved
+
+
+def joint_solver(name: str) -> Joint:
+    """The solver that a `Knob.solver` names; it sees the knobs in the system's order."""
+    from functools import partial
+
+    from nearkv.solvers.mapping.policies import solve_mapping
+
+    return partial(solve_mapping, name)
 
 
 def _with_rules(question: _Question) -> _Question:

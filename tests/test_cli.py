@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from warm_command import refused, run
 
 import nearkv
-from nearkv.cli import app
+from nearkv.cli import app, solve
 from nearkv.sweeps.commands.failures import Registry
 
 COMMAND = Path(sys.executable).with_name("nearkv")
@@ -25,7 +25,8 @@ POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform"
 
 def commands(group: Registry, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command and every group with commands of its own, as a user writes them."""
-    for name, entry in group.entries.items():
+    for name in group.entries:
+        entry = group.entry(name)
         yield (*words, name)
         if isinstance(entry, Registry):
             yield from commands(entry, (*words, name))
@@ -44,6 +45,16 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> Non
         return
     (example,) = re.findall(r"Example: (nearkv .+)", text)
     assert f"nearkv {' '.join(command)}" in example
+
+
+def test_a_command_is_announced_by_the_first_line_of_its_help() -> None:
+    """The table of contents is printed without importing what it lists."""
+    for group in (app, solve):
+        announced = dict(group.summaries())
+        for name in group.entries:
+            entry = group.entry(name)
+            text = entry.about if isinstance(entry, Registry) else entry.__doc__
+            assert str(text).partition("\n")[0] == announced[name], name
 
 
 def test_help_lists_commands_in_the_order_of_use() -> None:

@@ -9,7 +9,7 @@ from nearkv.sweeps.evaluation.cells import spread
 from nearkv.sweeps.evaluation.comparison import compare
 from nearkv.sweeps.evaluation.evaluate import Columns, table
 from nearkv.sweeps.evaluation.notes import Names
-from nearkv.sweeps.explore.explain import explain
+from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
 from nearkv.sweeps.space.study import Study
 
 
@@ -50,14 +50,15 @@ def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> N
 def test_an_answer_of_one_token_explains_one_step() -> None:
     """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
     study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="1")
-    columns, rows = explain(study)
+    block = one_point(study)
+    columns, rows = point_columns(block), time_tree(block)
     step = [row for row in rows if str(row["span"]).startswith("one decode step")]
     leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
     assert sum(leaves) == pytest.approx(1)
     milliseconds = float(columns["step_ms"].astype(float)[0])
     assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
     longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="2")
-    assert not [row for row in explain(longer)[1] if "one decode" in str(row["span"])]
+    assert not [row for row in time_tree(one_point(longer)) if "one decode" in str(row["span"])]
 
 
 def test_a_comparison_says_where_prices_differ() -> None:

@@ -15,7 +15,7 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluation.table import records
-from nearkv.sweeps.explore.explain import explain
+from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
 from nearkv.sweeps.space.study import Study, blocks
 
 Phase = Literal["prefill", "step", "total"]
@@ -62,8 +62,7 @@ class Prediction:
         """
         if self.status != "ok":
             return pd.DataFrame()
-        _, tree = explain(self.study)
-        return table_of_rows(tree)
+        return table_of_rows(time_tree(one_point(self.study)))
 
     def breakdown(self, phase: Phase = "total") -> pd.DataFrame:
         """Wall-clock seconds that each leaf accounts for; they sum to those of the phase.
@@ -124,8 +123,7 @@ def predict(study: Study) -> Prediction:
     Raises:
         InputError: the study cannot be evaluated, or holds more than one point.
     """
-    columns, _ = explain(study)
-    (values,) = records(columns)
+    (values,) = records(point_columns(one_point(study)))
     return Prediction(study, values)
 
 

@@ -42,16 +42,16 @@ def estimate(study: Study, view: View, system: System, explain: Explain = False)
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
     """
     from nearkv.sweeps.evaluation.table import records
-    from nearkv.sweeps.explore.explain import explain as explain_point
+    from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=(system,))
-    columns, tree = explain_point(chosen, comma_list(view.columns))
-    (point,) = records(columns)
+    block = one_point(chosen)
+    (point,) = records(point_columns(block, comma_list(view.columns)))
     if not explain:
         show_rows([point], view, study=chosen)
     elif point["status"] == "ok":
-        show_tree(chosen, point, tree, view)
+        show_tree(chosen, point, time_tree(block), view)
     else:
         typer.echo(
             f"{system} has no time to explain: {shortage(point)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import os
@@ -15,7 +16,8 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from nearkv.sweeps.commands.bundles import bound
+from nearkv.sweeps.commands.conversion import pass_plain_values
+from nearkv.sweeps.commands.words import check_repeats, zipped
 from nearkv.sweeps.commands.writing import tell
 
 USAGE: Any = typer.BadParameter.__base__
@@ -71,6 +73,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options of the group itself; a failure is one sentence, as in `invoke`."""
+        pass_plain_values(self.get_params(ctx))
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except USAGE as problem:
@@ -128,8 +131,10 @@ class Commands(TyperGroup):
         if args[0] not in self.registry.entries and not args[0].startswith("-"):
             place = ctx.command_path.partition(" ")[2]
             raise unknown("command", args[0], self.registry.entries, place)
-        name, command, rest = super().resolve_command(ctx, _zipped(args))
-        _check_repeats(command, rest)
+        name, command, rest = super().resolve_command(ctx, zipped(args))
+        if command:
+            pass_plain_values(command.get_params(ctx))
+        check_repeats(command, rest)
         return name, command, rest
 
 
@@ -143,7 +148,7 @@ class Registry(typer.Typer):
 
     def __init__(self, about: str, *, alone: bool = False) -> None:
         self.about = about
-        self.entries: dict[str, Callable[..., Any] | Registry] = {}
+        self.entries: dict[str, Entry | Announced] = {}
         super().__init__(
             cls=Commands,
             help=about,
@@ -154,19 +159,36 @@ class Registry(typer.Typer):
             pretty_exceptions_enable=False,
         )
 
-    def add(self, command: Callable[..., Any] | Registry, name: str = "") -> None:
+    def announce(self, name: str, home: str, summary: str) -> None:
+        """Register a command or a group by name; its module is imported when it is asked for.
+
+        Args:
+            name: as users write it; that of the function, with hyphens.
+            home: the module of `sweeps.commands` that holds it.
+            summary: the first line of its help.
+        """
+        self.entries[name] = Announced(name.replace("-", "_"), home, summary)
+
+    def add(self, command: Entry, name: str = "") -> None:
         """Register a command under its function's name or another, or a group of commands."""
         self.entries[name or str(getattr(command, "__name__", ""))] = command
 
+    def entry(self, name: str) -> Entry | None:
+        """A command's function or a group; none where the name is unknown."""
+        entry = self.entries.get(name)
+        return entry.imported() if isinstance(entry, Announced) else entry
+
     def built(self, name: str) -> Any:
         """A command or a group as the parser knows it; none where the name is unknown."""
-        entry = self.entries.get(name)
+        entry = self.entry(name)
         if entry is None:
             return None
         if isinstance(entry, Registry):
             command: Any = typer.main.get_group(entry)
             command.name = name
             return command
+        from nearkv.sweeps.commands.bundles import bound
+
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
         single.command(name)(bound(entry))
         command = typer.main.get_command(single)
@@ -176,8 +198,31 @@ class Registry(typer.Typer):
     def summaries(self) -> Iterator[tuple[str, str]]:
         """Name and first line of help of every command."""
         for name, entry in self.entries.items():
-            text = entry.about if isinstance(entry, Registry) else inspect.getdoc(entry)
-            yield name, (text or "").split("\n")[0]
+            yield name, entry.summary if isinstance(entry, Announced) else _summary(entry)
+
+
+Entry = Callable[..., Any] | Registry
+
+
+class Announced:
+    """A command or a group whose module is not imported yet."""
+
+    def __init__(self, name: str, home: str, summary: str) -> None:
+        self.name = name
+        self.home = home
+        self.summary = summary
+
+    def imported(self) -> Entry:
+        """The command's function, or the group."""
+        module = importlib.import_module(f"nearkv.sweeps.commands.{self.home}")
+        entry: Entry = getattr(module, self.name)
+        return entry
+
+
+def _summary(entry: Entry) -> str:
+    """The first line of the help of a command or a group."""
+    text = entry.about if isinstance(entry, Registry) else inspect.getdoc(entry)
+    return (text or "").split("\n")[0]
 
 
 def _name_arguments(command: Any) -> None:
@@ -192,9 +237,9 @@ def _name_arguments(command: Any) -> None:
 
 def print_version(requested: bool) -> None:
     """Print the version and stop."""
-    from importlib.metadata import version
-
     if requested:
+        from importlib.metadata import version
+
         typer.echo(f"nearkv {version('nearkv')}")
         raise typer.Exit
 
@@ -212,32 +257,6 @@ def complain(sentence: str) -> None:
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence)
     shown = printable if len(printable) <= LONGEST else f"{printable[:LONGEST]}..."
     tell(f"nearkv: {shown}")
-
-
-def _check_repeats(command: Any, words: list[str]) -> None:
-    """Refuse an option that is given twice where only the last would count."""
-    from nearkv.hardware.errors import InputError
-
-    options = [word.partition("=")[0] for word in words if word.startswith("-")]
-    for parameter in command.params:
-        given = [word for word in options if word in parameter.opts]
-        if len(given) > 1 and not getattr(parameter, "multiple", False):
-            name = parameter.opts[0]
-            raise InputError(
-                f"{name}: is given twice; give it once, with commas between values"
-            )
-
-
-def _zipped(words: list[str]) -> list[str]:
-    """The same words, all axes that follow --zip as one."""
-    joined: list[str] = []
-    for word in words:
-        is_axis = "=" in word and not word.startswith("-")
-        if is_axis and len(joined) > 1 and joined[-2] == "--zip":
-            joined[-1] += f" {word}"
-        else:
-            joined.append(word)
-    return joined
 
 
 def _sentence(problem: Any) -> str:

@@ -130,9 +130,12 @@ def _show_view(table: Shown, view: View, study: Study | None) -> None:
     """Print a table as asked for, and write it where a file for readers is named."""
     from nearkv.sweeps.evaluation.table import render
 
-    paper = table.paper or paper_of(view)
+    form = text_format(view.file)
+    paper = table.paper
+    if paper is None and "latex" in (form, view.form):
+        paper = paper_of(view)
     laid_out = (table.usual, table.title, table.pinned)
-    if form := text_format(view.file):
+    if form:
         text = render(table.rows, form, *laid_out, paper, table.below)
         save_text(text, len(table.rows), study, view.file)
     show(table.rows, view.form_or("table"), *laid_out, table.below, paper)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +29,8 @@ def report(
 
     Example: nearkv report --system flexgen-ssd,hilos --model opt-66b --context 16k,64k -o r.html
     """
+    import shlex
+
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluation.provenance import check_writable, place_of, write_text
     from nearkv.sweeps.figures.report import report as page_of

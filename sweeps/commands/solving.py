@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands.bundles import axes
-from nearkv.sweeps.commands.failures import Registry
 from nearkv.sweeps.commands.options import (
     Batch,
     Bed,
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 
     from nearkv.sweeps.evaluation.evaluate import Columns
     from nearkv.sweeps.space.study import Study
-
-solve = Registry(
-    "Find the best value of a knob, with a proof, beside what the paper's rule picks."
-)
 
 POINT = [
     "system",

@@ -28,6 +28,8 @@ def check_output(file: str) -> None:
 
 def text_format(file: str) -> str:
     """The format of a file for readers; empty for files of rows, of which all are written."""
+    if not file:
+        return ""
     from pathlib import Path
 
     from nearkv.sweeps.jobs.outputs import TEXTS

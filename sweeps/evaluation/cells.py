@@ -19,7 +19,6 @@ from nearkv.costmodel.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
 from nearkv.sweeps.evaluation.requested import ON_REQUEST, footprint
-from nearkv.sweeps.evaluation.simulated_columns import simulable, simulated
 from nearkv.sweeps.evaluation.times import Cell, Offered, Times, Where
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -60,6 +59,8 @@ def cells(
     points = Points(mesh, shown)
     offered, resolved = _offered(block, points)
     if block.method == "simulate":
+        from nearkv.sweeps.evaluation.simulated_columns import simulated
+
         for name, value in simulated(block, box, resolved).items():
             offered[name] = partial(np.asarray, value)
     if block.band is not None:
@@ -128,6 +129,8 @@ def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
     hw, llm, work, requested = block.at(mesh)
     resolved = resolve_knobs(block.system, hw, llm, work, requested)
     if block.method == "simulate":
+        from nearkv.sweeps.evaluation.simulated_columns import simulable
+
         resolved = simulable(llm, resolved)
     estimate = resolved.estimate
     shown = dict(zip(mesh, points.shown.items(), strict=True))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.evaluation.latex import Paper, latex_of
 from nearkv.sweeps.evaluation.terminal import lay_out
 from nearkv.sweeps.evaluation.text_columns import cell_text, is_number
 from nearkv.sweeps.space.study import Study, blocks
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.evaluation.latex import Paper
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")
 LARGEST_WHOLE = 2**53
@@ -136,6 +137,8 @@ def render(
         The text, ending in a newline.
     """
     if form == "json":
+        import json
+
         finite = [_finite(row) for row in rows]
         return json.dumps(finite, indent=2, allow_nan=False) + "\n"
     if form == "csv":
@@ -143,6 +146,8 @@ def render(
     if form == "table":
         return lay_out(rows, show, pinned, title, below)
     if form == "latex":
+        from nearkv.sweeps.evaluation.latex import Paper, latex_of
+
         order, always = list(show), list(pinned)
         return latex_of(rows, order, always, paper or Paper())
     chosen = {*show, *pinned} if show else set()

@@ -11,41 +11,52 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns, columns
 from nearkv.sweeps.evaluation.requested import BOTTLENECK, on_request
-from nearkv.sweeps.space.study import Study, blocks
+from nearkv.sweeps.space.study import Block, Study, blocks
 
 Rows = list[dict[str, object]]
 ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 
 
-def explain(study: Study, names: Sequence[str] = ()) -> tuple[Columns, Rows]:
-    """Evaluate one design point and flatten its time tree, parents before their parts.
-
-    Args:
-        study: of one design point.
-        names: columns that somebody names; of those on request the point has these.
-
-    Returns:
-        The point's columns, and a row per span: `span` (a path), `word` (how its parts are
-        composed), `seconds` it takes by itself, `share` of the wall-clock time attributed to it,
-        and of a leaf its `amount`, `unit`, `resource` and `equation`. Spans that take no time are
-        left out; an answer of one token, which prefill makes, is followed by the tree of one
-        decode step, its shares those of the step.
+def one_point(study: Study) -> Block:
+    """The block of a study of one design point.
 
     Raises:
-        InputError: the study is not one design point.
+        InputError: the study cannot be evaluated, or is not one design point.
     """
     study_blocks = blocks(study)
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("estimate takes one design point; use compare or sweep for lists")
-    block = study_blocks[0]
+    return study_blocks[0]
+
+
+def point_columns(block: Block, names: Sequence[str] = ()) -> Columns:
+    """The columns of the one design point of a block.
+
+    Args:
+        block: of one design point.
+        names: columns that somebody names; of those on request the point has these.
+    """
+    extra = (BOTTLENECK, *on_request(names))
+    return columns(block, block.grid.whole, extra=extra)
+
+
+def time_tree(block: Block) -> Rows:
+    """The time tree of the one design point of a block, parents before their parts.
+
+    Returns:
+        A row per span: `span` (a path), `word` (how its parts are composed), `seconds` it takes by
+        itself, `share` of the wall-clock time attributed to it, and of a leaf its `amount`, `unit`,
+        `resource` and `equation`. Spans that take no time are left out; an answer of one token,
+        which prefill makes, is followed by the tree of one decode step, its shares those of the
+        step.
+    """
     hw, llm, work, requested = block.inputs(block.grid.whole)
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
     rows = _tree("", estimate.total)
     if not _scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
-    extra = (BOTTLENECK, *on_request(names))
-    return columns(block, block.grid.whole, extra=extra), rows
+    return rows
 
 
 def _tree(path: str, span: Span) -> Rows:

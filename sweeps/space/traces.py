@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -220,6 +219,8 @@ def _read(path: Path) -> Trace:
 
 def _rows(path: Path) -> list[list[str]]:
     """Rows of a CSV that hold anything, the header first."""
+    import csv
+
     try:
         advice = "give a sample of the requests"
         text = read_text(path, "trace", MOST_BYTES, advice, encoding="utf-8-sig")
