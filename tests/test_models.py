@@ -18,7 +18,12 @@ from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.folders import path_of
 from nearkv.hardware.machine import Role
-from nearkv.sweeps.evaluation.models import kv_per_token, kv_per_token_unlimited, model_numbers
+from nearkv.sweeps.evaluation.models import (
+    kv_per_token,
+    kv_per_token_unlimited,
+    model_numbers,
+    model_rows,
+)
 from nearkv.sweeps.space.study import Study, blocks
 
 K = 1024.0
@@ -68,6 +73,20 @@ def test_an_engine_that_keeps_all_tokens_holds_twice_as_much_of_gpt_oss() -> Non
     rows = {row["key"]: row["value"] for row in model_numbers("gpt-oss-120b")}
     assert rows["kv per token"] == 36_864
     assert rows["kv per token, no windows"] == 73_728
+
+
+def test_models_show_says_whose_heads_and_what_a_layer_keeps() -> None:
+    jamba = {row["key"]: row for row in model_numbers("jamba-v0.1")}
+    assert jamba["heads"]["note"] == "of state_moe layers"
+    assert jamba["layers: full"]["note"] == "32 heads, 8 of K and V, 4,096 B per token"
+    assert jamba["kv at 8k"]["note"] == "of one sequence, its states included"
+    llama = {row["key"]: row for row in model_numbers("llama3.1-8b")}
+    assert str(llama["kv per token"]["value"]) == "131072"
+    assert "kv per token, no windows" not in llama
+    sparse = {row["key"]: row["note"] for row in model_numbers("deepseek-v3.2")}
+    assert "2,048 tokens that an indexer chooses" in sparse["layers: sparse_moe"]
+    listed = {row["model"]: row for row in model_rows()}
+    assert listed["jamba-v0.1"]["heads"] == 32
 
 
 def test_short_contexts_fill_no_window() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.latent import Latent, Sparse
 from nearkv.costmodel.layers import Recurrent, Windowed
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.models import llm_from_part
@@ -31,6 +32,7 @@ _SHAPE = (
     "experts",
     "active_experts",
 )
+_HEADS = ("heads", "kv_heads", "head_size")
 _CONTEXTS = {"8k": 2.0**13, "64k": 2.0**16, "1M": 2.0**20}
 
 
@@ -42,6 +44,7 @@ def model_rows() -> Rows:
         llm = llm_from_part(part, _NATIVE)
         row: dict[str, Any] = {"model": name}
         row |= {key: int(part.si[key]) for key in _SHAPE}
+        row |= _attending_heads(llm)
         row["parameters_e9"] = float(llm.parameters) / 1e9
         row["active_e9"] = float(llm.active_parameters) / 1e9
         row["weights_gb"] = float(llm.weight_bytes) / 1e9
@@ -61,6 +64,8 @@ def model_numbers(name: str) -> Rows:
     llm = llm_from_part(part, _NATIVE)
     rows = [*_computed(llm), *_kinds(llm)]
     stated = numbers(part.name, part)
+    for row in stated:
+        row["note"] = row["note"] or _whose(llm, row["key"])
     order = stated[0]
     computed = {"part": part.name, "kind": "computed"}
     return [
@@ -86,28 +91,29 @@ def kv_per_token_unlimited(llm: LLM) -> Real:
 
 def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
     yield _row("parameters", llm.parameters, 1e9, "1e9", "all matrices and embeddings")
-    yield _row(
-        "active parameters", llm.active_parameters, 1e9, "1e9", "those used per token"
-    )
+    used = "those used per token, embeddings and output head included"
+    yield _row("active parameters", llm.active_parameters, 1e9, "1e9", used)
     yield _row(
         "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
     )
     token, unlimited = kv_per_token(llm), kv_per_token_unlimited(llm)
-    grows = f"{float(token):,.0f} B per further token of a long sequence"
-    kept = f"{float(unlimited):,.0f} B in an engine that keeps all tokens"
-    yield _row("kv per token", token, 1, "B", grows)
-    yield _row("kv per token, no windows", unlimited, 1, "B", kept)
+    yield _row("kv per token", token, 1, "B", "per further token of a long sequence")
+    if unlimited != token:
+        kept = "in an engine that keeps all tokens of windowed layers, too"
+        yield _row("kv per token, no windows", unlimited, 1, "B", kept)
+    states = float(llm.all_state_bytes(1))
+    whole = "of one sequence, its states included" if states else "of one sequence"
     for label, tokens in _CONTEXTS.items():
-        cache = llm.kv_cache_bytes(1, tokens) + llm.all_state_bytes(1)
-        yield _row(f"kv at {label}", cache, 1e9, "GB", "of one sequence")
+        cache = llm.kv_cache_bytes(1, tokens) + states
+        yield _row(f"kv at {label}", cache, 1e9, "GB", whole)
 
 
 def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any]:
     return {
         "key": key,
-        "value": float(si) / size,
+        "value": plain(float(si) / size),
         "unit": unit,
-        "si": float(si),
+        "si": plain(float(si)),
         "note": note,
     }
 
@@ -116,11 +122,7 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
     """One row per kind of layer."""
     for name, kind in (llm.kinds or {"full": llm}).items():
         count = float(kind.layers)
-        note = f"{kind.heads:g} heads, {float(kind.kv_bytes(1, 1)):,.0f} B per token"
-        if isinstance(kind, Recurrent):
-            note = f"a state of {float(kind.state_bytes(1)):,.0f} B"
-        if isinstance(kind, Windowed):
-            note += f", {kind.window:,.0f} tokens at most"
+        note = _cache_note(kind)
         if float(kind.experts) > 1:
             note += f", {kind.active_experts:g} of {kind.experts:g} experts"
         yield {
@@ -130,6 +132,41 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
             "si": count,
             "note": note,
         }
+
+
+def _cache_note(kind: LLM) -> str:
+    """What a layer of one kind keeps of a sequence."""
+    token = f"{float(kind.kv_bytes(1, 1)):,.0f} B per token"
+    match kind:
+        case Recurrent():
+            return f"a state of {float(kind.state_bytes(1)):,.0f} B"
+        case Windowed():
+            kept = f"{kind.window:,.0f} tokens at most"
+            return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}, {kept}"
+        case Sparse():
+            chosen = f"{kind.chosen:,.0f} tokens that an indexer chooses"
+            return f"{kind.heads:g} heads attend to a shared latent of {chosen}, {token}"
+        case Latent():
+            return f"{kind.heads:g} heads attend to a shared latent, {token}"
+    return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}"
+
+
+def _whose(llm: LLM, key: str) -> str:
+    """Whose number it is, where kinds of layer have different ones."""
+    if key not in _SHAPE or not llm.kinds:
+        return ""
+    own = {float(getattr(kind, key)) for kind in llm.kinds.values()}
+    frequent = max(llm.kinds, key=lambda name: float(llm.kinds[name].layers))
+    return f"of {frequent} layers" if key != "layers" and len(own) > 1 else ""
+
+
+def _attending_heads(llm: LLM) -> dict[str, int]:
+    """Heads of the layers that attend, in a model most of whose layers keep a state."""
+    kinds = list(llm.kinds.values())
+    attending = [kind for kind in kinds if not isinstance(kind, Recurrent)]
+    if not attending or len(attending) == len(kinds):
+        return {}
+    return {key: int(getattr(attending[0], key)) for key in _HEADS}
 
 
 def _counts(llm: LLM) -> list[str]:
