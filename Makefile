@@ -38,7 +38,7 @@ check: lint type test ## what must pass before a change lands: style, types, tes
 test: setup ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-quick: setup ## run the tests that start no other program, in under 45 seconds
+quick: setup ## run the tests that start no other program and take no time, in under 45 seconds
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver

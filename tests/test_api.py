@@ -94,6 +94,7 @@ POINT = {"model": "opt-66b,opt-175b", "context": "16k,128k"}
 OPTIONS = ("--model", "opt-66b,opt-175b", "--context", "16k,128k")
 
 
+@pytest.mark.slow
 def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
     table = nearkv.compare(["flexgen-dram", "hilos"], **POINT)  # type: ignore[arg-type]
     assert as_csv(table) == printed("compare", "flexgen-dram", "hilos", *OPTIONS, "--format", "csv")
@@ -106,6 +107,7 @@ def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
     assert as_csv(table) == printed("solve", question, *OPTIONS, "--format", "csv")
 
 
+@pytest.mark.slow
 def test_a_sweep_and_a_front_are_the_bytes_of_the_command_line() -> None:
     words = ("--system", "hilos", *OPTIONS, "--set", "csd.count=4,8")
     counts = {"csd.count": [4, 8]}
@@ -148,6 +150,7 @@ def test_objects_stand_for_names() -> None:
     assert changed["platform"] == "hilos-a100"
 
 
+@pytest.mark.slow
 def test_tables_of_a_point_agree_with_its_columns() -> None:
     point = nearkv.estimate("hilos", "opt-66b", batch=16, context="64k")
     assert point.breakdown()["seconds"].sum() == pytest.approx(point["total_s"])
@@ -200,6 +203,7 @@ def test_bad_input_is_one_sentence(call: object, message: str) -> None:
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.slow
 def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
     fit = nearkv.calibrate(claims="hilos", factors=["derate.pcie"])
     fit.save(tmp_path / "fitted.toml")
@@ -209,6 +213,7 @@ def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
     assert fit.summary
 
 
+@pytest.mark.slow
 def test_paired_axes_and_limits_are_taken() -> None:
     """As on the command line: `--zip` goes value by value, `--limit` bounds a batch."""
     pairs = nearkv.compare(

@@ -51,6 +51,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_jobs(tmp_path: Path) ->
     }
 
 
+@pytest.mark.slow
 def test_a_table_equals_its_points() -> None:
     """The draws are those of the study, whatever the tile that a point lies in."""
     axes: dict[str, Any] = {
@@ -66,6 +67,7 @@ def test_a_table_equals_its_points() -> None:
         assert np.array_equal(same[name].to_numpy(), part[name].to_numpy())
 
 
+@pytest.mark.slow
 def test_a_crossover_is_an_interval() -> None:
     row = nearkv.solve(
         "crossover",
@@ -104,6 +106,7 @@ def test_questions_without_a_band_refuse_one() -> None:
         nearkv.solve("hardware", "opt-66b", band=90, **need)
 
 
+@pytest.mark.slow
 def test_a_split_that_is_solved_point_by_point_keeps_its_points() -> None:
     """Beta has a value of its own at each design point; the draws are one more axis."""
     options: dict[str, Any] = {"platform": "aipc-4090", "band": 90, "samples": 64}

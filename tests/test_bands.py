@@ -118,6 +118,7 @@ def test_the_middle_of_a_band_is_near_the_prediction() -> None:
     assert point["step_ms_p50"] == pytest.approx(point["step_ms"], rel=0.1)
 
 
+@pytest.mark.slow
 def test_common_draws_make_ratios_narrower() -> None:
     table = nearkv.compare(["flexgen-ssd", "hilos"], "opt-66b", context=["32k", "64k"], band=90)
     ours, theirs = table.iloc[2:], table.iloc[:2]
@@ -129,6 +130,7 @@ def test_common_draws_make_ratios_narrower() -> None:
     assert theirs["faster_share"].isna().all()
 
 
+@pytest.mark.slow
 def test_sampling_error_is_small_beside_the_width() -> None:
     """Twice as many draws move an end by less than a tenth of the band's width."""
     for system in ("hilos", "flexgen-ssd", "l3"):
@@ -174,6 +176,7 @@ def test_a_design_that_fits_in_some_draws_says_so() -> None:
     assert ["some draws" in note for note in table["note"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
     point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
     band = nearkv.sensitivity("hilos", "opt-66b", context="64k", of="step_ms").attrs["band"]

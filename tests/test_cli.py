@@ -199,6 +199,7 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """Where no more may be written, the file that was there stays as it was."""
     out = tmp_path / "out.csv"
@@ -215,6 +216,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
 
 
+@pytest.mark.slow
 def test_output_pipes_into_a_reader_that_stops() -> None:
     sweep = "sweep --system hilos --model opt-66b --batch 1:512:+1 --context 1k:256k:x2"
     line = f"{COMMAND} {sweep} | head -1; exit ${{PIPESTATUS[0]}}"

@@ -32,6 +32,7 @@ def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() ->
     assert row["throughput_tok_s"] == pytest.approx(every[int(row["value"]) - 1])
 
 
+@pytest.mark.slow
 def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
     (row,) = least_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
     assert (
@@ -79,6 +80,7 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
     assert f"because {row['binds']} binds" in row["reason"]
 
 
+@pytest.mark.slow
 def test_never_is_explained_where_the_target_comes_closest() -> None:
     (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
     cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
@@ -156,6 +158,7 @@ def test_a_number_that_is_searched_is_not_set() -> None:
         crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
 
 
+@pytest.mark.slow
 def test_a_search_over_too_many_points_is_refused() -> None:
     study = replace(POINT, systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
     with pytest.raises(InputError, match="are too many for one search"):
@@ -166,6 +169,7 @@ def test_a_search_over_too_many_points_is_refused() -> None:
         crossovers(study, "batch=1:64", "step_ms")
 
 
+@pytest.mark.slow
 def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
     study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
     for row in best_batches(study):
@@ -211,6 +215,7 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
     assert (row["below"], row["above"]) == (int(np.argmax(ahead)), int(np.argmax(ahead)) + 1)
 
 
+@pytest.mark.slow
 def test_who_never_loses_is_named() -> None:
     study = replace(POINT, systems=("flexgen-ssd", "hilos"), context=Study.context)
     (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")

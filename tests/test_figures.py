@@ -226,6 +226,7 @@ def test_a_figure_has_the_width_of_a_paper(width: str) -> None:
     assert figure.get_figwidth() == {"column": 3.33, "page": 7.0}[width]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_pdf_embeds_its_fonts_as_text(tmp_path: Path) -> None:
     """Type 42 (TrueType), no Type 3; a figure of 60 bars is smaller than 100 kB."""
     wide = pd.DataFrame(
@@ -315,6 +316,7 @@ def test_a_legend_is_no_wider_than_a_column() -> None:
     assert legend.x1 <= figure.bbox.x1
 
 
+@pytest.mark.slow
 def test_names_of_many_bars_leave_room_for_the_bars() -> None:
     rows = {"system": NAMES_OF_SYSTEMS * 3, "context_tok": [1024] * 4 + [4096] * 4 + [65536] * 4}
     parts = {f"time_s:resource-{index}": 1.0 for index in range(16)}

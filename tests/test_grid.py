@@ -86,6 +86,7 @@ def test_a_table_has_one_row_per_point_in_order() -> None:
     assert np.isnan(rows["devices"][:12]).all()
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table(STUDY)
     monkeypatch.setattr(run, "POINTS_AT_ONCE", 3)

@@ -62,6 +62,7 @@ def test_a_constant_has_no_indices() -> None:
     assert indices["x"] == Index(0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_measuring_the_first_number_narrows_the_band_most() -> None:
     table = nearkv.sensitivity("flexgen-dram", "opt-66b", context="32k", sobol=True)
     assert table["total"].is_monotonic_decreasing

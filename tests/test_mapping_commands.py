@@ -118,6 +118,7 @@ def test_many_points_at_once_with_those_that_do_not_fit_blank() -> None:
     assert point["step_ms"] == ask(*POINT)[0]["step_ms"]
 
 
+@pytest.mark.slow
 def test_compare_lays_all_systems_side_by_side() -> None:
     names = (
         *("lpddr-only", "hierarchical", "naive-granularity", "q-major", "a-major"),

@@ -29,6 +29,7 @@ def printed() -> dict[str, str]:
     return {command: succeed(*shlex.split(command)) for command in SHOWN}
 
 
+@pytest.mark.slow
 def test_every_block_shows_what_its_command_prints(printed: dict[str, str]) -> None:
     assert len(SHOWN) == 5
     for command, shown in SHOWN.items():

@@ -49,6 +49,7 @@ def trials(name: str, platform: str) -> list[Trial]:
 
 
 @pytest.mark.parametrize("platform", sorted(MACHINES))
+@pytest.mark.slow
 def test_more_hardware_never_hurts(platform: str) -> None:
     """Each number alone times eight, and random changes of several at once."""
     every = [trial for name in SYSTEMS.keys() - GREEDY for trial in trials(name, platform)]

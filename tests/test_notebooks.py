@@ -41,6 +41,7 @@ def test_a_figure_is_reproduced_within_a_tenth() -> None:
     assert all(abs(error) < 0.1 for error in names["error"].values())
 
 
+@pytest.mark.slow
 def test_measuring_shrinks_the_band() -> None:
     """The runs were made with a share of 0.3 and 3 % of noise."""
     names = run("fit-to-your-runs")

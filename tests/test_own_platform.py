@@ -122,6 +122,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert problems(Path(write(tmp_path, MINE))) == []
 
 
+@pytest.mark.slow
 def test_a_number_names_the_systems_that_read_it() -> None:
     """INF²'s kernel attends in tiles, HillInfer's scores; FLEX(DRAM) has plain drives alone."""
     by_key = readers("csd")

@@ -64,6 +64,7 @@ def test_a_drawing_has_only_keys_and_kinds_that_exist(name: str) -> None:
     assert drawing.kind == "breakdown" or (drawing.value and drawing.over)
 
 
+@pytest.mark.slow
 def test_bars_are_ratios_of_the_table(inf2: PaperFigure, drawn: Figure) -> None:
     """Three models, three systems; the baseline's bars are 1."""
     (axes,), _ = panels_and_statements(drawn)
@@ -160,6 +161,7 @@ def test_an_address_names_a_figure(where: str, label: str, about: bool) -> None:
     assert is_about(Claim("", where, "", "", "", "", "", ""), label) is about
 
 
+@pytest.mark.slow
 def test_the_command_draws_and_counts_what_is_stated(tmp_path: Path) -> None:
     file = tmp_path / "figure.svg"
     succeed("figure", "inf2-fig10", "-o", str(file))
@@ -167,6 +169,7 @@ def test_the_command_draws_and_counts_what_is_stated(tmp_path: Path) -> None:
     assert "inf2-fig10" in succeed("figure")
 
 
+@pytest.mark.slow
 def test_an_own_study_is_drawn_and_bad_keys_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_comparison_draws_the_figure_that_suits_it(
     assert [text for text in texts if text not in svg] == []
 
 
+@pytest.mark.slow
 def test_a_sweep_draws_a_hardware_number_by_its_address(tmp_path: Path) -> None:
     file = tmp_path / "figure.svg"
     sets = ["--set", "csd.count=1:16:+1"]
@@ -81,6 +82,7 @@ def test_a_sweep_draws_a_hardware_number_by_its_address(tmp_path: Path) -> None:
     assert "csd.count" in file.read_text()
 
 
+@pytest.mark.slow
 def test_only_the_best_rows_of_a_sweep_are_drawn(tmp_path: Path) -> None:
     file = tmp_path / "figure.svg"
     axes = ["--system", "hilos", "--model", "opt-30b", "--context", "1k,2k", "--batch", "1,2,4"]

@@ -25,6 +25,7 @@ CAPTION = ("--caption", "Steps", "--label", "tab:steps")
         ("compare", *TWO, "--pivot", "context_tok"),
     ],
 )
+@pytest.mark.slow
 def test_the_ending_says_the_format(words: tuple[str, ...], tmp_path: Path) -> None:
     """Beside each stand the sources of its numbers, as beside CSV."""
     for ending, beginning in (("md", "| "), ("tex", r"\begin{table}"), ("json", "[")):
@@ -36,6 +37,7 @@ def test_the_ending_says_the_format(words: tuple[str, ...], tmp_path: Path) -> N
     assert json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_a_table_of_latex_fits_a_page(tmp_path: Path) -> None:
     """What all rows share and what their notes say stands below; what is left out is named."""
     file = tmp_path / "table.tex"

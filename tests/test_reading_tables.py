@@ -189,6 +189,7 @@ def test_every_header_of_latex_is_escaped() -> None:
     assert not re.search(r"(?<!\\)_", text)
 
 
+@pytest.mark.slow
 def test_a_pivot_refuses_answers_and_two_values() -> None:
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
     assert "is an answer; what varies is" in printed(*words, "step_ms", code=2)

@@ -126,6 +126,7 @@ def shape_of(box: Box) -> tuple[int, ...]:
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.slow
 def test_every_system_answers_the_same_when_repeated(system: System) -> None:
     study = Study((system.name,), ("opt-66b",), batch="1,8,64", context="4k,512k", output="64")
     (block,) = blocks(study)
@@ -144,6 +145,7 @@ def many_boxes() -> Study:
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.slow
 def test_most_boxes_are_repeated(many_boxes: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = blocks(many_boxes)
     recorded: list[Recording] = []
@@ -162,6 +164,7 @@ def test_most_boxes_are_repeated(many_boxes: Study, monkeypatch: pytest.MonkeyPa
     assert 0 < len(recorded) < len(boxes) / 2
 
 
+@pytest.mark.slow
 def test_files_and_best_rows_are_the_same(
     many_boxes: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

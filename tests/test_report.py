@@ -30,6 +30,7 @@ def data_of(page: str) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.slow
 def test_a_page_needs_nothing_from_anywhere(page: str) -> None:
     """No address is loaded: namespaces of SVG and links of its own ids apart."""
     loaded = re.findall(r'(?:src|href)="(?!#|data:,)([^"]*)"', page)
@@ -116,6 +117,7 @@ def report_of_all(monkeypatch: pytest.MonkeyPatch) -> str:
     return report(STUDY, "nearkv")
 
 
+@pytest.mark.slow
 def test_two_thousand_rows_stay_under_three_megabytes() -> None:
     batches = ",".join(str(batch) for batch in range(1, 126))
     wide = replace(STUDY, systems=("flexgen-dram", "hilos"), batch=batches, context="1k:128k:x2")
@@ -124,6 +126,7 @@ def test_two_thousand_rows_stay_under_three_megabytes() -> None:
     assert len(page.encode()) < 3_000_000
 
 
+@pytest.mark.slow
 def test_two_axes_have_bars_for_each_value_of_one() -> None:
     two = Study(("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), context="8k,16k,32k")
     drawn = "".join(reporting.figures(reporting.evaluated(two)))
@@ -131,6 +134,7 @@ def test_two_axes_have_bars_for_each_value_of_one() -> None:
         assert f"<figcaption>Throughput, model {model}</figcaption>" in drawn
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_the_page_says_why() -> None:
     page = report(
         replace(STUDY, systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"

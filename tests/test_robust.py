@@ -22,6 +22,7 @@ def solved(**options: Any) -> dict[str, Any]:
     return {str(name): table[name][0] for name in table}
 
 
+@pytest.mark.slow
 def test_the_robust_knob_has_the_least_quantile() -> None:
     """`step_ms_p90` of a comparison is that at a fixed alpha, over the same draws."""
     row = solved(robust=0.9)
@@ -34,6 +35,7 @@ def test_the_robust_knob_has_the_least_quantile() -> None:
     assert row["robust_step_ms"] < 0.95 * row["value_step_ms"]
 
 
+@pytest.mark.slow
 def test_a_value_chosen_at_the_stated_numbers_loses_elsewhere() -> None:
     row = solved()
     assert row["value_p10"] < row["value"] < row["value_p90"]
@@ -41,6 +43,7 @@ def test_a_value_chosen_at_the_stated_numbers_loses_elsewhere() -> None:
     assert 0 < row["regret_mean"] < row["regret_p90"]
 
 
+@pytest.mark.slow
 def test_no_machine_within_the_ranges_is_worse_than_the_worst_case() -> None:
     """Random machines, half of them corners, at the robust alpha; every leaf is monotone."""
     row = solved(robust=1)
@@ -71,6 +74,7 @@ def test_a_robust_knob_needs_a_band() -> None:
         solved(robust=0.2)
 
 
+@pytest.mark.slow
 def test_the_worst_machine_has_the_least_memory_too() -> None:
     """92 % of the KV cache off the GPU takes 38 GiB of the host, which has 32 to 60 for it."""
     study = Study(("hillinfer",), ("qwen-7b",), "8", "12k", knobs={"hot_share": "0.92"}, band=90.0)
@@ -80,6 +84,7 @@ def test_the_worst_machine_has_the_least_memory_too() -> None:
     assert worst_case(roomy, "hot_share")["robust"] == [0.5]
 
 
+@pytest.mark.slow
 def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
     """The shares of all draws give the same betas; no draw loses by solving it anew."""
     options: dict[str, Any] = {"platform": "aipc-4090", "batch": 8, "context": "8k", "samples": 64}

@@ -41,6 +41,7 @@ L3 = Study(("l3",), ("gpt-89b",), context="6000")
     ],
     ids=lambda words: words.split()[0],
 )
+@pytest.mark.slow
 def test_every_solve_says_what_binds(words: str, sentence: str) -> None:
     text = " ".join(printed("solve", *words.split()).split())
     assert sentence in text
@@ -81,6 +82,7 @@ def test_the_best_of_designs_that_do_not_fit_is_a_row_with_a_status() -> None:
     assert row["short_gb"] > 0
 
 
+@pytest.mark.slow
 def test_paired_axes_go_together() -> None:
     study = Study(
         ("flexgen-ssd", "hilos"), ("opt-66b",), zipped={"context": "256,1k,8k", "output": "9,8,7"}
@@ -99,6 +101,7 @@ def test_paired_axes_go_together() -> None:
             blocks(Study(("hilos",), ("opt-66b",), batch="4", zipped=wrong))
 
 
+@pytest.mark.slow
 def test_a_pivot_has_a_column_for_each_value() -> None:
     words = "compare flexgen-ssd hilos --model opt-66b --context 8k,16k --pivot context_tok"
     lines = printed(*words.split(), "--columns", "step_ms").splitlines()
@@ -118,6 +121,7 @@ def test_provenance_names_the_choices_that_were_made() -> None:
     assert axes["model"] == ["opt-66b"]
 
 
+@pytest.mark.slow
 def test_hardware_keeps_limits_on_any_column() -> None:
     """One CSD fewer breaks the limit; a limit that no count keeps beside a target is said."""
     study = Study(("hilos",), ("opt-66b",), context="64k")
@@ -134,6 +138,7 @@ def test_hardware_keeps_limits_on_any_column() -> None:
         least_hardware(study, "csd.count", ["step_ms>=20"], ["step_ms=10"])
 
 
+@pytest.mark.slow
 def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
     steps, _ = sensitivity(replace(L3, batch="1"), "step_ms")

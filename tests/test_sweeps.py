@@ -57,6 +57,7 @@ def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
     return b"".join(encoded(rows.packed(), form, piece) for piece in rows.pieces(most))
 
 
+@pytest.mark.slow
 def test_pieces_number_every_row_once() -> None:
     rows = plan(MIXED)
     for most in (1, 5, 17, 1 << 20):
@@ -76,6 +77,7 @@ def test_a_plan_travels() -> None:
     assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
 
 
+@pytest.mark.slow
 def test_csv_is_what_the_terminal_prints_as_csv() -> None:
     text = whole(plan(MIXED), "csv").decode()
     ours = list(csv.DictReader(io.StringIO(text)))
@@ -112,6 +114,7 @@ def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
         assert unit_of(key.shown_in)[0] == unit_of(key.unit)[0]
 
 
+@pytest.mark.slow
 def test_numbers_read_back_as_they_were() -> None:
     found = table(MIXED)
     rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
@@ -123,6 +126,7 @@ def test_numbers_read_back_as_they_were() -> None:
         np.testing.assert_array_equal(listed, found[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
     lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
     for mine, printed in zip(lines, json.loads(render(records(table(MIXED)), "json")), strict=True):
@@ -167,6 +171,7 @@ def test_names_that_csv_must_quote_are_quoted(tmp_path: Path) -> None:
     assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
 
 
+@pytest.mark.slow
 def test_identity_sees_whatever_changes_a_row() -> None:
     changes: list[dict[str, object]] = [
         {"batch": "1,8,65"},
@@ -187,6 +192,7 @@ def test_identity_sees_whatever_changes_a_row() -> None:
     assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
 
 
+@pytest.mark.slow
 def test_what_differs_has_a_name() -> None:
     here = identity(plan(MIXED), (), "csv")
     assert re.fullmatch("[0-9a-f]{32}", here["code"])
@@ -247,6 +253,7 @@ def test_reducers_keep_what_sorting_all_rows_finds(
         np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
 
 
+@pytest.mark.slow
 def test_reducers_in_processes_keep_the_same() -> None:
     here, there = best(MIXED, REDUCERS[3], quietly()), best(MIXED, REDUCERS[3], quietly(2))
     for name, column in here.items():
@@ -306,6 +313,7 @@ def test_a_chunk_computes_only_what_is_wanted() -> None:
     assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
 
 
+@pytest.mark.slow
 def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
     """The benchmark's limit is the same equations, alpha solved, at each of a million points."""
     from bench.bench_grid import million

@@ -71,6 +71,7 @@ def test_the_readme_has_commands() -> None:
 
 
 @pytest.mark.parametrize("line", TABLES)
+@pytest.mark.slow
 def test_a_terminal_shows_each_command_of_the_readme(
     line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_terminal_shows_each_command_of_the_readme(
         "solve batch --model opt-66b --limit step_ms=50000",
     ],
 )
+@pytest.mark.slow
 def test_answers_about_one_system_fit_a_screen(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(monkeypatch)
     app(shlex.split(line), standalone_mode=False)
@@ -118,6 +120,7 @@ def test_a_sweep_is_a_table_to_a_reader(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[-1] == "2 design points, 2 of them with an answer."
 
 
+@pytest.mark.slow
 def test_commands_that_write_files_keep_to_the_screen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -133,6 +136,7 @@ def test_commands_that_write_files_keep_to_the_screen(
         assert len(lines) < 24
 
 
+@pytest.mark.slow
 def test_claims_and_their_counts_are_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts by paper stand below the claims, the verdict last, all in the pager."""
     screen = Screen(monkeypatch)
@@ -144,6 +148,7 @@ def test_claims_and_their_counts_are_one_page(monkeypatch: pytest.MonkeyPatch) -
     assert re.fullmatch(r"\d+ claims: .*\.", lines[-1])
 
 
+@pytest.mark.slow
 def test_a_fit_fits_the_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """README's command; its runs are those of a host whose DRAM scores at 0.3 of its rate."""
     monkeypatch.chdir(tmp_path)

@@ -138,6 +138,7 @@ def entries(text: str) -> list[str]:
         ("study.toml", STUDY),
     ],
 )
+@pytest.mark.slow
 def test_no_key_of_a_file_is_unread(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_no_key_of_a_file_is_unread(
             assert "bogus" in refused.err
 
 
+@pytest.mark.slow
 def test_no_key_of_a_config_is_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of no known meaning is a warning."""
     monkeypatch.chdir(tmp_path)
