@@ -108,6 +108,23 @@ def test_host_memory_begins_to_hold_cache_where_weights_have_left() -> None:
     assert holds_all == pytest.approx(0.25 + FINAL_KV / ALL_WEIGHTS)
 
 
+@pytest.mark.parametrize(("on_gpu", "overflows"), [(0.0, 0.25), (0.5, 0.5)])
+def test_host_memory_is_full_until_more_weights_than_overflow_it_are_stored(
+    on_gpu: float, overflows: float
+) -> None:
+    """Of the weights a quarter fits neither the GPU nor host memory: a share of those beside it."""
+    changes = {
+        **EXACT,
+        "gpu.memory": WORKING + on_gpu * ALL_WEIGHTS,
+        "host.memory": COPIES + (0.75 - on_gpu) * ALL_WEIGHTS,
+    }
+    hw = load_platform("inf2-a100").machine().with_values(changes)
+    assert cache_breaks(hw, TINY, WORK, {"weights": AUTO})[2] == pytest.approx(overflows)
+    # where all of them have room there is none: -1 is no share
+    roomy = hw.with_values({"host.memory": COPIES + 2 * ALL_WEIGHTS})
+    assert cache_breaks(roomy, TINY, WORK, {"weights": AUTO})[2] == -1
+
+
 def test_buffers_as_large_as_x_leave_no_reason_against_x() -> None:
     """K and V of 81 tokens take 29,160 bytes, more than X of all 121 with 29,040."""
     hw = load_platform("inf2-a100").machine().with_values({**EXACT, "host.memory": ALL_WEIGHTS})

@@ -1,0 +1,102 @@
+"""Sub-batches whose costs are written down, so that splits, bounds and chunks are counted by hand.
+
+Two requests of 100 tokens. The GPU reads its weights in 1 s, whoever is in a sub-batch; attention
+takes 0.02 s a token. Apart, each phase attends for 2 s beside 1 s of GPU: 4 s. Together, the GPU's
+1 s is followed by 4 s of attention: 5 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nearkv.solvers.subbatch.problem import (
+    Costs,
+    Schedule,
+    SubbatchProblem,
+    exhaustive,
+    least_decode,
+    phases,
+)
+from nearkv.solvers.subbatch.rules import greedy, one_batch
+from nearkv.solvers.subbatch.schedule import optimal
+
+# constant, a sequence, a prompt token, its square on the GPU; a sequence, a token held, a prompt
+# token beside attention
+COSTS = Costs(np.array([[1.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.02, 0.0]]))
+
+
+def pair(costs: Costs, *prompts: float) -> SubbatchProblem:
+    spread_over_all = np.full(2, -1)
+    return SubbatchProblem(np.full(2, 100.0), spread_over_all, 1, np.array(prompts), costs)
+
+
+def on_gpu(token: float, square: float) -> Costs:
+    return replace(COSTS, gpu=np.array([[1.0, 0.0, token, square]]))
+
+
+def test_apart_is_faster_than_together() -> None:
+    instance = pair(COSTS)
+    assert phases(instance, np.array([False, True])) == pytest.approx((2, 2))
+    assert phases(instance, np.array([False, False])) == pytest.approx((1, 4))
+    assert one_batch(instance).decode == pytest.approx(5)
+    assert exhaustive(instance)[1] == pytest.approx(4)
+    best = optimal(instance)
+    assert best.decode == best.seconds == pytest.approx(4)
+    assert best.in_one.sum() == 1
+    assert best.proof == "optimal"
+    # attending to 200 tokens takes 4 s whoever does it
+    assert least_decode(instance) == pytest.approx(4)
+
+
+def test_a_bound_counts_what_the_gpu_computes_too() -> None:
+    """One read of the weights and 3 s a request: 7 s, which one batch takes."""
+    costs = replace(COSTS, gpu=np.array([[1.0, 3.0, 0.0, 0.0]]))
+    assert least_decode(pair(costs)) == pytest.approx(7)
+
+
+def test_a_gap_is_relative_to_what_is_known() -> None:
+    split = np.array([False, True])
+    schedule = Schedule(split, ((), ()), (2.0, 2.0), decode=4.0, split_decode=4.0, bound=3.0)
+    assert schedule.gap == 0.25
+    assert replace(schedule, bound=5.0).gap == 0
+
+
+@pytest.mark.parametrize(
+    ("token", "square", "tokens"),
+    [
+        # beside 2 s of attention the GPU has 1 s: 212 tokens, so 208; 0.08 s are 17 more
+        (0.0047, 0.0, 208 + 224),
+        # 218 tokens by the square; each of 224 ends 0.03 s late, and 0.08 s are allowed
+        (0.0037, 4e-6, 224 + 224),
+    ],
+)
+def test_prompts_add_a_fiftieth_of_the_time_at_most(
+    token: float, square: float, tokens: float
+) -> None:
+    best = optimal(pair(on_gpu(token, square), 300.0, 300.0), 20.0)
+    assert best.prompt_tokens == tokens
+    assert best.most_tokens == tokens
+    assert best.proof == "optimal"
+    assert best.decode == pytest.approx(4)
+    assert best.seconds <= 4.08 * (1 + 1e-5)
+
+
+def test_one_prompt_rides_in_one_sub_batch() -> None:
+    """Of 300 tokens 212 and 17 fit; parts are multiples of 16."""
+    best = optimal(pair(on_gpu(0.0047, 0.0), 300.0), 20.0)
+    assert sorted(len(chunks) for chunks in best.chunks) == [0, 1]
+    assert best.prompt_tokens == best.most_tokens == 224
+    assert best.proof == "optimal"
+
+
+def test_the_rule_fills_the_gpu_up_to_attention_without_prompts() -> None:
+    """Sec. 5.3: 1 s beside 2 s is left for 212 tokens of each, whatever moving them takes."""
+    costs = replace(on_gpu(0.0047, 0.0), pim=np.array([[0.0, 0.0, 0.02, 0.1]]))
+    plan = greedy(pair(costs, 300.0, 300.0))
+    assert [list(chunks) for chunks in plan.chunks] == [[(1, 208.0)], [(0, 208.0)]]
+    # the one that is cut is the last: 100 + 80 leave room for two steps of 16
+    several = greedy(pair(costs, 100.0, 80.0, 300.0))
+    assert several.chunks == ((), ((0, 100.0), (1, 80.0), (2, 32.0)))
