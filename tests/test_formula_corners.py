@@ -8,18 +8,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import SYSTEMS, model
-from tiny import FINAL_KV, WORK, estimate
+from tiny import FINAL_KV, TINY, WORK, estimate
 
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.accelerator import attend_prompt, side
-from nearkv.costmodel.mechanisms.cpu_share import at_share
+from nearkv.costmodel.mechanisms.cpu_share import at_share, served
+from nearkv.costmodel.mechanisms.dimm import imbalance
+from nearkv.costmodel.mechanisms.percent import gpu_breaks, whole_tensors
 from nearkv.costmodel.mechanisms.placement import cpu_attention_rate
+from nearkv.costmodel.mechanisms.residency import Residency
+from nearkv.costmodel.mechanisms.serving import in_use, kv_token_bytes
 from nearkv.costmodel.metrics import Answer, energy
 from nearkv.costmodel.plugins import Plugin
-from nearkv.costmodel.registry import check_knobs
+from nearkv.costmodel.registry import Knob, System, check_knobs
 from nearkv.costmodel.span import Leaf, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.shares.lines import envelope
 
@@ -127,3 +134,89 @@ def test_a_plugin_that_fails_leaves_the_module_that_ran_before() -> None:
         assert sys.modules["nearkv_plugin_mine"].WORTH == 5
     finally:
         del sys.modules["nearkv_plugin_mine"]
+
+
+def test_the_end_that_steps_see_weighs_requests_by_their_answers() -> None:
+    """Requests of 100 + 10 and 300 + 30 tokens: E[(s + n) n] / E[n] = (1,100 + 9,900) / 40."""
+    spread = Spread(product=1.25, output_square=1.25)
+    assert Workload(2.0, 200.0, 20.0, spread=spread).final_seen == 275
+
+
+@pytest.mark.parametrize(
+    ("gpu", "storage", "placed"),
+    [
+        # Q, K, V and the output are 144, 48, 48 and 144 of 384 elements: their middles lie at
+        # 3/16, 7/16, 9/16 and 13/16; those of three matrices of 152 at 1/6, 1/2 and 5/6
+        (0.2, 0.0, (144 + 152, 240 + 304, 0)),
+        (0.0, 0.2, (0, 240 + 304, 144 + 152)),
+        (0.45, 0.45, (192 + 152, 152, 192 + 152)),
+    ],
+)
+def test_whole_tensors_go_where_their_middles_lie(
+    gpu: float, storage: float, placed: tuple[float, float, float]
+) -> None:
+    home = whole_tensors(TINY, Residency(gpu, 1 - gpu - storage, storage), 0.0)
+    assert (840 * home.gpu, 840 * home.host, 840 * home.storage) == pytest.approx(placed)
+    divided = whole_tensors(TINY, Residency(0.25, 0.5, 0.25), 1.0)
+    assert (divided.gpu, divided.host, divided.storage) == pytest.approx((0.25, 0.5, 0.25))
+
+
+def test_two_sub_batches_are_each_half_as_even() -> None:
+    """Requests of a sub-batch alone fall on the ranksets; of one batch, all of them."""
+    system = SYSTEMS["l3"]
+    hw = load_platform(system.platform).machine()
+    for interleave, sequences in ((1.0, 32.0), (0.0, 64.0)):
+        knobs = {"interleave": interleave, "overlap_comm": 1.0, "placement": 0.0, "policy": 0.0}
+        serving = system(hw, model("opt-66b", hw), BLOCK, knobs).serving
+        assert serving is not None
+        expected = imbalance(sequences, hw.dimm.ranksets, 1.0)
+        assert serving.skew(64.0, 1.0) == pytest.approx(expected, rel=1e-12)
+
+
+def test_of_counts_that_do_not_fit_the_one_that_misses_least_is_taken() -> None:
+    """Four devices miss 1 of 5 bytes, fewer miss more; none fits."""
+
+    def devices(hw: object, llm: object, work: Workload, *, count: Real) -> Estimate:
+        span = Leaf("a", "read", np.asarray(count) * 1.0, 1.0, "B")
+        needed = np.asarray(9.0 - count)
+        return Estimate(span, span, fits(host=(needed, 4.0)), work, work.batch)
+
+    knob = Knob("devices", low=1, high=4, kind="count")
+    short = System("short", "inf2-a100", "inf2", (), {"count": knob}, devices)
+    hw = load_platform("inf2-a100").machine()
+    answer = resolve_knobs(short, hw, model("opt-30b"), BLOCK, {"count": "auto"})
+    assert np.ravel(answer.knobs["count"]) == [4]
+    assert not answer.estimate.fits.ok
+
+
+def test_models_of_experts_are_marked_by_one() -> None:
+    assert [float(model(name).is_moe) for name in ("mixtral-8x7b", "opt-66b")] == [1.0, 0.0]
+
+
+def test_tensors_leave_the_drives_for_the_gpu_from_the_other_end() -> None:
+    """Of the weights beside the GPU half are stored: a tensor leaves the drives where its middle
+    lies at half of what is beside the GPU, and host memory where it lies at all of that."""
+    to_gpu = [13 / 16, 9 / 16, 7 / 16, 3 / 16, 5 / 6, 1 / 2, 1 / 6]
+    hw = load_platform("t4-flexgen").machine()
+    stated = {"ssd_weights": 0.5, "gpu_weights": 0.0}
+    breaks = [float(share) for share in gpu_breaks(hw, TINY, WORK, stated)]
+    assert sorted(breaks[:7]) == pytest.approx(sorted(to_gpu))
+    assert sorted(breaks[7:]) == pytest.approx(sorted(1 - 2 * (1 - share) for share in to_gpu))
+
+
+def test_host_memory_for_two_requests_serves_two_replicas() -> None:
+    """Requests longer than a GPU's memory live in host memory, which all replicas share."""
+    hw = load_platform("dgx-a100-pim").machine()
+    llm, work = model("opt-66b", hw), Workload(64.0, 100_000.0, 100.0)
+    tp = float(np.ravel(in_use(hw, llm, most=1.0).gpu.count)[0])
+    roomy = hw.with_values({"gpu.count": 4 * tp, "gpu.memory": 1.01 * llm.weight_bytes / tp})
+    longest = kv_token_bytes(llm) * work.longest
+    counts = [
+        float(
+            np.ravel(
+                served(roomy.with_values({"host.memory": held * longest}), llm, work).gpu.count
+            )[0]
+        )
+        for held in (2.5, 3.5, 100.0)
+    ]
+    assert counts == [2 * tp, 3 * tp, 4 * tp]

@@ -51,6 +51,10 @@ def test_apart_is_faster_than_together() -> None:
     assert least_decode(instance) == pytest.approx(4)
 
 
+def test_without_time_nothing_is_proven() -> None:
+    assert optimal(pair(COSTS), 0.0).proof == "time limit"
+
+
 def test_a_bound_counts_what_the_gpu_computes_too() -> None:
     """One read of the weights and 3 s a request: 7 s, which one batch takes."""
     costs = replace(COSTS, gpu=np.array([[1.0, 3.0, 0.0, 0.0]]))
