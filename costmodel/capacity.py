@@ -57,7 +57,7 @@ class Fits:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences that `reason` points into; the first is empty."""
-        return ("", *(f"{tier} memory is short" for tier in self.tiers), *self.not_modelled)
+        return ("", *map(shortage, self.tiers), *self.not_modelled)
 
     @property
     def reason(self) -> NDArray[np.intp]:
@@ -92,6 +92,13 @@ class Fits:
         stacked = np.stack(np.broadcast_arrays(*by_tier))
         missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
         return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
+
+
+def shortage(tier: str) -> str:
+    """A sentence about a memory that is short; `both` are two that hold something together."""
+    return (
+        "both memories together are short" if tier == "both" else f"{tier} memory is short"
+    )
 
 
 def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ MOST_PLACES = 50
 """Lines that may name a key before it is left without its own."""
 MOST_LINES = 200
 """Lines that a statement may take."""
-_WORD = re.compile(r"([\w-]+)(?:: | = |, | )")
+_WORD = re.compile(r"([\w.-]+)(?:: | = |, | )")
 _UNKNOWN = re.compile(r"unknown (?:key|field) (\S+);")
 _LINE = re.compile(r"at line (\d+)")
 

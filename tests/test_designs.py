@@ -92,7 +92,7 @@ def test_never_is_explained_where_the_target_comes_closest() -> None:
     assert row["reason"].startswith("never: at csd.count = 64 still throughput_tok_s = ")
     dram = replace(POINT, systems=("flexgen-dram",), context="1M")
     (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
-    assert "the host memory is short of" in row["reason"]
+    assert "host memory is short of" in row["reason"]
     assert "nan" not in row["reason"]
 
 

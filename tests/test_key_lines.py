@@ -14,6 +14,8 @@ from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.lines import keys_named, line_of_failure, line_of_json_key, line_of_key
 from nearkv.hardware.own import problems
+from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.space.study_files import either
 
 FILE = '''# count = 1, in a comment
 title = """
@@ -146,3 +148,27 @@ def test_a_check_names_the_line_of_all_that_is_wrong(tmp_path: Path) -> None:
     sentences = problems(file)
     lines = [sentence.partition(": ")[0].rpartition(" ")[2] for sentence in sentences]
     assert lines == ["3", "5", "6"]
+
+
+STUDY = 'systems = ["hilos"]\nmodel = ["opt-66b"]\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ('context = "abc"', "3: context: 'abc' must be a whole number"),
+        ("batch = [4, -3]", "3: batch: '-3' must be"),
+        ('[set]\n"csd.count" = "many"', "4: set: csd.count: 'many' is not a number"),
+        ("[knob]\n# a comment\nalpha = 2", "5: knob: alpha: '2' does not fit"),
+        ('platform = "hilos-z"', "3: platform: unknown platform 'hilos-z'"),
+        ('[part]\ngpu = "b2000"', "3: part: unknown part 'b2000'"),
+    ],
+)
+def test_a_study_that_cannot_be_evaluated_names_the_line(
+    tmp_path: Path, lines: str, sentence: str
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY + lines)
+    with pytest.raises(InputError) as refusal:
+        either(str(path), Study((), ()))
+    assert str(refusal.value).startswith(f"{path}, line {sentence}")

@@ -10,11 +10,13 @@ from conftest import model as catalogued
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
 from nearkv.solvers.placement.linear import Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.walks import full
+from nearkv.sweeps.explore.placement import placements
 
 T4 = load_platform("t4-flexgen").machine()
 WORK = Workload(1.0, 512.0, 32.0)
@@ -145,3 +147,13 @@ def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("nearkv.solvers.placement.walks.STEPS", 1)
     answer = place(T4, model("opt-30b"), WORK, search="paper")
     assert (answer.gpu_batch, answer.num_batches) == (32, 5)
+
+
+def test_what_a_placement_does_not_depend_on_is_not_taken_in_silence() -> None:
+    with pytest.raises(InputError, match=r"--set gpu\.bandwidth: no placement depends on it"):
+        placements("opt-30b", "512", "32", "t4-flexgen", {"gpu.bandwidth": "1TB/s"}, {})
+    with pytest.warns(NearkvWarning, match="--part gpu=l4: .* its rates are those of the role"):
+        (row,) = placements(
+            "opt-6.7b", "512", "32", "t4-flexgen", {}, {"gpu": "l4"}, gpu_batch=4, num_batches=1
+        )
+    assert "offload" in row["note"]

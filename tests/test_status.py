@@ -26,6 +26,11 @@ def test_memory_that_misses_most_is_the_reason() -> None:
     assert reasons == ["", "gpu memory is short", "host memory is short"]  # 3 B and 6 B are missing
 
 
+def test_two_memories_that_hold_something_together_are_short_together() -> None:
+    fits = Fits({"hbm": (1.0, 2.0), "both": (9.0, 5.0)})
+    assert fits.reasons[int(fits.reason)] == "both memories together are short"
+
+
 def test_what_is_not_modelled_has_no_answer_even_where_it_would_fit() -> None:
     fits = Fits({"gpu": (np.array([1.0, 9.0]), 2.0)}).without(
         {"no experts": np.array([True, True])}

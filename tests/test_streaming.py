@@ -29,10 +29,17 @@ def bed(name: str, **widths: float) -> Machine:
     return load_platform(name).machine().with_values(changes)
 
 
+ALL_IN_HOST: dict[str, dict[str, Real]] = {
+    "zero-inference": {"ssd_weights": 0.0},
+    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
+}
+"""Knobs that leave all weights in host memory."""
+
+
 def layers(system: str, hw: Machine, **knobs: Real) -> Span:
     """The layers of a decode step of OPT-30B, without the output head."""
     llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, WORK, knobs).step.parts["layers"]
+    return SYSTEMS[system](hw, llm, WORK, {**ALL_IN_HOST[system], **knobs}).step.parts["layers"]
 
 
 def test_zero_inference_waits_for_what_its_bucket_does_not_hold() -> None:
@@ -93,7 +100,7 @@ def step_of(system: str, **knobs: Real) -> float:
     """Seconds of the layers of OPT-30B for one short sequence, which computes next to nothing."""
     hw = bed("zero-a6000")
     work = Workload(1.0, 32.0, 32.0)
-    answer = SYSTEMS[system](hw, model("opt-30b", hw), work, knobs)
+    answer = SYSTEMS[system](hw, model("opt-30b", hw), work, {**ALL_IN_HOST[system], **knobs})
     return float(answer.step.parts["layers"].seconds)
 
 

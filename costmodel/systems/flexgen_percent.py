@@ -15,6 +15,7 @@ from nearkv.costmodel.compose import overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.latent import Latent
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.filling import drive_share, gpu_share
 from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.offload import FileStorage
 from nearkv.costmodel.mechanisms.percent import (
@@ -24,9 +25,7 @@ from nearkv.costmodel.mechanisms.percent import (
     relay,
     whole_tensors,
 )
-from nearkv.costmodel.mechanisms.residency import (
-    Residency,
-)
+from nearkv.costmodel.mechanisms.residency import Residency
 from nearkv.costmodel.mechanisms.streaming import (
     attend_on_gpu,
     drives_of,
@@ -41,10 +40,16 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
-GPU_WEIGHTS = Knob("share of the weights on the GPU", default=0.0, breaks=gpu_breaks)
+GPU_WEIGHTS = Knob(
+    "share of the weights on the GPU; fill: the largest that it holds",
+    default="fill",
+    rules={"fill": gpu_share},
+    breaks=gpu_breaks,
+)
 DRIVE_WEIGHTS = Knob(
-    "share of the other weights on the drives",
-    default=0.0,
+    "share of the other weights on the drives; fill: what host memory does not hold",
+    default="fill",
+    rules={"fill": drive_share},
     breaks=drive_breaks,
 )
 CACHE = Knob(

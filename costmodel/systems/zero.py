@@ -22,9 +22,7 @@ from nearkv.costmodel.mechanisms.offload import (
     update_state,
 )
 from nearkv.costmodel.mechanisms.pageable import PageableStream
-from nearkv.costmodel.mechanisms.residency import (
-    Residency,
-)
+from nearkv.costmodel.mechanisms.residency import Residency
 from nearkv.costmodel.mechanisms.streaming import (
     attend_on_gpu,
     drives_of,
@@ -46,7 +44,9 @@ CACHE = Knob(
     kind="choice",
     choices=("host", "gpu"),
 )
-STORED = Knob("share of the weights on the drives", default=0.0)
+STORED = Knob(
+    "share of the weights on the drives; auto: the fastest that host memory allows"
+)
 PIN = Knob(
     "whether weights in host memory are pinned (run_model.py's --pin-memory); auto as the "
     "release's scripts run it: unless the KV cache is there, too",

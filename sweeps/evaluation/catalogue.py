@@ -67,7 +67,7 @@ def _default(knob: Knob) -> str | float:
     """What a knob is where nobody says."""
     if knob.sets:
         return "the platform's"
-    if knob.choices and knob.default != "auto":
+    if knob.choices and not isinstance(knob.default, str):
         return knob.choices[int(knob.default)]
     if knob.solver:
         return f"auto, by {knob.solver}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import STATUSES
+from nearkv.costmodel.capacity import STATUSES, shortage
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, footprint
 from nearkv.costmodel.models import require_alike
@@ -138,9 +138,12 @@ class _Run:
 
 def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float | str]:
     migrating = run.steps + run.moved / rate
+    reason = ""
+    if run.short_of:
+        reason = shortage(run.short_of)
     return {
         "status": STATUSES[bool(run.short_of)],
-        "reason": f"{run.short_of} memory is short" if run.short_of else "",
+        "reason": reason,
         "short_of": run.short_of,
         "short_gb": run.short / 1e9,
         "step_ms": 1e3 * float(np.mean(run.steps)),

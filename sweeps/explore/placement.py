@@ -11,6 +11,7 @@ import numpy as np
 from nearkv.costmodel.models import alike_llm
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
+from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.evaluation.table import plain
@@ -18,6 +19,14 @@ from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.cases import swapped
 from nearkv.sweeps.space.sizes import number, size, values
 from nearkv.sweeps.space.study import comma_list
+
+_READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
+"""Numbers of parts that a placement depends on, beside the roles of `_READ_ROLES`."""
+_READ_ROLES = ("offload", "precision")
+_RATES = (
+    "a placement takes of gpu, host and disk what they hold; its rates are those of the role "
+    "offload, fitted to one machine; set offload.* too"
+)
 
 
 def placements(
@@ -44,6 +53,10 @@ def placements(
     Raises:
         InputError: a name, number or combination that cannot be used.
     """
+    _check_read(sets)
+    if parts:
+        swaps = ", ".join(f"{role}={names}" for role, names in parts.items())
+        warn(f"--part {swaps}: {_RATES}")
     prompts = values(context, size, "--context")
     outputs = values(output, size, "--output-tokens")
     lengths = list(product(prompts, outputs))
@@ -55,12 +68,24 @@ def placements(
                 hw = platform.machine().with_values(numbers)
                 llm = alike_llm(part, hw["precision"], "placement")
                 names = {"model": part.name, "platform": name, **platform.part_columns}
+                note = {"note": _RATES} if parts else {}
                 for prompt, tokens in lengths:
                     work = Workload(1.0, prompt, tokens)
                     sizes = {"context_tok": prompt, "output_tok": tokens, **numbers}
-                    row = names | sizes | _row(place(hw, llm, work, **choice))
+                    row = names | sizes | _row(place(hw, llm, work, **choice)) | note
                     rows.append({column: plain(value) for column, value in row.items()})
     return rows
+
+
+def _check_read(sets: Mapping[str, str]) -> None:
+    """Refuse numbers that no placement depends on."""
+    for address in sets:
+        role = address.partition(".")[0]
+        if address not in _READ and role not in _READ_ROLES:
+            listed = ", ".join(_READ)
+            raise InputError(
+                f"--set {address}: no placement depends on it; set {listed} or offload.*"
+            )
 
 
 def _combinations(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.capacity import shortage
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
 from nearkv.sweeps.evaluation.probe import Probe, bottleneck
@@ -277,7 +278,7 @@ class _Outcome:
         memory = str(np.ravel(fits.short_of)[0])
         if memory:
             missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
-            return f"{at} the {memory} memory is short of {missing:.4g} GB"
+            return f"{at} {shortage(memory)} of {missing:.4g} GB"
         quantity = self.quantities[self.worst.name]
         if not np.isfinite(quantity):
             return f"{at} {self.worst.against or 'the system'} has no {self.worst.quantity}"

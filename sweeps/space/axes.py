@@ -81,9 +81,9 @@ def _choice(name: str, knob: Knob, item: str) -> str:
     if item in knob.choices:
         place = knob.choices.index(item)
         return str(place)
-    if item == "auto" or item.isdigit():
+    if item == "auto" or item in knob.rules or item.isdigit():
         return item
-    raise unknown(f"value of {name}", item, [*knob.choices, "auto"])
+    raise unknown(f"value of {name}", item, [*knob.choices, *knob.rules, "auto"])
 
 
 def _knob_reader(system: System, knob: Knob) -> Reader:
@@ -100,7 +100,7 @@ def _knob_reader(system: System, knob: Knob) -> Reader:
 def _knob_fault(system: System, knob: Knob) -> str:
     """A sentence about a value that a knob does not take: what it takes."""
     if knob.choices:
-        names = ", ".join(dict.fromkeys([*knob.choices, "auto"]))
+        names = ", ".join(dict.fromkeys([*knob.choices, *knob.rules, "auto"]))
         return f"is none of {names}"
     kind = "a number" if knob.kind == "share" else "a whole number"
     limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.files import located, read_toml
+from nearkv.hardware.files import located, read_toml, with_line
 from nearkv.hardware.folders import path_of
 from nearkv.sweeps.space.sizes import comma_list
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.space.study import Study, blocks
 
 _LISTS = {
     "systems": "systems",
@@ -24,6 +26,9 @@ _LISTS = {
 _TEXTS = ("batch", "context", "output", "method")
 _TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
 _NUMBERS = ("band", "samples", "seed")
+_OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
+"""How a sentence about an option begins: the option, and the name that it sets."""
+_UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 _KEYS = {"title", "cite", "figure", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
 
 
@@ -64,7 +69,8 @@ def either(path: str, axes: Study) -> Study:
     A band of the command line goes before that of the file.
 
     Raises:
-        InputError: both are given, the file is no study, or a value has no option before it.
+        InputError: both are given, the file is no study or cannot be evaluated, or a value has no
+            option before it.
     """
     if "=" in path and not Path(path).exists():
         advice = "repeat --set or --knob in front of each NAME=VALUE"
@@ -80,7 +86,34 @@ def either(path: str, axes: Study) -> Study:
     study = load_study(path)
     study = replace(study, plugins=(*study.plugins, *axes.plugins))
     band = {name: getattr(axes, name) for name in _NUMBERS}
-    return replace(study, **band) if axes.band else study
+    study = replace(study, **band) if axes.band else study
+    _check(study, Path(path))
+    return study
+
+
+def _check(study: Study, path: Path) -> None:
+    """Refuse a study that cannot be evaluated, with the line of its file.
+
+    Its warnings are left to whoever evaluates it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            blocks(study)
+        except InputError as refusal:
+            sentence = _about_key(str(refusal))
+            raise InputError(with_line(f"{path}: {sentence}", path)) from None
+
+
+def _about_key(sentence: str) -> str:
+    """A sentence about an option or a name as one about the key of a study file."""
+    if option := _OPTION.match(sentence):
+        keys = "".join(f"{key}: " for key in option.groups() if key)
+        return keys + sentence[option.end() :]
+    if named := _UNKNOWN.match(sentence):
+        key = "systems" if named[1] == "system" else named[1]
+        return f"{key}: {sentence}"
+    return sentence
 
 
 def _texts(entry: object, where: str) -> dict[str, str]:
