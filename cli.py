@@ -112,9 +112,7 @@ app.announce(
     "browsing",
     "List the systems; `systems show NAME` prints one with its knobs.",
 )
-app.announce(
-    "models", "browsing", "List the models; `models show NAME` prints every number."
-)
+app.announce("models", "owning", "List the models; `models show NAME` prints every number.")
 app.announce(
     "hardware",
     "browsing",

@@ -77,14 +77,14 @@ def problems(path: Path) -> list[str]:
     table = read_toml(path, "part or platform")
     if "kind" in table:
         kind = str(table["kind"])
-        faults = list(_wrong_numbers(table, KINDS.get(kind, {}), path))
-        return faults or _refusal(load_part, path)
+        faults = list(wrong_numbers(table, KINDS.get(kind, {}), path))
+        return faults or refusal(load_part, path)
     faults = []
     for role, entry in table.items():
         if isinstance(entry, dict):
             keys = _keys_of_role(role, entry)
-            faults += _wrong_numbers(entry, keys, path, role)
-    return faults or _refusal(load_platform, path)
+            faults += wrong_numbers(entry, keys, path, role)
+    return faults or refusal(load_platform, path)
 
 
 def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
@@ -99,9 +99,17 @@ def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
         return {}
 
 
-def _wrong_numbers(
+def wrong_numbers(
     table: Mapping[str, Any], keys: Mapping[str, Key], path: Path, role: str = ""
 ) -> Iterator[str]:
+    """A sentence for each number of a table that cannot be read, with its line.
+
+    Args:
+        table: of the file; what is no number of a part is left to whoever reads the part.
+        keys: numbers that the part may have.
+        path: of the file.
+        role: whose table it is, in a platform.
+    """
     where = f"{path}: {role}: " if role else f"{path}: "
     for name, entry in table.items():
         if name not in keys:
@@ -112,7 +120,7 @@ def _wrong_numbers(
             yield with_line(str(problem), path)
 
 
-def _refusal(load: Any, path: Path) -> list[str]:
+def refusal(load: Any, path: Path) -> list[str]:
     """Why a file does not load; nothing where it does."""
     try:
         load(str(path))
