@@ -160,9 +160,10 @@ def _resolve(question: _Question) -> Resolved:
         seconds = np.broadcast_to(seconds, (values.shape[1], *shape))
         fastest = np.argmin(seconds, axis=0)
         least = np.min(seconds, axis=0)
-        best = np.where(least < lowest, values[:, fastest], best)
+        here = np.take_along_axis(tried, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
+        best = np.where(least < lowest, here, best)
         lowest = np.minimum(lowest, least)
-    chosen = dict(zip(searched, best, strict=True))
+    chosen = {name: best[place] for place, name in enumerate(searched)}
     return _solve_share(_with_rules(question.having(chosen)))
 
 
