@@ -15,6 +15,7 @@ from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import exact, greedy
 from nearkv.solvers.mapping.milp import milp
+from nearkv.sweeps.runtime.memory import keep_freed_memory
 
 
 def median(call: Callable[[], object], times: int) -> float:
@@ -28,6 +29,7 @@ def median(call: Callable[[], object], times: int) -> float:
 
 
 def main() -> None:
+    keep_freed_memory()
     hw = load_platform("gh-asymmetric").machine()
     llm = llm_of(
         {key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, hw["precision"]
@@ -47,4 +49,6 @@ def main() -> None:
     for name, took in seconds.items():
         print(f"{name:30s} {1e6 * took:10.1f} us")
     over, under = seconds["exact"] / seconds["greedy"], seconds["brute"] / seconds["exact"]
+    each = 1e6 * seconds["exact, each of 1000 contexts"]
+    print(f"exact in a grid: {each:.1f} us a point (at most 50)")
     print(f"exact / greedy {over:.2f} (at most 10), brute / exact {under:.1f} (at least 50)")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ from nearkv.solvers.mapping.minima import prefix_minimum, range_minimum
 
 Units = NDArray[np.int64]
 
-_PAIRS_AT_ONCE = 1 << 21
-"""Entries of one temporary; 16 MiB of float64."""
+_PAIRS_AT_ONCE = 1 << 17
+"""Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
 
 
 @dataclass(frozen=True)
@@ -155,26 +155,31 @@ def exact(tables: HeadTables) -> Mapping:
     """
     flat = flatten(tables)
     count = math.prod(tables.points)
-    attention, qkv, _ = flat.seconds
-    pairs = attention.shape[1] * qkv.shape[1]
-    step = max(_PAIRS_AT_ONCE // pairs, 1)
-    if count <= step:
-        chosen = _spread(_exact_flat(flat), count)
-        return _answer(tables.points, flat, chosen)
-    pieces = []
-    for start in range(0, count, step):
-        rows = slice(start, min(start + step, count))
-        piece = _exact_flat(some_points(flat, rows, count))
-        pieces.append(_spread(piece, rows.stop - start))
-    attention_parts = [piece.attention for piece in pieces]
-    qkv_parts = [piece.qkv for piece in pieces]
-    fc_parts = [piece.fc for piece in pieces]
-    chosen = _Chosen(
-        np.concatenate(attention_parts),
-        np.concatenate(qkv_parts),
-        np.concatenate(fc_parts),
-    )
+    if count == 1:
+        return _answer(tables.points, flat, _exact_flat(flat))
+    chosen = _spread(_fastest(flat), count)
+    on_hbm = chosen.sum_of(flat.hbm) <= flat.hbm_room
+    on_lpddr = chosen.sum_of(flat.lpddr) <= flat.lpddr_room
+    fits = np.broadcast_to(on_hbm & on_lpddr, (count,))
+    bound = np.flatnonzero(~fits)
+    if len(bound):
+        chosen = chosen.each(np.array)
+        attention, qkv, _ = flat.seconds
+        pairs = attention.shape[1] * qkv.shape[1]
+        step = max(_PAIRS_AT_ONCE // pairs, 1)
+        for start in range(0, len(bound), step):
+            rows = bound[start : start + step]
+            piece = _exact_flat(some_points(flat, rows, count))
+            chosen.attention[rows] = piece.attention
+            chosen.qkv[rows] = piece.qkv
+            chosen.fc[rows] = piece.fc
     return _answer(tables.points, flat, chosen)
+
+
+def _fastest(tables: HeadTables) -> _Chosen:
+    """Units of each sub-layer at its fastest; the optimum where memories hold them."""
+    attention, qkv, fc = (seconds.argmin(1) for seconds in tables.seconds)
+    return _Chosen(attention, qkv, fc)
 
 
 def _spread(chosen: _Chosen, count: int) -> _Chosen:
@@ -188,11 +193,15 @@ def _spread(chosen: _Chosen, count: int) -> _Chosen:
 
 def _exact_flat(tables: HeadTables) -> _Chosen:
     """Units for tables of one axis of design points."""
+    low = _least_fc(tables)
+    if low is None:
+        tables = _undominated(tables)
     attention, qkv, fc = tables.seconds
     pairs = attention[:, :, None] + qkv[:, None, :]
-    top, low = _most_fc(tables), _least_fc(tables)
+    top = _most_fc(tables)
     if low is None:
-        total = pairs + prefix_minimum(fc, top)
+        total = prefix_minimum(fc, top)
+        total += pairs
     else:
         total = pairs + range_minimum(fc, low, top)
         # where nothing fits both, HBM's capacity alone counts
@@ -208,6 +217,23 @@ def _exact_flat(tables: HeadTables) -> _Chosen:
         inside &= n >= _of_pair(low, n_attention, n_qkv)
     n_fc = np.where(inside, fc, np.inf).argmin(1)
     return _Chosen(n_attention, n_qkv, n_fc)
+
+
+def _undominated(tables: HeadTables) -> HeadTables:
+    """The tables without units of attention and qkv that HBM alone bounds and that only cost.
+
+    Beyond its fastest number a sub-layer takes more bytes of HBM and no less time.
+    """
+    seconds, hbm = list(tables.seconds), list(tables.hbm)
+    for sublayer in (0, 1):
+        fastest = seconds[sublayer].argmin(1)
+        kept = slice(0, 1 + int(fastest.max()))
+        seconds[sublayer] = seconds[sublayer][:, kept]
+        hbm[sublayer] = hbm[sublayer][:, kept]
+    attention, qkv, fc = seconds
+    on_attention, on_qkv, on_fc = hbm
+    on_hbm = (on_attention, on_qkv, on_fc)
+    return replace(tables, seconds=(attention, qkv, fc), hbm=on_hbm)
 
 
 def _of_pair(table: Array, n_attention: Array, n_qkv: Array) -> Array:
@@ -230,8 +256,8 @@ def _most_fc(tables: HeadTables) -> Units:
     room = _room_beside(tables.hbm, tables.hbm_room)
     room /= _bytes_of_unit(tables)
     np.floor(room, out=room)
-    np.minimum(room, _before_pairs(tables.units), out=room)
-    return np.maximum(room, -1.0, out=room).astype(np.int64)
+    np.clip(room, -1.0, _before_pairs(tables.units), out=room)
+    return room.astype(np.int64)
 
 
 def _least_fc(tables: HeadTables) -> Units | None:

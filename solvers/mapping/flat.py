@@ -46,7 +46,7 @@ def _each(tables: HeadTables, change: Callable[[Array, int], Array]) -> HeadTabl
     )
 
 
-def some_points(flat: HeadTables, rows: slice, count: int) -> HeadTables:
+def some_points(flat: HeadTables, rows: NDArray[np.intp], count: int) -> HeadTables:
     """The design points `rows` of flat tables that have `count` of them."""
 
     def cut(table: Array, _: int) -> Array:
