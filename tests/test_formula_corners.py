@@ -29,6 +29,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.shares.lines import envelope
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
 
 T4 = load_platform("t4-flexgen").machine()
 BLOCK = Workload(1.0, 512.0, 32.0)
@@ -37,7 +39,7 @@ BLOCK = Workload(1.0, 512.0, 32.0)
 def test_gigabytes_of_a_cache_are_its_bytes_in_units_of_1e9() -> None:
     also = estimate("full-cache").also
     parts = [also[f"kv_{tier}_gb"] for tier in ("gpu", "host", "drive")]
-    assert sum(parts) == pytest.approx(FINAL_KV / 1e9, rel=1e-12)
+    assert sum(parts) == pytest.approx(FINAL_KV / 1e9, rel=1e-12, abs=0)
 
 
 def test_half_the_width_costs_the_cpu_what_its_fit_says() -> None:
@@ -191,6 +193,14 @@ def test_of_counts_that_do_not_fit_the_one_that_misses_least_is_taken() -> None:
 
 def test_models_of_experts_are_marked_by_one() -> None:
     assert [float(model(name).is_moe) for name in ("mixtral-8x7b", "opt-66b")] == [1.0, 0.0]
+    assert replace(model("mixtral-8x7b"), experts=2.0).is_moe == 1.0
+
+
+def test_tokens_per_second_of_decoding_are_blank_where_prompts_ride() -> None:
+    serving = Study(("l3",), ("gpt-175b",), traces=("dolphin",))
+    alone = Study(("l3",), ("gpt-175b",), batch="4", context="8k")
+    assert np.isnan(table(serving)["decode_tok_s"].astype(float)).all()
+    assert np.isfinite(table(alone)["decode_tok_s"].astype(float)).all()
 
 
 def test_tensors_leave_the_drives_for_the_gpu_from_the_other_end() -> None:
