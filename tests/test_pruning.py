@@ -11,10 +11,12 @@ from fuzz.pruned import campaign, searched
 from numpy.typing import NDArray
 
 from nearkv.costmodel.registry import System
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.bounds import Bounds, Boxes
 from nearkv.sweeps.evaluation.cells import cells
 from nearkv.sweeps.evaluation.evaluate import Columns
 from nearkv.sweeps.explore import pruning
+from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.jobs import best as best_rows
 from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.execute import SweepRun
@@ -92,6 +94,26 @@ def test_bounds_that_prove_little_are_given_up(
     with searched(0):
         assert_same(rows(study, Top("step_ms", most=50)), expected)
     assert not any("proved" in message for message in messages)
+
+
+@pytest.mark.parametrize("where", [[], ["step_ms<=9000", "batch_run>=8"]], ids=str)
+def test_the_undominated_designs_are_the_same(study: Study, where: list[str]) -> None:
+    """Of one price all, so that equal designs meet; conditions leave out the fastest."""
+    by, messages = "throughput_tok_s,step_ms,cost_usd", list[str]()
+    expected = pareto(study, by, where, "model,output_tok")
+    with searched(0, most_at_once=64):
+        answer = pareto(study, by, where, "model,output_tok", messages.append)
+    assert_same(answer, expected)
+    proved, rest = messages[-1].split(maxsplit=1)
+    assert rest == "of 1,792 design points proved away by bounds"
+    assert 100 < int(proved.replace(",", "")) < 1_792
+
+
+def test_a_search_refuses_what_a_visit_does(study: Study) -> None:
+    with searched(0), pytest.raises(InputError, match="did you mean 'cost_usd'"):
+        pareto(study, "throughput_tok_s,cost", [])
+    with searched(0), pytest.raises(InputError, match="no design meets every --where"):
+        pareto(study, "throughput_tok_s,cost_usd", ["step_ms<=1e-6"])
 
 
 def boxes_of(block: Block, seed: int) -> Boxes:

@@ -15,6 +15,7 @@ from nearkv.sweeps.commands.options import (
 )
 from nearkv.sweeps.commands.printing import show_columns, show_rows
 from nearkv.sweeps.commands.views import View
+from nearkv.sweeps.commands.writing import tell
 
 if TYPE_CHECKING:
     from nearkv.sweeps.space.study import Study
@@ -77,7 +78,7 @@ def pareto(
     from nearkv.sweeps.space.study_files import either
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
-    front = front_of(chosen, by, where, per)
+    front = front_of(chosen, by, where, per, tell)
     first, *others = comma_list(by)
     extremes = front[first].astype(float)
     reach = f"{extremes.min():.4g} to {extremes.max():.4g}"

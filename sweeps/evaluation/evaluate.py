@@ -26,6 +26,7 @@ __all__ = [
     "columns",
     "evaluate",
     "merge",
+    "no_rows",
     "stack",
     "table",
 ]
@@ -122,12 +123,21 @@ def _filled(table: Columns, name: str, kind: np.dtype[np.generic]) -> NDArray[np
     return np.full(rows, "", dtype=kind)
 
 
+def no_rows(parts: Sequence[Block]) -> Columns:
+    """A table without rows that has all columns of some blocks."""
+    points = []
+    for block in parts:
+        first = tuple(slice(0, 1) for _ in block.grid.axes)
+        point = columns(block, first)
+        points.append(point)
+    table = stack(points)
+    return {name: values[:0] for name, values in table.items()}
+
+
 def chunks(parts: Sequence[Block]) -> Iterator[Columns]:
     """Evaluate blocks piece by piece, in order, all with the same columns."""
-    firsts = [tuple(slice(0, 1) for _ in block.grid.axes) for block in parts]
-    points = [columns(block, first) for block, first in zip(parts, firsts, strict=True)]
     keep_freed_memory()
-    none = {name: values[:0] for name, values in stack(points).items()}
+    none = no_rows(parts)
     for block in parts:
         for box in block.grid.boxes(POINTS_AT_ONCE):
             yield stack([none, columns(block, box)])

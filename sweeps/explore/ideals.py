@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.sweeps.evaluation.bounds import Bound
-from nearkv.sweeps.evaluation.targets import higher_is_better
+from nearkv.sweeps.evaluation.intervals import Interval
+from nearkv.sweeps.evaluation.targets import Target, higher_is_better
 
 Values = NDArray[np.generic]
 Numbers = NDArray[np.float64]
@@ -89,16 +90,19 @@ class Contest:
         by: columns.
         per: columns whose every combination of values is a group.
         groups: their numbers.
+        limits: conditions that a row must meet.
     """
 
     by: tuple[str, ...]
     per: tuple[str, ...]
     groups: Groups = field(default_factory=Groups)
+    limits: tuple[Target, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.by, *self.per)
+        limited = [limit.quantity for limit in self.limits]
+        return (*self.by, *self.per, *limited)
 
     def ideals(self, bounds: Mapping[str, Bound] | None, rows: Indices) -> Ideals:
         """The ideals of boxes with such bounds, which begin with such rows."""
@@ -117,6 +121,9 @@ class Contest:
             is_higher = higher_is_better(name)
             costs[:, place] = -numbers.high if is_higher else numbers.low
             are_blank |= numbers.low > numbers.high
+        for limit in self.limits:
+            if limit.quantity in bounds:
+                are_blank |= _fails(limit, bounds[limit.quantity].numbers)
         if all(name in bounds for name in self.per):
             groups[:] = self._groups(bounds, count)
         return ideals
@@ -131,6 +138,13 @@ class Contest:
             is_known &= is_one
         numbers = self.groups.numbers(columns, count)
         return np.where(is_known, numbers, -1)
+
+
+def _fails(limit: Target, numbers: Interval) -> Mask:
+    """Where no number meets a limit; those below 0 meet none."""
+    nearest = numbers.high if limit.at_least else np.maximum(numbers.low, 0.0)
+    fails: Mask = limit.margin(nearest) < 0
+    return fails
 
 
 def _shared(bound: Bound) -> tuple[Values, Mask]:

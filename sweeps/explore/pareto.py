@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,9 @@ from nearkv.sweeps.evaluation.targets import (
     higher_is_better,
     parse_targets,
 )
+from nearkv.sweeps.explore import pruning
+from nearkv.sweeps.explore.ideals import Contest
+from nearkv.sweeps.explore.undominated import searched
 from nearkv.sweeps.space.study import Block, Study, blocks, comma_list
 
 PER = "model,context_tok,output_tok,trace"
@@ -53,6 +56,12 @@ class Comparison:
             own = costs[members]
             kept[members] = frontier(own)
         return _take(within, kept)
+
+    def contest(self, study_blocks: Sequence[Block]) -> Contest:
+        """The same for boxes of design points."""
+        has_traces = any(block.traces for block in study_blocks)
+        per = [name for name in self.per if has_traces or name != "trace"]
+        return Contest(self.by, tuple(per), limits=self.limits)
 
     def costs(self, table: Columns) -> NDArray[np.float64]:
         """The columns compared by, less is better.
@@ -103,7 +112,13 @@ def numeric_columns(table: Columns) -> list[str]:
     return [name for name, column in table.items() if column.dtype.kind in "fiub"]
 
 
-def pareto(study: Study, by: str, where: Sequence[str], per: str = PER) -> Columns:
+def pareto(
+    study: Study,
+    by: str,
+    where: Sequence[str],
+    per: str = PER,
+    say: Callable[[str], None] = lambda _: None,
+) -> Columns:
     """Evaluate a study and keep the designs that no other beats in each of some columns.
 
     Args:
@@ -113,6 +128,7 @@ def pareto(study: Study, by: str, where: Sequence[str], per: str = PER) -> Colum
         where: limits on columns, as `step_ms<=200`; designs outside are left out first.
         per: comma-separated columns that make a workload: each has a frontier of its own. Name
             `batch` among them where the batch is no design choice.
+        say: shows the user a line.
 
     Returns:
         The rows on the frontiers, workload by workload, best in the first column first. Designs
@@ -124,16 +140,30 @@ def pareto(study: Study, by: str, where: Sequence[str], per: str = PER) -> Colum
     """
     comparison = _comparison(by, where, per)
     study_blocks = blocks(study)
+    size = sum(block.grid.size for block in study_blocks)
+    if size < pruning.ENOUGH:
+        answer = _visited(comparison, study_blocks)
+    else:
+        contest = comparison.contest(study_blocks)
+        best, costs = comparison.best, comparison.costs
+        answer, proved = searched(study_blocks, contest, best, costs)
+        say(f"{proved:,} of {size:,} design points proved away by bounds")
+    if not len(answer["system"]):
+        condition = "meets every --where and " if comparison.limits else ""
+        raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")
+    return _merged(comparison.ordered(answer), _axes(study_blocks))
+
+
+def _visited(comparison: Comparison, study_blocks: Sequence[Block]) -> Columns:
+    """The best rows, from a visit of all points."""
     answer: Columns | None = None
     for piece in chunks(study_blocks):
         best = comparison.best(piece)
         if answer is not None:
             best = comparison.best(stack([answer, best]))
         answer = best
-    if answer is None or not len(answer["system"]):
-        condition = "meets every --where and " if comparison.limits else ""
-        raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")
-    return _merged(comparison.ordered(answer), _axes(study_blocks))
+    assert answer is not None, "a study has a point"
+    return answer
 
 
 def _comparison(by: str, where: Sequence[str], per: str) -> Comparison:

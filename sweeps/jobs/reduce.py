@@ -22,7 +22,13 @@ from nearkv.sweeps.evaluation.evaluate import Cell, Names, at
 from nearkv.sweeps.evaluation.targets import higher_is_better
 from nearkv.sweeps.explore.ideals import Groups, Ideals
 from nearkv.sweeps.explore.pruning import Visit, rows_of
-from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
+from nearkv.sweeps.jobs.plan import (
+    Kind,
+    Piece,
+    evaluator,
+    shape_of,
+    unpacked,
+)
 
 MOST_KEPT = 1_000_000
 """More rows than this are no summary."""

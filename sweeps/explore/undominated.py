@@ -1,0 +1,148 @@
+"""The designs that no other beats, from a grid of which bounds spare most points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.sweeps.evaluation.bounds import Indices, points_at
+from nearkv.sweeps.evaluation.cells import cells_at, spread
+from nearkv.sweeps.evaluation.evaluate import (
+    POINTS_AT_ONCE,
+    Columns,
+    columns,
+    no_rows,
+    stack,
+)
+from nearkv.sweeps.explore.ideals import Contest, Ideals
+from nearkv.sweeps.explore.pruning import Search, Visit, rows_of
+from nearkv.sweeps.space.study import Block
+
+ROW = "#"
+"""Column of row numbers, which no user can name."""
+_MOST_COMPARED = 256
+"""Designs of a workload that boxes are compared with [1]."""
+_AT_ONCE = 1 << 12
+"""Boxes that are compared at once [1]."""
+
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Undominated:
+    """Designs that no other beats so far.
+
+    Attributes:
+        costs: what they are compared by, less is better: (designs, columns).
+        groups: number of the workload of each.
+    """
+
+    costs: Numbers
+    groups: Indices
+
+    def beat(self, ideals: Ideals) -> Mask:
+        """Boxes all of whose rows a design of the same workload dominates.
+
+        A box is no better than its ideal, so what is better than that in one column and no worse
+        in any dominates all of it. Equal rows stand together: a box that may hold one stays.
+        """
+        is_beaten = np.zeros(len(ideals.rows), bool)
+        for group in np.unique(ideals.groups):
+            own = self._sample(group)
+            places = np.flatnonzero(ideals.groups == group)
+            for start in range(0, len(places), _AT_ONCE):
+                part = places[start : start + _AT_ONCE]
+                is_beaten[part] = _dominated(ideals.costs[part], own)
+        return is_beaten
+
+    def _sample(self, group: int) -> Numbers:
+        """Designs of a workload, evenly spread where there are many."""
+        own = self.costs[self.groups == group]
+        order = np.lexsort(own.T[::-1])
+        count = min(len(own), _MOST_COMPARED)
+        places = np.linspace(0, len(own) - 1, count)
+        chosen = order[places.astype(int)]
+        sample: Numbers = own[chosen]
+        return sample
+
+
+def _dominated(costs: Numbers, others: Numbers) -> Mask:
+    """Rows that another row beats in one column and in none is worse than."""
+    shape = (len(costs), len(others))
+    no_worse = np.ones(shape, bool)
+    better = np.zeros(shape, bool)
+    for own, other in zip(costs.T, others.T, strict=True):
+        no_worse &= other <= own[:, np.newaxis]
+        better |= other < own[:, np.newaxis]
+    dominated: Mask = np.any(no_worse & better, axis=1)
+    return dominated
+
+
+def searched(
+    blocks: Sequence[Block],
+    contest: Contest,
+    best_of: Callable[[Columns], Columns],
+    costs_of: Callable[[Columns], Numbers],
+) -> tuple[Columns, int]:
+    """The rows that no other beats, in their order, and how many points were proved away.
+
+    Args:
+        blocks: all design points.
+        contest: what rows are compared by.
+        best_of: the rows of a table that no other of them beats.
+        costs_of: what rows of a table are compared by, less is better.
+
+    Raises:
+        InputError: a column is unknown or cannot be compared by.
+    """
+    table = no_rows(blocks)
+    table[ROW] = np.zeros(0, np.int64)
+    answer = best_of(table)
+    search = Search(blocks, contest)
+    for table in _tables(blocks, search):
+        seen = stack([answer, table])
+        answer = best_of(seen)
+        shared = [answer[name] for name in contest.per]
+        groups = contest.groups.numbers(shared, len(answer[ROW]))
+        search.incumbents = Undominated(costs_of(answer), groups)
+    order = np.argsort(answer.pop(ROW))
+    ordered = {name: column[order] for name, column in answer.items()}
+    return ordered, search.proved
+
+
+def _tables(blocks: Sequence[Block], search: Search) -> Iterator[Columns]:
+    """All columns of what is to be visited, with the numbers of the rows."""
+    without = list(search.given_up)
+    for index in without:
+        yield from _whole(blocks, index)
+    for visit in search.visits():
+        yield _visited(blocks[visit.index], visit)
+    for index in search.given_up:
+        if index not in without:
+            yield from _whole(blocks, index)
+
+
+def _visited(block: Block, visit: Visit) -> Columns:
+    """All columns of some boxes."""
+    indices = visit.boxes.indices()
+    computed = cells_at(block, points_at(block, indices))
+    rows = visit.first_row + rows_of(block.grid, indices)
+    table: Columns = {ROW: rows}
+    for name, cell in computed.items():
+        table[name] = spread(cell, rows.shape)
+    return table
+
+
+def _whole(blocks: Sequence[Block], index: int) -> Iterator[Columns]:
+    """All columns of a block, box by box."""
+    first = sum(block.grid.size for block in blocks[:index])
+    for box in blocks[index].grid.boxes(POINTS_AT_ONCE):
+        table = columns(blocks[index], box)
+        count = len(table["system"])
+        table[ROW] = np.arange(first, first + count)
+        first += count
+        yield table
