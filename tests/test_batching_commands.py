@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from warm_command import run
 
+import nearkv
+
 
 @pytest.mark.slow
 def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
@@ -33,6 +35,14 @@ def test_command_gives_both_splits_with_times_bound_and_gap() -> None:
     assert {"chunks_0", "chunks_1", "bound_ms", "decode_ms"} <= best.keys()
     assert by["modelled", "greedy"]["rule_loss"] > 0.2
     assert by["modelled", "one-batch"]["decode_ms"] == pytest.approx(best["decode_ms"])
+
+
+def test_requests_of_one_length_are_as_many_requests() -> None:
+    """2 + 2 + 3 thousand tokens split into 4 and 3; prompts may be alike, too."""
+    table = nearkv.solve("subbatch", "gpt-175b", requests=[2048, 2048, 3072], prompts="8,8")
+    by_tokens = table[(table["load"] == "tokens") & (table["method"] == "optimal")]
+    assert by_tokens["larger_tok"].tolist() == [4096]
+    assert table["most_prompt_tok"].max() == 16
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def hilos(**axes: Any) -> Study:
         (Study((), ("opt-66b",)), "nothing to evaluate"),
         (Study(("hilos",), ()), "nothing to evaluate"),
         (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
-        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "'cluster_gpu'"),
+        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "cluster_gpu"),
         (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
     ],
 )

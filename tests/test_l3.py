@@ -293,15 +293,29 @@ def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
 
 @pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
 @pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
+@pytest.mark.parametrize("named", ["gpt-175b", "opt-66b"])
 def test_a_lone_request_takes_what_the_fluid_model_says(
-    system: str, prompt: float, output: float
+    system: str, prompt: float, output: float, named: str
 ) -> None:
-    llm, trace = LLMS["gpt-175b"], equal(1, prompt, output)
+    """On the one replica of GPT-175B, and on one of the four of OPT-66B."""
+    llm, trace = LLMS[named], equal(1, prompt, output)
     fluid = estimate(system, llm, trace.workload)
     assert fluid.serving is not None
     assert simulate(trace, fluid.serving, prompt).seconds == pytest.approx(
         float(fluid.total.seconds), rel=0.02
     )
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
+@pytest.mark.parametrize("requests", [1, 3])
+def test_each_request_waits_for_all_weights_of_its_own_replica(system: str, requests: int) -> None:
+    """OPT-66B is on two GPUs: no step is shorter than reading half the weights at one's rate."""
+    llm = LLMS["opt-66b"]
+    answer = estimate(system, llm, equal(requests, 100.0, 2.0).workload)
+    layers = llm.layers * llm.layer_weight_bytes(1.0)
+    at_least = layers / 2 / (HW.gpu.bandwidth * HW.derate.hbm)
+    assert answer.step.seconds >= at_least
+    assert answer.prefill.seconds >= at_least
 
 
 def test_no_token_is_lost_when_memory_runs_out() -> None:

@@ -78,9 +78,11 @@ def test_a_context_means_the_same_to_solve_and_compare() -> None:
         assert solved["gap"] == 0
 
 
-def test_all_methods_agree() -> None:
+@pytest.mark.parametrize("numbers", [(), ("--set", "hbm.memory=48GB", "--set", "lpddr.count=1")])
+def test_all_methods_agree(numbers: tuple[str, ...]) -> None:
+    """Also where the room of a memory has an axis of a number that was set."""
     step = {
-        method: ask(*POINT, "--method", method)[0]
+        method: ask(*POINT, *numbers, "--method", method)[0]
         for method in ("exact", "brute", "milp", "greedy")
     }
     assert (

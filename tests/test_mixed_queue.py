@@ -70,9 +70,9 @@ def test_a_window_ends_the_memory_of_residents_and_of_the_longest() -> None:
     weights = 2 * ALL_WEIGHTS
     answer = estimate("gpu-only", FOUR, two_kinds(WINDOW), policy=0.0)
     assert needed(answer)["gpu"] == pytest.approx(weights + 5 * (110.5 + 2 * HALFWAY) * ROW)
-    # one request at its end in each of eight replicas is more than five at their mean
+    # one request at its end in each of five replicas is more than five at their mean
     alone = estimate("gpu-only", {}, two_kinds(WINDOW), policy=0.0)
-    assert needed(alone)["gpu"] == pytest.approx(8 * ALL_WEIGHTS + 8 * (121 + 2 * WINDOW) * ROW)
+    assert needed(alone)["gpu"] == pytest.approx(5 * ALL_WEIGHTS + 5 * (121 + 2 * WINDOW) * ROW)
 
 
 def test_a_window_ends_the_attention_of_a_prompt() -> None:

@@ -51,13 +51,14 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
 
     A request too long for the GPUs of a replica lives in host memory, which all replicas share.
     """
-    gpus = in_use(hw, llm)
+    gpus = in_use(hw, llm, most=work.batch)
     too_long = beyond_gpus(gpus, llm, work)
     if llm.kinds:
         hosted = longest_requests(hw.host.memory, llm, work)
     else:
         hosted = hw.host.memory / kv_token_bytes(llm) / work.longest
-    return in_use(hw, llm, most=np.where(too_long, hosted, np.inf))
+    most = np.where(too_long, np.minimum(hosted, work.batch), work.batch)
+    return in_use(hw, llm, most)
 
 
 def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:

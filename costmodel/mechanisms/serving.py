@@ -43,8 +43,11 @@ def data_parallel(hw: Machine, llm: LLM) -> Real:
 def in_use(hw: Machine, llm: LLM, most: Real = np.inf) -> Machine:
     """The machine with the tp x dp GPUs that serve, with one link for each; the rest idles.
 
+    A request stays on one replica: where fewer come than there are replicas, the others neither
+    read weights for it nor lend it their bandwidth.
+
     Args:
-        most: replicas that a memory shared by all of them serves, a request each [1].
+        most: requests that come, or that a memory shared by all replicas holds [1].
     """
     served = np.maximum(np.floor(most), 1.0)
     replicas = np.minimum(data_parallel(hw, llm), served)

@@ -68,7 +68,7 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 6.1 (no equations).
     """
-    hw = in_use(hw, llm)
+    hw = in_use(hw, llm, most=work.batch)
 
     def layer(kind: LLM, load: Load) -> Span:
         return serial(

@@ -109,7 +109,8 @@ def l3(
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
     memory = dimms(hw)
-    hw = in_use(hw, llm, most=longest_requests(memory.capacity, llm, work))
+    hosted = longest_requests(memory.capacity, llm, work)
+    hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
 
     def skew(sequences: Real, sizes: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
@@ -71,7 +73,7 @@ def hbm_pim(
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
     """
-    hw = in_use(hw, llm)
+    hw = in_use(hw, llm, most=work.batch)
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
     def layer(kind: LLM, load: Load) -> Span:
@@ -124,7 +126,8 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
     memory = dimms(hw)
-    hw = in_use(hw, llm, most=longest_requests(memory.capacity, llm, work))
+    hosted = longest_requests(memory.capacity, llm, work)
+    hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
 
     def layer(kind: LLM, load: Load) -> Span:
         return serial(

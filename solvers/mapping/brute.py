@@ -23,8 +23,13 @@ def brute(tables: HeadTables) -> Mapping:
     if math.prod(tables.points) != 1:
         raise ValueError("brute force takes one design point")
     seconds = _cube(tables.seconds)
-    on_hbm = _cube(tables.hbm) <= tables.hbm_room
-    on_both = on_hbm & (_cube(tables.lpddr) <= tables.lpddr_room)
+    # a room may still have an axis for every number that was set
+    hbm_room, lpddr_room = (
+        np.reshape(tables.hbm_room, ()),
+        np.reshape(tables.lpddr_room, ()),
+    )
+    on_hbm = _cube(tables.hbm) <= hbm_room
+    on_both = on_hbm & (_cube(tables.lpddr) <= lpddr_room)
     possible = on_both & np.isfinite(seconds)
     ok = on_both if possible.any() else on_hbm
     allowed = np.where(ok, seconds, np.inf)

@@ -19,7 +19,7 @@ from nearkv.solvers.subbatch.rules import greedy, one_batch
 from nearkv.solvers.subbatch.schedule import evenest, optimal
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.space.cases import swapped
-from nearkv.sweeps.space.sizes import number, size, values
+from nearkv.sweeps.space.sizes import number, repeatable, size
 from nearkv.sweeps.space.traces import Trace, load_trace
 
 PLACEMENTS = ("balanced", "random")
@@ -154,7 +154,7 @@ def _lengths(
     """Contexts in flight and prompts that wait."""
     prompts = np.zeros(0)
     if question.prompts:
-        prompts = np.array(values(question.prompts, size, "--prompts"))
+        prompts = np.array(repeatable(question.prompts, size, "--prompts"))
     if question.requests.endswith(".csv") or question.requests in names("trace"):
         trace = load_trace(question.requests, seed=question.seed)
         contexts = resident_contexts(trace, room, random)
@@ -167,7 +167,7 @@ def _lengths(
         raise unknown(
             "trace", question.requests, [*names("trace"), "FILE.csv"], "--requests"
         )
-    return np.array(values(question.requests, size, "--requests")), prompts
+    return np.array(repeatable(question.requests, size, "--requests")), prompts
 
 
 def resident_contexts(

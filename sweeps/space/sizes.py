@@ -87,7 +87,19 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
 
 
 def values(text: str, read: Reader, where: str) -> list[float]:
-    """Read a comma-separated list of values and ranges.
+    """Read the different values of an axis, as `repeatable` reads them.
+
+    Raises:
+        InputError: as there, or a value that comes twice.
+    """
+    numbers = repeatable(text, read, where)
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"{where}: {text!r} gives a value twice; give every value once")
+    return numbers
+
+
+def repeatable(text: str, read: Reader, where: str) -> list[float]:
+    """Read a comma-separated list of values and ranges; a value may come more than once.
 
     A range is `low:high:xFACTOR` or `low:high:+STEP`.
 
@@ -101,8 +113,6 @@ def values(text: str, read: Reader, where: str) -> list[float]:
                 f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2"
             )
         numbers += _range(item, read, where) if ":" in item else [read(item, where)]
-    if len(set(numbers)) < len(numbers):
-        raise InputError(f"{where}: {text!r} gives a value twice; give every value once")
     return numbers
 
 
