@@ -14,8 +14,8 @@ SHARES: dict[str, Default] = {
     "inf2 alpha": "auto",
     "hillinfer hot_share": "auto",
     "cpu-offload cpu_share": "balanced",
-    # FlexGen: all in host memory where nobody says otherwise
-    "flexgen-percent gpu_weights": 0.0,
+    # what the GPU holds beside its work; nothing on the drives where nobody says otherwise
+    "flexgen-percent gpu_weights": "fill",
     "inf2 ssd_weights": 0.0,
     # a fifth is kept, a fifth moves between tiers in a step
     "hillinfer retention": 0.2,

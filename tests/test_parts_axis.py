@@ -8,7 +8,7 @@ import pytest
 
 import nearkv
 from nearkv.hardware.catalog import load_part, load_platform
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.space.study import Study
@@ -84,7 +84,8 @@ def test_a_part_that_does_not_fit_gets_a_sentence(parts: dict[str, str], words: 
 def test_questions_of_their_own_take_parts_too() -> None:
     """A GPU of 80 GB in place of a T4 holds more weights; heads are mapped on other LPDDR."""
     gpus = {"gpu": "t4,a100-80gb"}
-    placed = nearkv.solve("placement", model="opt-30b", parts=gpus)
+    with pytest.warns(NearkvWarning, match="its rates are those of the role offload"):
+        placed = nearkv.solve("placement", model="opt-30b", parts=gpus)
     assert placed["gpu.part"].tolist() == ["t4", "a100-80gb"]
     assert placed["throughput_tok_s"].is_monotonic_increasing
     assert placed["wg"].iloc[1] > placed["wg"].iloc[0]
