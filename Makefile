@@ -7,7 +7,7 @@ WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 export PYTHONDONTWRITEBYTECODE :=
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench lock
+.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -75,6 +75,9 @@ cover: setup ## which branches of each module the tests run, other processes inc
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench
+
+performance: setup ## measure what commands cost, write docs/performance.md
+	$(BIN)/python -m bench.performance
 
 lock: ## pin every dependency anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 --no-header -o requirements.lock
