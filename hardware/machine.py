@@ -124,6 +124,42 @@ class _CompleteMachine(Machine):
         return _CompleteMachine(super().with_values(own), self._lacks)
 
 
+class _RecordingRole(Role):
+    """A role that adds each number that is read of it to a set."""
+
+    def __init__(self, role: Role, read: set[str]) -> None:
+        super().__init__(role.platform, role.name, role.values)
+        self._read = read
+
+    def __getattr__(self, key: str) -> Value:
+        self._read.add(f"{self.name}.{key}")
+        return super().__getattr__(key)
+
+    def maybe(self, key: str, otherwise: Value) -> Value:
+        """The value where the part states one, else another."""
+        self._read.add(f"{self.name}.{key}")
+        return super().maybe(key, otherwise)
+
+
+class _RecordingMachine(Machine):
+    """A machine whose roles, and those of its copies, add what is read of them to a set."""
+
+    def __init__(self, machine: Machine, read: set[str]) -> None:
+        super().__init__(machine.platform, {})
+        own = machine.roles.items()
+        self.roles.update({name: _RecordingRole(role, read) for name, role in own})
+        self._read = read
+
+    def with_values(self, changes: Mapping[str, Value]) -> Machine:
+        """A copy with some numbers replaced, which records in the same set."""
+        return _RecordingMachine(super().with_values(changes), self._read)
+
+
+def recording(machine: Machine, read: set[str]) -> Machine:
+    """A machine that adds the name of each number that is read of it, `role.key`, to a set."""
+    return _RecordingMachine(machine, read)
+
+
 def lacking(machine: Machine, run: Callable[[Machine], object]) -> list[str]:
     """All that a computation reads of a machine and the machine does not have.
 

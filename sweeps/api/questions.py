@@ -111,12 +111,16 @@ def sweep(
     from nearkv.sweeps.evaluation.evaluate import table
     from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.table import select
+    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+    from nearkv.sweeps.space.study import blocks
 
     only = ",".join(names_of(columns, "columns")) if columns is not None else ""
     extra = (BOTTLENECK, TIMES) if breakdown else ()
     if BOTTLENECK in only:
         extra = (*extra, BOTTLENECK)
-    answer = table(study_or_axes(study, systems, model, axes), extra)
+    chosen = study_or_axes(study, systems, model, axes)
+    warn_of_unread(blocks(chosen))
+    answer = table(chosen, extra)
     return table_of_columns(select(answer, only))
 
 

@@ -118,7 +118,10 @@ def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import table
     from nearkv.sweeps.evaluation.requested import on_request
     from nearkv.sweeps.evaluation.text_columns import counted
+    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+    from nearkv.sweeps.space.study import blocks
 
+    warn_of_unread(blocks(study))
     rows = table(study, on_request(only))
     answered = int((rows["status"] == "ok").sum())
     points = counted(len(rows["status"]), "design point")

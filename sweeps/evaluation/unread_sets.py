@@ -1,0 +1,45 @@
+"""Hardware numbers that a user sets and that no system of the study reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from nearkv.hardware.errors import warn
+from nearkv.hardware.machine import Machine, recording
+from nearkv.hardware.platform import Platform
+from nearkv.sweeps.evaluation.cells import cells
+from nearkv.sweeps.space.study import Block
+
+_POINTS = 4096
+"""Design points of a block that are looked at, its first."""
+
+
+@dataclass(frozen=True)
+class _RecordingPlatform(Platform):
+    """A platform whose machines remember which of their numbers were read, as `role.key`."""
+
+    read: set[str] = field(default_factory=set)
+
+    def machine(self) -> Machine:
+        return recording(super().machine(), self.read)
+
+
+def warn_of_unread(study_blocks: Sequence[Block]) -> None:
+    """Warn of each number that is set and changes nothing: no system of any block reads it."""
+    numbers = {address for block in study_blocks for address in block.sets.values()}
+    unread = set(numbers)
+    for block in study_blocks if numbers else ():
+        unread -= _read(block)
+    systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
+    for address in sorted(unread):
+        warn(f"--set {address} changes nothing: no system here reads it ({systems})")
+
+
+def _read(block: Block) -> set[str]:
+    """Numbers that the columns of a block depend on, as `role.key`."""
+    own = {item.name: getattr(block.platform, item.name) for item in fields(block.platform)}
+    platform = _RecordingPlatform(**own)
+    fluid = replace(block, platform=platform, method="fluid", band=None)
+    cells(fluid, next(fluid.grid.boxes(_POINTS)))
+    return platform.read
