@@ -75,6 +75,7 @@ def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
     assert set(fixed["batch"]) == {1.0, 16.0}
 
 
+@pytest.mark.filterwarnings("ignore:--set csd.count changes nothing")
 def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
     study = replace(POINT, systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
     table = pareto(study, "throughput_tok_s,cost_usd", [])
