@@ -114,7 +114,7 @@ def measured(words: Sequence[str], folder: str, compiled: str) -> tuple[float, f
     is_over = threading.Event()
 
     def watch() -> None:
-        while not is_over.wait(0.02):
+        while not is_over.wait(0.01):
             most[0] = max(most[0], peak(process.pid))
 
     watcher = threading.Thread(target=watch)
@@ -126,9 +126,8 @@ def measured(words: Sequence[str], folder: str, compiled: str) -> tuple[float, f
     process.returncode = os.waitstatus_to_exitcode(exit_status)
     if process.returncode not in (0, 1):
         sys.exit(f"nearkv {' '.join(words)}: exit code {process.returncode}")
-    # of a short process only the kernel saw the most
-    memory = max(most[0], 1024.0 * used.ru_maxrss)
-    return spent, used.ru_utime + used.ru_stime, memory
+    # not the kernel's ru_maxrss, which counts this process before it becomes the command
+    return spent, used.ru_utime + used.ru_stime, most[0]
 
 
 def line_of(row: Row, compiled: str) -> str:
@@ -161,7 +160,7 @@ HEADINGS = {
 INTRODUCTION = """\
 # What it costs
 
-Seconds and bytes of whole commands, written by `make performance` in one run; a row is the median
+Seconds and bytes of whole commands, written by `make performance`; a row is the median
 of three, or one run from 20 s on. `make bench` measures the parts: evaluation beside a C loop of
 the same equations, the writers beside PyArrow, the solvers, the start. CPU is user and system time
 of all processes, memory the most that was resident.
