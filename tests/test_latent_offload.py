@@ -8,6 +8,7 @@ from conftest import SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
+from nearkv.solvers.knobs import resolve_knobs
 
 DEEPSEEK = model("deepseek-v3")
 TOKEN = 61 * (512 + 64) * 2  # bytes of one token's latents in all layers
@@ -111,3 +112,18 @@ def test_eager_attention_of_a_prompt_is_in_heads() -> None:
     """The whole square: keys of 192 and values of 128 elements, 128 heads, 2 FLOPs each."""
     kind = DEEPSEEK.kinds["latent_moe"]
     assert kind.eager_attention_flops(2, 1000.0) == 2 * 2 * 1000**2 * 128 * (192 + 128)
+
+
+def test_the_best_share_knows_that_latents_take_gpu_memory_from_weights() -> None:
+    """Where the share bends depends on the weights that the GPU holds beside passing latents."""
+    system = SYSTEMS["flexgen-raid"]
+    hw = machine_of(system).with_values({"host.memory": 335e9})
+    work = Workload(70.0, 97_700.0, 1.0)
+    stated = {"weights": 0.0, "split": 1.0, "gpu_batches": 3.0}
+    solved = resolve_knobs(system, hw, DEEPSEEK, work, {**stated, "ssd_weights": "auto"})
+    shares = np.linspace(0.0, 1.0, 2001)
+    tried = resolve_knobs(system, hw, DEEPSEEK, work, {**stated, "ssd_weights": shares}).estimate
+    lowest = np.min(np.where(tried.fits.ok, tried.step.seconds, np.inf))
+    assert solved.estimate.step.seconds <= lowest * (1 + 1e-9)
+    assert solved.choice is not None
+    assert solved.choice.bound == pytest.approx(solved.estimate.step.seconds, rel=1e-9)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.latents import passing_latents
 from nearkv.costmodel.mechanisms.offload import gpu_working_set
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.resources import Gpu, gpu, host
@@ -245,7 +246,9 @@ def cache_breaks(
     choice = knobs.get("weights", float(WEIGHTS.default))
     buffered = knobs.get("writeback", 0.0) * knobs.get("interval", 0.0)
     reserved = buffers_or_copies(llm, work, buffered)
-    home = weights_or_drives(hw, llm, work, choice, 0.0, reserved)
+    batches = knobs.get("gpu_batches")
+    beside = 0.0 if batches is None else passing_latents(llm, work, batches)
+    home = weights_or_drives(hw, llm, work, choice, 0.0, reserved, beside)
     in_host = beside_gpu(home.gpu, 0.0)
     streamed = host_weights(hw, llm, in_host)
     weights = np.maximum(streamed, 1.0)
