@@ -1,8 +1,8 @@
 # Every target sets up .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
-# tests wait for the programs they start: one worker more than there are cores
-WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# tests wait for the programs they start: two workers more than there are cores
+WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # programs that tests start read modules that are compiled already
 export PYTHONDONTWRITEBYTECODE :=
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
