@@ -6,10 +6,11 @@ once before it is measured, then all are run in turn.
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from bench.processes import cost_of
 
 ROUNDS = 11
 NEARKV = str(Path(sys.executable).with_name("nearkv"))
@@ -22,23 +23,14 @@ COMMANDS = {
 }
 
 
-def cpu_seconds(command: list[str], environment: dict[str, str]) -> float:
-    """CPU time of a process, from its start to its end [s]."""
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return used.ru_utime + used.ru_stime
-
-
 def medians(environment: dict[str, str]) -> dict[str, float]:
     """Median CPU time of each command, all of them run in turn [s]."""
     spent: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for turn in range(ROUNDS + 1):
         for name, command in COMMANDS.items():
-            seconds = cpu_seconds(command, environment)
+            cost = cost_of(command, environment)
             if turn:  # the first compiles
-                spent[name].append(seconds)
+                spent[name].append(cost.cpu)
     return {name: statistics.median(seconds) for name, seconds in spent.items()}
 
 

@@ -1,7 +1,6 @@
 """How fast a sweep is beside what limits it: a C loop of its equations, PyArrow writing alone."""
 
 import ctypes
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from bench.bench_grid import AXES, million, seconds
+from bench.processes import Cost, cost_of
 from nearkv.costmodel.mechanisms.offload import head_weights
 from nearkv.costmodel.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
@@ -169,35 +169,10 @@ def files(folder: Path) -> None:
         )
 
 
-def hundred_million(jobs: int) -> tuple[float, float, float]:
-    """10^8 points down to the best 100: its time, that of all cores, memory [s, s, B]."""
-    command = Path(sys.executable).with_name("nearkv")
-    start, most = time.perf_counter(), 0.0
-    process = subprocess.Popen(
-        [command, *HUNDRED_MILLION, "--jobs", str(jobs)], stdout=subprocess.DEVNULL
-    )
-    while True:
-        ended, status, used = os.wait4(process.pid, os.WNOHANG)
-        if ended:
-            assert status == 0
-            return time.perf_counter() - start, used.ru_utime + used.ru_stime, most
-        most = max(most, peak(process.pid))
-        time.sleep(0.05)
-
-
-def peak(process: int) -> float:
-    """Most memory that was resident at a time in a process, and in those it started [B]."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-        own = next(
-            (float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0
-        )
-        return own + sum(
-            peak(int(c))
-            for c in Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        )
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        return 0.0
+def hundred_million(jobs: int) -> Cost:
+    """What 10^8 points down to the best 100 cost."""
+    nearkv = Path(sys.executable).with_name("nearkv")
+    return cost_of([nearkv, *HUNDRED_MILLION, "--jobs", str(jobs)])
 
 
 def main() -> None:
@@ -205,14 +180,14 @@ def main() -> None:
     core()
     with tempfile.TemporaryDirectory() as folder:
         files(Path(folder))
-    one, busy_one, most_one = hundred_million(1)
-    two, busy_two, most_two = hundred_million(2)
+    one = hundred_million(1)
+    two = hundred_million(2)
     print(
-        f"100 M points, --top 100: {one:.1f} s, "
-        f"{most_one / 1e6:.0f} MB resident at most (at most 1,000)"
+        f"100 M points, --top 100: {one.wall:.1f} s, "
+        f"{one.memory / 1e6:.0f} MB resident at most (at most 1,000)"
     )
     print(
-        f"two jobs: {two:.1f} s, {one / two:.2f} times one (at least 1.6), "
-        f"{most_two / 1e6:.0f} MB in all; "
-        f"all cores worked {busy_two:.1f} s, with one job {busy_one:.1f} s"
+        f"two jobs: {two.wall:.1f} s, {one.wall / two.wall:.2f} times one (at least 1.6), "
+        f"{two.memory / 1e6:.0f} MB in all; "
+        f"all cores worked {two.cpu:.1f} s, with one job {one.cpu:.1f} s"
     )

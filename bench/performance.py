@@ -6,17 +6,14 @@ that was resident at a time. A row is the median of three, or one run where it t
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import peers
-from bench.bench_sweep import peak
+from bench.processes import Cost, cost_of
 
 NEARKV = str(Path(sys.executable).with_name("nearkv"))
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -97,8 +94,8 @@ def rows() -> Iterator[Row]:
         yield Row("processes", f"{jobs}", words, 1e6)
 
 
-def measured(words: Sequence[str], folder: str, compiled: str) -> tuple[float, float, float]:
-    """Wall-clock seconds, CPU seconds and most resident bytes of a command.
+def measured(words: Sequence[str], folder: str, compiled: str) -> Cost:
+    """What a command costs.
 
     Args:
         words: the command, without `nearkv`.
@@ -107,37 +104,19 @@ def measured(words: Sequence[str], folder: str, compiled: str) -> tuple[float, f
     """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    start, most = time.perf_counter(), [0.0]
-    process = subprocess.Popen(
-        [NEARKV, *words], cwd=folder, env=environment, stdout=subprocess.DEVNULL
-    )
-    is_over = threading.Event()
-
-    def watch() -> None:
-        while not is_over.wait(0.01):
-            most[0] = max(most[0], peak(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    _, exit_status, used = os.wait4(process.pid, 0)
-    spent = time.perf_counter() - start
-    is_over.set()
-    watcher.join()
-    process.returncode = os.waitstatus_to_exitcode(exit_status)
-    if process.returncode not in (0, 1):
-        sys.exit(f"nearkv {' '.join(words)}: exit code {process.returncode}")
-    # not the kernel's ru_maxrss, which counts this process before it becomes the command
-    return spent, used.ru_utime + used.ru_stime, most[0]
+    # `validate` says with 1 that a verdict is worse than the recorded one
+    return cost_of([NEARKV, *words], environment, folder, codes=(0, 1))
 
 
 def line_of(row: Row, compiled: str) -> str:
     """A row of a table, in Markdown; the first of its runs may compile."""
-    runs: list[tuple[float, float, float]] = []
-    while len(runs) < 3 and (not runs or runs[0][0] < LONG):
+    runs: list[Cost] = []
+    while len(runs) < 3 and (not runs or runs[0].wall < LONG):
         with tempfile.TemporaryDirectory() as folder:
             runs.append(measured(row.words.split(), folder, compiled))
-    medians = [statistics.median(column) for column in zip(*runs, strict=True)]
-    wall, cpu, memory = medians
+    wall = statistics.median(run.wall for run in runs)
+    cpu = statistics.median(run.cpu for run in runs)
+    memory = statistics.median(run.memory for run in runs)
     cells = [row.label, f"{wall:.2f}", f"{cpu:.2f}", f"{memory / 1e6:.0f}"]
     if row.points:
         cells += [f"{1e9 * cpu / row.points:,.3g}", f"{memory / row.points:,.3g}"]

@@ -133,9 +133,9 @@ def energy(answer: Answer) -> Real:
 def without_idle_power(answer: Answer) -> dict[str, NDArray[np.bool_]]:
     """Notes on owned devices whose idle power alone is missing, so that energy is not known."""
     devices = answer.devices
-    if not all({"power", "idle_power"} & part.values.keys() for part in devices.values()):
+    if not all("power" in part or "idle_power" in part for part in devices.values()):
         return {}  # some device states no power at all, which no column is expected to know
-    missing = [role for role, part in devices.items() if "idle_power" not in part.values]
+    missing = [role for role, part in devices.items() if "idle_power" not in part]
     return {f"no energy: {role} states no idle_power": np.array(True) for role in missing}
 
 

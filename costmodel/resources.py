@@ -69,9 +69,9 @@ def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
     reached = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
     narrow = [
-        (width, part.count * part.values[key] * reached)
+        (width, part.count * part[key] * reached)
         for key, width in NARROW.items()
-        if key in part.values
+        if key in part
     ]
     return Gpu(run, read, part.count * part.memory, tuple(narrow))
 

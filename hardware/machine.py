@@ -33,6 +33,9 @@ class Role:
     def __getattr__(self, key: str) -> Value:
         if key.startswith("__"):
             raise AttributeError(key)
+        return self[key]
+
+    def __getitem__(self, key: str) -> Value:
         try:
             return self.values[key]
         except KeyError:
@@ -41,9 +44,15 @@ class Role:
                 "use the platform of its paper (see `nearkv systems`)"
             ) from None
 
+    def __contains__(self, key: str) -> bool:
+        """Whether the part states a number."""
+        return key in self.values
+
     def maybe(self, key: str, otherwise: Value) -> Value:
         """The value where the part states one, else another."""
-        return self.values.get(key, otherwise)
+        if key not in self:
+            return otherwise
+        return self[key]
 
 
 class Machine:
@@ -89,11 +98,9 @@ class _CompleteRole(Role):
         super().__init__(role.platform, role.name, role.values)
         self._lacks = lacks
 
-    def __getattr__(self, key: str) -> Value:
-        if key.startswith("__"):
-            raise AttributeError(key)
-        if key in self.values:
-            return self.values[key]
+    def __getitem__(self, key: str) -> Value:
+        if key in self:
+            return super().__getitem__(key)
         self._lacks.add(f"{self.name}.{key}")
         return _PLACEHOLDER
 
@@ -131,14 +138,14 @@ class _RecordingRole(Role):
         super().__init__(role.platform, role.name, role.values)
         self._read = read
 
-    def __getattr__(self, key: str) -> Value:
+    def __getitem__(self, key: str) -> Value:
         self._read.add(f"{self.name}.{key}")
-        return super().__getattr__(key)
+        return super().__getitem__(key)
 
-    def maybe(self, key: str, otherwise: Value) -> Value:
-        """The value where the part states one, else another."""
+    def __contains__(self, key: str) -> bool:
+        """Whether the part states a number: it matters, whatever its value."""
         self._read.add(f"{self.name}.{key}")
-        return super().maybe(key, otherwise)
+        return super().__contains__(key)
 
 
 class _RecordingMachine(Machine):

@@ -37,6 +37,7 @@ def test_a_number_that_no_system_reads_is_told(systems: str, number: str) -> Non
         ("hilos", "csd.endurance=5PB"),  # for the endurance alone
         ("gpu-only", "precision.kv=8bit"),  # of the model, before a system sees it
         ("l3", "dimm.capacity=32GB"),  # of a copy of the machine
+        ("gpu-only", "gpu.flops_8bit=600TFLOP/s"),  # where the part states one
     ],
 )
 def test_a_number_that_some_column_reads_is_not(systems: str, number: str) -> None:

@@ -150,9 +150,9 @@ def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage
     """
     flash = drives(hw, role)
     read = {"flash": flash.read, "link": lanes.inward, "file": host.file}
-    stated = hw[role].values
-    if "array_read" in stated:
-        read["array"] = Port(f"{role}.array", "move", hw[role].array_read)
+    part = hw[role]
+    if "array_read" in part:
+        read["array"] = Port(f"{role}.array", "move", part.array_read)
     return FileStorage(
         role=role,
         read=read,

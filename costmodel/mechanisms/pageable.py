@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.compose import serial
 from nearkv.costmodel.mechanisms.weights import WeightStream
 from nearkv.costmodel.span import Port, Real, Span
 
@@ -21,21 +21,15 @@ class PageableStream(WeightStream):
     pageable: Port
     unpinned: Real
 
-    def load(self, amount: Real) -> Span:
-        """Bring weights to the GPU, what is not pinned at its own rate.
+    def over_link(self, amount: Real) -> Span:
+        """Weights that are not on the GPU, what is not pinned at its own rate.
 
         Args:
             amount: weights, wherever they live [B].
         """
-        stored = self.home.storage * amount
-        in_dram = self.home.host * amount
-        slow = self.unpinned * in_dram
+        slow = self.unpinned * (self.home.host * amount)
         pinned = (1 - self.home.gpu) * amount - slow
-        return overlap(
-            storage=stream(stored, "weights on storage", **self.storage),
-            dram=self.host.read(in_dram, "weights in DRAM"),
-            link=serial(
-                pinned=self.link.inward(pinned, "weights"),
-                pageable=self.pageable(slow, "weights that are not pinned"),
-            ),
+        return serial(
+            pinned=self.link.inward(pinned, "weights"),
+            pageable=self.pageable(slow, "weights that are not pinned"),
         )

@@ -54,10 +54,9 @@ def whole_tensors(llm: LLM, asked: Residency, divided: Real) -> Residency:
     streamed: Real = 0.0
     whole: Real = 0.0
     for half in (attention, _matrices(llm, matrix)):
-        size = total(half)
-        stored = stored + _below(half, size, asked.storage)
-        streamed = streamed + _below(half, size, 1 - asked.gpu)
-        whole = whole + size
+        stored = stored + _below(half, asked.storage)
+        streamed = streamed + _below(half, 1 - asked.gpu)
+        whole = whole + total(half)
     apart = 1 - divided
     on_storage = divided * asked.storage + apart * stored / whole
     elsewhere = divided * (1 - asked.gpu) + apart * streamed / whole
@@ -87,11 +86,18 @@ def middles(llm: LLM) -> list[Real]:
     outer, inner = llm.query_size, llm.kv_size
     places: list[Real] = []
     for half in ([outer, inner, inner, outer], _matrices(llm, 1.0)):
-        whole = total(half)
-        before: Real = 0.0
-        for size in half:
-            places.append((before + size / 2) / whole)
-            before = before + size
+        places += _middles_of(half)
+    return places
+
+
+def _middles_of(half: list[Real]) -> list[Real]:
+    """Where the middles of the tensors of one half lie, as shares of it [1]."""
+    whole = total(half)
+    places: list[Real] = []
+    before: Real = 0.0
+    for size in half:
+        places.append((before + size / 2) / whole)
+        before = before + size
     return places
 
 
@@ -100,14 +106,11 @@ def _matrices(llm: LLM, matrix: Real) -> list[Real]:
     return [matrix, matrix * llm.gated, matrix]
 
 
-def _below(tensors: list[Real], whole: Real, share: Real) -> Real:
+def _below(half: list[Real], share: Real) -> Real:
     """Sizes of the tensors of a half whose middle lies below a share of it [1]."""
-    before: Real = 0.0
     taken: Real = 0.0
-    for size in tensors:
-        middle = (before + size / 2) / whole
+    for size, middle in zip(half, _middles_of(half), strict=True):
         taken = taken + size * np.less(middle, share)
-        before = before + size
     return taken
 
 

@@ -54,12 +54,20 @@ class WeightStream:
         """
         stored = self.home.storage * amount
         in_dram = self.home.host * amount
-        streamed = (1 - self.home.gpu) * amount
         return overlap(
             storage=stream(stored, "weights on storage", **self.storage),
             dram=self.host.read(in_dram, "weights in DRAM"),
-            link=self.link.inward(streamed, "weights"),
+            link=self.over_link(amount),
         )
+
+    def over_link(self, amount: Real) -> Span:
+        """Weights that are not on the GPU, over the link to it.
+
+        Args:
+            amount: weights, wherever they live [B].
+        """
+        streamed = (1 - self.home.gpu) * amount
+        return self.link.inward(streamed, "weights")
 
     def attention_weights(self, tokens: Real) -> Real:
         """W_a: Q, K, V and output matrices of a layer; none for no token [B]."""

@@ -108,19 +108,19 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
-    from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.evaluate import evaluate, stack
     from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.table import select
-    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
     from nearkv.sweeps.space.study import blocks
 
     only = ",".join(names_of(columns, "columns")) if columns is not None else ""
     extra = (BOTTLENECK, TIMES) if breakdown else ()
     if BOTTLENECK in only:
         extra = (*extra, BOTTLENECK)
-    chosen = study_or_axes(study, systems, model, axes)
-    warn_of_unread(blocks(chosen))
-    answer = table(chosen, extra)
+    study_blocks = blocks(study_or_axes(study, systems, model, axes))
+    warn_of_unread_sets(study_blocks)
+    answer = stack(evaluate(study_blocks, extra))
     return table_of_columns(select(answer, only))
 
 

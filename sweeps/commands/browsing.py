@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -241,9 +241,23 @@ def new_hardware(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
     """
     from nearkv.hardware.own import new_platform
 
+    write_own(name, lambda stem: new_platform(stem, base), "--platform")
+
+
+def write_own(name: str, text_of: Callable[[str], str], option: str) -> None:
+    """Write NAME.toml, and say which option takes it.
+
+    Args:
+        name: of the file, with or without its ending.
+        text_of: the text, from the name without its ending.
+        option: what takes the file.
+
+    Raises:
+        InputError: the file exists, or cannot be written.
+    """
     file = Path(f"{name.removesuffix('.toml')}.toml")
-    write_new(file, new_platform(file.stem, base))
-    typer.echo(f"wrote {file}; use it as --platform {file}")
+    write_new(file, text_of(file.stem))
+    typer.echo(f"wrote {file}; use it as {option} {file}")
 
 
 def write_new(file: Path, text: str) -> None:
@@ -268,7 +282,11 @@ def check_hardware(file: OwnFile) -> None:
     """
     from nearkv.hardware.own import problems
 
-    sentences = problems(Path(file))
+    say_problems(file, problems(Path(file)))
+
+
+def say_problems(file: str, sentences: Sequence[str]) -> None:
+    """Print what is wrong with a file of the user's; exit 1 where something is."""
     for sentence in sentences or [f"{file}: nothing is wrong"]:
         typer.echo(sentence)
     if sentences:

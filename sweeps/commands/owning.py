@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.browsing import models, write_new
+from nearkv.sweeps.commands.browsing import models, say_problems, write_own
 
 NewModel = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")]
 BaseModel = Annotated[
@@ -25,9 +25,7 @@ def new_model(name: NewModel, base: BaseModel = "llama2-7b") -> None:
     """
     from nearkv.hardware import own_models
 
-    file = Path(f"{name.removesuffix('.toml')}.toml")
-    write_new(file, own_models.new_model(file.stem, base))
-    typer.echo(f"wrote {file}; use it as --model {file}")
+    write_own(name, lambda stem: own_models.new_model(stem, base), "--model")
 
 
 def check_model(file: ModelFile) -> None:
@@ -37,11 +35,7 @@ def check_model(file: ModelFile) -> None:
     """
     from nearkv.hardware.own_models import model_problems
 
-    sentences = model_problems(Path(file))
-    for sentence in sentences or [f"{file}: nothing is wrong"]:
-        typer.echo(sentence)
-    if sentences:
-        raise typer.Exit(1)
+    say_problems(file, model_problems(Path(file)))
 
 
 models.add(new_model, "new")

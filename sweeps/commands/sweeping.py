@@ -115,14 +115,15 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 
 
 def _print(study: Study, only: tuple[str, ...], view: View) -> None:
-    from nearkv.sweeps.evaluation.evaluate import table
+    from nearkv.sweeps.evaluation.evaluate import evaluate, stack
     from nearkv.sweeps.evaluation.requested import on_request
     from nearkv.sweeps.evaluation.text_columns import counted
-    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
     from nearkv.sweeps.space.study import blocks
 
-    warn_of_unread(blocks(study))
-    rows = table(study, on_request(only))
+    study_blocks = blocks(study)
+    warn_of_unread_sets(study_blocks)
+    rows = stack(evaluate(study_blocks, on_request(only)))
     answered = int((rows["status"] == "ok").sum())
     points = counted(len(rows["status"]), "design point")
     below = [f"{points}, {answered:,} of them with an answer."]

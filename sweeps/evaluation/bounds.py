@@ -157,7 +157,9 @@ class Bounds:
         bounds: dict[str, Bound] = {}
         try:
             with np.errstate(all="ignore"):
-                for columns in _with_all_outcomes(lambda told: self._columns(boxes, told)):
+                for columns in _with_all_outcomes(
+                    lambda outcomes: self._columns(boxes, outcomes)
+                ):
                     for name, column in columns.items():
                         known = bounds.get(name, column)
                         bounds[name] = known.hull(column)
@@ -203,10 +205,10 @@ def _with_all_outcomes(compute: Callable[[Outcomes], Any]) -> Iterator[Any]:
         first = left.pop()
         outcomes = Outcomes(first)
         yield compute(outcomes)
-        told = tuple(outcomes.all)
-        for place in range(len(first), len(told)):
-            opposite = not told[place]
-            left += [(*told[:place], opposite)]
+        taken = tuple(outcomes.all)
+        for place in range(len(first), len(taken)):
+            opposite = not taken[place]
+            left += [(*taken[:place], opposite)]
     if left:
         raise NoBoundError("too many conditions hold in a part of the boxes only")
 

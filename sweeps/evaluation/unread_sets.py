@@ -25,7 +25,7 @@ class _RecordingPlatform(Platform):
         return recording(super().machine(), self.read)
 
 
-def warn_of_unread(study_blocks: Sequence[Block]) -> None:
+def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:
     """Warn of each number that is set and changes nothing: no system of any block reads it."""
     numbers = {address for block in study_blocks for address in block.sets.values()}
     unread = set(numbers)

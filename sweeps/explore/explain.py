@@ -11,7 +11,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns, columns
 from nearkv.sweeps.evaluation.requested import BOTTLENECK, on_request
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 Rows = list[dict[str, object]]
@@ -28,7 +28,7 @@ def one_point(study: Study) -> Block:
     study_blocks = blocks(study)
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
         raise InputError("estimate takes one design point; use compare or sweep for lists")
-    warn_of_unread(study_blocks)
+    warn_of_unread_sets(study_blocks)
     return study_blocks[0]
 
 

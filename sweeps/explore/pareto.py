@@ -19,7 +19,7 @@ from nearkv.sweeps.evaluation.targets import (
     higher_is_better,
     parse_targets,
 )
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.undominated import searched
@@ -141,7 +141,7 @@ def pareto(
     """
     comparison = _comparison(by, where, per)
     study_blocks = blocks(study)
-    warn_of_unread(study_blocks)
+    warn_of_unread_sets(study_blocks)
     size = sum(block.grid.size for block in study_blocks)
     if size < pruning.ENOUGH:
         answer = _visited(comparison, study_blocks)

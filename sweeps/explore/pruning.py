@@ -251,6 +251,16 @@ class Search:
         spent = sum(waiting.spent for waiting in self._searched)
         return _ALLOWED * size + self.proved / 2 - spent
 
+    def parts(self) -> Iterator[int | Visit]:
+        """All that is to be visited: blocks without bounds, what bounds leave, what they fail on.
+
+        Blocks that are to be visited whole come as their index.
+        """
+        without = list(self.given_up)
+        yield from without
+        yield from self.visits()
+        yield from self.given_up[len(without) :]
+
     def visits(self) -> Iterator[Visit]:
         """What is to be visited, best bounds first; blocks that are given up are not."""
         while True:

@@ -116,14 +116,11 @@ def searched(
 
 def _tables(blocks: Sequence[Block], search: Search) -> Iterator[Columns]:
     """All columns of what is to be visited, with the numbers of the rows."""
-    without = list(search.given_up)
-    for index in without:
-        yield from _whole(blocks, index)
-    for visit in search.visits():
-        yield _visited(blocks[visit.index], visit)
-    for index in search.given_up:
-        if index not in without:
-            yield from _whole(blocks, index)
+    for part in search.parts():
+        if isinstance(part, Visit):
+            yield _visited(blocks[part.index], part)
+        else:
+            yield from _whole(blocks, part)
 
 
 def _visited(block: Block, visit: Visit) -> Columns:

@@ -94,26 +94,24 @@ def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
 
 
 def _items(rows: Plan, search: Search, is_searched: bool) -> Iterator[Piece | Visit]:
-    """What is to be visited: blocks without bounds, what bounds leave, and what they failed on."""
+    """What is to be visited, in pieces where bounds spare nothing."""
     if not is_searched:
         yield from rows.pieces(REDUCED)
         return
-    without = list(search.given_up)
-    yield from _pieces_of(rows, without)
-    yield from search.visits()
-    yield from _pieces_of(
-        rows, [index for index in search.given_up if index not in without]
-    )
+    for part in search.parts():
+        if isinstance(part, Visit):
+            yield part
+        else:
+            yield from _pieces_of(rows, part)
 
 
-def _pieces_of(rows: Plan, chosen: Sequence[int]) -> Iterator[Piece]:
-    """Pieces of some blocks."""
-    for index in chosen:
-        before = sum(block.grid.size for block in rows.blocks[:index])
-        own = replace(rows, blocks=(rows.blocks[index],))
-        for piece in own.pieces(REDUCED):
-            boxes = tuple((index, box) for _, box in piece.boxes)
-            yield replace(piece, first=before + piece.first, boxes=boxes)
+def _pieces_of(rows: Plan, index: int) -> Iterator[Piece]:
+    """Pieces of a block."""
+    before = sum(block.grid.size for block in rows.blocks[:index])
+    own = replace(rows, blocks=(rows.blocks[index],))
+    for piece in own.pieces(REDUCED):
+        boxes = tuple((index, box) for _, box in piece.boxes)
+        yield replace(piece, first=before + piece.first, boxes=boxes)
 
 
 def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:

@@ -192,4 +192,4 @@ def _fewest_changes(
 
 def _number(hw: Machine, address: str) -> Real:
     role, _, key = address.partition(".")
-    return hw[role].values[key]
+    return hw[role][key]

@@ -26,6 +26,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
+from nearkv.sweeps.evaluation.recorded import nested
+
 Array = NDArray[Any]
 Rule = Callable[..., Any]
 
@@ -39,11 +41,11 @@ class NoBoundError(TypeError):
 
 @dataclass
 class Outcomes:
-    """What Python is told where a condition holds in a part of the boxes only.
+    """How a condition comes out for Python where it holds in a part of the boxes only.
 
     Attributes:
-        first: what it is told first; True after that.
-        all: what it was told, in order.
+        first: of the first conditions; True after that.
+        all: of all that were looked at, in order.
     """
 
     first: tuple[bool, ...] = ()
@@ -81,7 +83,7 @@ class Interval(NDArrayOperatorsMixin):
     Attributes:
         low, high: its ends, of one shape; of conditions, whether they hold surely and perhaps.
         blank: where it may be NaN.
-        outcomes: what Python is told where it looks at a condition.
+        outcomes: how a condition comes out where Python looks at it.
     """
 
     def __init__(self, low: Array, high: Array, blank: Any, outcomes: Outcomes) -> None:
@@ -175,12 +177,8 @@ class Interval(NDArrayOperatorsMixin):
 
 
 def intervals_in(arguments: Any) -> Iterator[Interval]:
-    """All intervals in nested tuples and lists."""
-    if isinstance(arguments, Interval):
-        yield arguments
-    elif isinstance(arguments, tuple | list):
-        for argument in arguments:
-            yield from intervals_in(argument)
+    """All intervals in nested tuples, lists and dictionaries."""
+    return nested(arguments, Interval)
 
 
 def _rule(function: Any) -> Rule:
