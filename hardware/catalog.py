@@ -66,7 +66,7 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     table = read_toml(path, what)
     kind = _kind(table, where)
     if (kind == "llm") != (what == "model"):
-        raise InputError(f"{path}: is a {kind}, not a {what}")
+        raise InputError(f"{path}: is of kind {kind}, not a {what}")
     title = str(table.get("title", name))
     entries = {key: entry for key, entry in table.items() if key not in _PART_KEYS}
     numbers = numbers_of(entries, KINDS[kind], where)

@@ -52,7 +52,7 @@ def check_role(part: Part, role: str, where: str) -> None:
     if part.kind not in ROLES.get(role, [part.kind]):
         kinds = " or ".join(ROLES[role])
         raise InputError(
-            f"{where}: {part.name} is a {part.kind}; this role takes a {kinds}"
+            f"{where}: {part.name} is of kind {part.kind}; this role takes {kinds}"
         )
 
 

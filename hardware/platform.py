@@ -67,7 +67,9 @@ class Platform:
         check_role(part, role, where)
         before = self.roles[role]
         if part.kind != before.kind and role not in ROLES:
-            raise InputError(f"{where}: is a {part.kind}, {role} is a {before.kind}")
+            raise InputError(
+                f"{where}: is of kind {part.kind}, {role} is of kind {before.kind}"
+            )
         kept = before.placed & KINDS[part.kind].keys()
         numbers = {key: before.numbers[key] for key in kept}
         numbers.update(part.numbers)

@@ -97,7 +97,7 @@ def test_a_role_takes_a_part_of_its_kind(tmp_path: Path) -> None:
     own = tmp_path / "mine.toml"
     count = number(1, "1")
     own.write_text(f'base = "hilos-a100"\n[gpu_link]\npart = "a100-40gb"\ncount = {count}\n')
-    with pytest.raises(InputError, match="a100-40gb is a gpu; this role takes a link"):
+    with pytest.raises(InputError, match="a100-40gb is of kind gpu; this role takes link"):
         load_platform(str(own))
 
 

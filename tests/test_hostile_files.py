@@ -62,7 +62,7 @@ PLATFORMS = {
     f'{BASE}without = "gpu"': "must list roles of the base",
     f'{BASE}without = ["tpu"]': "must list roles of the base",
     f'{BASE}[gpu]\npart = "h300"\ncount = 1': "unknown part 'h300'",
-    f'{BASE}[gpu]\npart = "smartssd"\ncount = 1': "smartssd is a csd; this role takes a gpu",
+    f'{BASE}[gpu]\npart = "smartssd"\ncount = 1': "smartssd is of kind csd; this role takes gpu",
     f'{BASE}[gpu]\npart = "h200-sxm"': "needs a count",
     f'{BASE}[gpu]\npart = "./none.toml"\ncount = 1': "does not exist",
     f"{BASE}[gpu]\ncount = -1": "zero or more",
@@ -86,7 +86,7 @@ LLMS = Path(__file__).parent.parent / "costmodel" / "llms"
 MODEL = (LLMS / "llama-13b.toml").read_text()
 
 MODELS = {
-    PART: "is a gpu, not a model",
+    PART: "is of kind gpu, not a model",
     'kind = "llm"\nconfig = {}': "quotes a config; name its source",
     MODEL.replace("layers", "layer"): "did you mean 'layers'",
     f"{MODEL}layers = 3": "not a valid TOML file",

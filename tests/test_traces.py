@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.space.traces import Trace, load_trace, workload_of
 
 
@@ -92,6 +92,7 @@ def test_a_csv_keeps_its_requests(tmp_path: Path) -> None:
     path.write_text(
         "\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
     )  # as spreadsheets write it
-    trace = load_trace(str(path))
+    with pytest.warns(NearkvWarning, match="'id' not"):
+        trace = load_trace(str(path))
     assert trace.prompt.tolist() == [5, 7]
     assert trace.output.tolist() == [6, 8]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from command_line import invoke
 
 import nearkv
 from nearkv.hardware.errors import NearkvWarning
@@ -57,3 +59,28 @@ def test_sweep_and_pareto_tell_too(question: Callable[..., object]) -> None:
 def test_estimate_tells_too() -> None:
     with pytest.warns(NearkvWarning, match="csd.count changes nothing"):
         nearkv.estimate("flexgen-ssd", MODEL, context="1k", sets=UNREAD)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve alpha",
+        "solve crossover --system hilos,flexgen-ssd --along context=1k:2k",
+        "solve batch --system hilos",
+        "solve hardware --vary csd.count --target throughput_tok_s=0.1",
+        "solve subbatch --requests 2k,3k",
+        "sensitivity hilos --band 90 --samples 20",
+    ],
+)
+def test_commands_that_solve_tell_too(command: str) -> None:
+    done = invoke(*command.split(), "--model", MODEL, "--set", "gpu.pim_bandwidth=900GB/s")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("--set gpu.pim_bandwidth changes nothing") == 1
+
+
+def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> None:
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,input_tok,output_tok\n0,1000,20\n1,3000,50\n", "utf-8")
+    done = invoke("compare", "l3", "gpu-only", "--model", MODEL, "--trace", str(trace))
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("input_tok and output_tok are read, 'arrival_s' not") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 
 from nearkv.hardware.errors import warn
@@ -28,12 +28,23 @@ class _RecordingPlatform(Platform):
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:
     """Warn of each number that is set and changes nothing: no system of any block reads it."""
     numbers = {address for block in study_blocks for address in block.sets.values()}
-    unread = set(numbers)
+    read: set[str] = set()
     for block in study_blocks if numbers else ():
-        unread -= _read(block)
+        read |= _read(block)
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
-    for address in sorted(unread):
-        warn(f"--set {address} changes nothing: no system here reads it ({systems})")
+    warn_of_unread(numbers, read, f"no system here reads it ({systems})")
+
+
+def warn_of_unread(numbers: Collection[str], read: Set[str], why: str) -> None:
+    """Warn of each number that is set and was not read.
+
+    Args:
+        numbers: that are set, as `role.key`.
+        read: what was read.
+        why: a number that is not read changes nothing.
+    """
+    for address in sorted(set(numbers) - read):
+        warn(f"--set {address} changes nothing: {why}")
 
 
 def _read(block: Block) -> set[str]:

@@ -58,7 +58,10 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     study = replace(study, band=0.0)
     if len(set(study.systems)) != 2 or len(study.systems) != 2:
         raise InputError("a crossover is between two systems; name two different ones")
-    first, second = (_blocks(study, system, axis) for system in study.systems)
+    both = _blocks(study, axis)
+    first, second = (
+        [block for block in both if block.system.name == name] for name in study.systems
+    )
     if len(first) != len(second):
         raise InputError(UNEQUAL)
     rows: Rows = []
@@ -81,13 +84,13 @@ def _axis(along: str) -> tuple[str, str]:
     return axis, limits
 
 
-def _blocks(study: Study, system: str, axis: str) -> list[Block]:
-    """Blocks of one system, with one value on the axis that is walked."""
+def _blocks(study: Study, axis: str) -> list[Block]:
+    """Blocks of both systems, with one value on the axis that is walked."""
     if axis in WORKLOAD:
         if getattr(study, axis) != getattr(Study, axis):
             raise InputError(f"--{axis}: is what --along walks; leave it out")
         study = _with_one(study, axis)
-    study_blocks = searched(replace(study, systems=(system,)))
+    study_blocks = searched(study)
     for block in study_blocks:
         refuse_set(study, block, axis, "--along")
     return study_blocks

@@ -19,15 +19,21 @@ ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
 
 
-def one_point(study: Study) -> Block:
+def one_point(study: Study, command: str = "estimate") -> Block:
     """The block of a study of one design point.
+
+    Args:
+        study: what to evaluate.
+        command: that takes one design point only.
 
     Raises:
         InputError: the study cannot be evaluated, or is not one design point.
     """
     study_blocks = blocks(study)
     if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-        raise InputError("estimate takes one design point; use compare or sweep for lists")
+        raise InputError(
+            f"{command} takes one design point; use compare or sweep for lists"
+        )
     warn_of_unread_sets(study_blocks)
     return study_blocks[0]
 

@@ -14,9 +14,10 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.indices import Index, sobol_indices
 from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.evaluation.probe import Probe
+from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.bands import MODEL_ERROR, Band
-from nearkv.sweeps.space.study import Numbers, Study, blocks
+from nearkv.sweeps.space.study import Numbers, Study
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.numbers import drawn_number
 
@@ -137,10 +138,7 @@ class _Point:
         Raises:
             InputError: there are several, or it has no answer.
         """
-        study_blocks = blocks(replace(study, band=0.0))
-        if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-            raise InputError("sensitivity takes one design point; drop the lists")
-        probe = Probe(study_blocks[0])
+        probe = Probe(one_point(replace(study, band=0.0), "sensitivity"))
         answer = probe.answer(np.zeros(1, np.intp))
         value = float(np.ravel(COLUMNS[of].compute(answer))[0])
         if not (answer.estimate.fits.ok and np.isfinite(value) and value > 0):

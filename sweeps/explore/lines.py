@@ -9,6 +9,7 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import unit_of
 from nearkv.hardware.schema import Key
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.space.sizes import number, size, values
 from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
 
@@ -109,6 +110,7 @@ def searched(study: Study) -> list[Block]:
             f"{points:,} design points are too many for one search (at most {MOST_POINTS:,}); "
             "give fewer values"
         )
+    warn_of_unread_sets(study_blocks)
     return study_blocks
 
 

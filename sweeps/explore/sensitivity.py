@@ -13,6 +13,7 @@ from nearkv.hardware.quantity import Quantity
 from nearkv.sweeps.evaluation.evaluate import evaluate
 from nearkv.sweeps.evaluation.probe import Probe, check_column, column
 from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
 
@@ -46,10 +47,8 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
     """
-    study_blocks = blocks(replace(study, band=0.0))
-    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-        raise InputError("sensitivity takes one design point; drop the lists")
-    probe = Probe(study_blocks[0])
+    block = one_point(replace(study, band=0.0), "sensitivity")
+    probe = Probe(block)
     check_column(of, probe.own_columns)
     point = _Point(probe, of)
     value = float(point.values({}, 1)[0])
@@ -57,7 +56,7 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
         raise InputError(
             f"{of} has no value at this design point; `nearkv estimate` says why"
         )
-    factors = _factors(study_blocks[0])
+    factors = _factors(block)
     rows = _elasticities(point, value, factors) if factors else []
     return rows, _band(study, of, value)
 

@@ -14,9 +14,11 @@ from nearkv.costmodel.mechanisms.serving import data_parallel, kv_token_bytes
 from nearkv.costmodel.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
 from nearkv.solvers.subbatch.rules import greedy, one_batch
 from nearkv.solvers.subbatch.schedule import evenest, optimal
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.space.cases import swapped
 from nearkv.sweeps.space.sizes import number, repeatable, size
@@ -82,7 +84,9 @@ def subbatch(question: SubbatchPoint) -> Rows:
     if not np.isfinite(question.slack):
         raise InputError(f"--slack {question.slack:g}: must be a number, such as 0.02")
     _check_read(question)
-    problem = _problem(question)
+    read: set[str] = set()
+    problem = _problem(question, recording(_platform(question).machine(), read))
+    warn_of_unread(question.sets, read, "no iteration of L3 reads it")
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
     best = optimal(problem, question.time_limit, question.slack)
@@ -108,8 +112,7 @@ def _check_read(question: SubbatchPoint) -> None:
         raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
 
 
-def _problem(question: SubbatchPoint) -> SubbatchProblem:
-    hw = _platform(question).machine()
+def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     llm = alike_llm(load_llm(question.model), hw["precision"], "sub-batches")
     if question.placement not in PLACEMENTS:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")

@@ -16,6 +16,7 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
@@ -99,6 +100,7 @@ def evaluated(study: Study) -> Results:
     import pandas as pd
 
     in_order = blocks(study)
+    warn_of_unread_sets(in_order)
     tables = [columns(block, block.grid.whole) for block in in_order]
     table = pd.DataFrame(stack(tables))
     places = []

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_text
 
 _COLUMNS = ("input_tok", "output_tok")
@@ -240,6 +240,10 @@ def _check_header(header: list[str], path: Path) -> None:
             raise InputError(
                 f"{path}: has column {column!r} twice; it has {', '.join(header)}"
             )
+    others = [name for name in header if name not in _COLUMNS]
+    if others:
+        listed = ", ".join(map(repr, others))
+        warn(f"{path}: {' and '.join(_COLUMNS)} are read, {listed} not")
 
 
 def _column(
