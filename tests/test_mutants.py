@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mutants.draw import _mutants, equivalents, sample
+from mutants.draw import Equivalent, _mutants, equivalents, sample
 from sizes import ROOT
 
 
@@ -36,3 +36,13 @@ def test_no_decorator_is_mutated() -> None:
     operators = Counter(mutant.operator for mutant in _mutants(ROOT, file))
     assert operators["NumberReplacer"] > 0
     assert operators["ReplaceTrueWithFalse"] == 0
+
+
+def test_one_of_the_changes_of_a_line_may_be_listed_alone() -> None:
+    file = ROOT / "solvers" / "subbatch" / "problem.py"
+    line = "count = 2 ** (n - 1)"
+    twice = Equivalent([f"solvers/subbatch/problem.py: {line}"], "", "", ["count=2**(n+1)"])
+    mutants = [mutant for mutant in _mutants(ROOT, file) if mutant.text == line]
+    listed = [mutant.operator for mutant in mutants if twice.covers(mutant, ROOT)]
+    assert len(mutants) == 3
+    assert listed == ["ReplaceBinaryOperator_Sub_Add"]

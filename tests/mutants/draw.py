@@ -6,7 +6,7 @@ import ast
 import random
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,23 @@ class Equivalent:
         lines: where, as "file: line" without the indentation.
         reason: why no answer changes, or why none should be asked to.
         operator: its name or how it begins; any where empty.
+        becomes: what a line is changed to, without its spaces; whatever where empty.
     """
 
     lines: list[str]
     reason: str
     operator: str = ""
+    becomes: list[str] = field(default_factory=list)
 
-    def covers(self, mutant: Mutant) -> bool:
-        """Whether a mutant is one of these."""
+    def covers(self, mutant: Mutant, root: Path) -> bool:
+        """Whether a mutant of the project under `root` is one of these."""
         here = f"{mutant.file}: {mutant.text}"
-        return here in self.lines and mutant.operator.startswith(self.operator)
+        if here not in self.lines or not mutant.operator.startswith(self.operator):
+            return False
+        if not self.becomes:
+            return True
+        changed = mutant.source((root / mutant.file).read_text()).splitlines()[mutant.line - 1]
+        return changed.replace(" ", "") in self.becomes
 
 
 def equivalents() -> list[Equivalent]:
@@ -97,14 +104,14 @@ def sample(root: Path, count: int, seed: int, under: str = "") -> list[Mutant]:
         mutant
         for file in files
         for mutant in _mutants(root, file)
-        if not any(equivalent.covers(mutant) for equivalent in known)
+        if not any(equivalent.covers(mutant, root) for equivalent in known)
     ]
     random.Random(seed).shuffle(mutants)
     return list(islice((mutant for mutant in mutants if _parses(root, mutant)), count))
 
 
 def _parses(root: Path, mutant: Mutant) -> bool:
-    """Whether it is Python; Cosmic Ray takes the star of keyword-only arguments for a product."""
+    """Whether it is Python; Cosmic Ray takes the star of unpacked arguments for a product."""
     try:
         ast.parse(mutant.source((root / mutant.file).read_text()))
     except SyntaxError:
@@ -117,7 +124,10 @@ def _modules(root: Path) -> Sequence[Path]:
 
 
 def _mutants(root: Path, file: Path) -> Iterator[Mutant]:
-    """Every mutant of a module that may change an answer."""
+    """Every mutant of a module that may change an answer.
+
+    Cosmic Ray takes the star before keyword-only arguments for a product.
+    """
     source = file.read_text()
     tree, lines = get_ast(source), source.splitlines()
     unanswering = set(_unanswering(ast.parse(source)))
@@ -127,7 +137,8 @@ def _mutants(root: Path, file: Path) -> Iterator[Mutant]:
         places = [place for node in ast_nodes(tree) for place in positions(node)]
         apart = 2 if operator == "NumberReplacer" else 1  # one more and one less: one of them
         for occurrence, (start, _) in list(enumerate(places))[::apart]:
-            if start not in unanswering:
+            star = lines[start[0] - 1].startswith("*,", start[1])
+            if start not in unanswering and not star:
                 yield Mutant(name, operator, occurrence, start[0], lines[start[0] - 1].strip())
 
 
