@@ -219,7 +219,29 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
 def test_who_never_loses_is_named() -> None:
     study = replace(POINT, systems=("flexgen-ssd", "hilos"), context=Study.context)
     (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")
-    assert row["reason"] == "never: hilos leads from 1k to 1M"
+    assert row["reason"] == "never: hilos leads, where one does, from 1k to 1M"  # 1M fits neither
+
+
+def test_nobody_leads_where_neither_fits() -> None:
+    systems = ("gpu-only", "hbm-pim")
+    study = Study(systems, ("gpt-175b",), sets={"gpu.memory": "4GB"})  # weights: 350 GB
+    (row,) = crossovers(study, "context=4k:64k", "decode_tok_s")
+    assert (row["from"], row["reason"]) == ("", "never: neither has a value from 4k to 64k")
+
+
+def test_nobody_leads_where_both_are_equal() -> None:
+    study = Study(("flexgen-ssd", "deepspeed-uvm"), ("opt-30b",), context="2k")  # same parts
+    (row,) = crossovers(study, "batch=1:8", "cost_usd")
+    assert (row["from"], row["reason"]) == ("", "never: both are equal from 1 to 8")
+
+
+def test_an_end_where_both_are_equal_is_named() -> None:
+    pair = Study(("flexgen-dram", "flexgen-ssd"), ("opt-66b",), context="4k")
+    (row,) = crossovers(pair, "batch=38:44", "prefill_s")
+    table = comparison.compare(replace(pair, batch=str(row["below"])))
+    first, second = table["prefill_s"]
+    assert first == second
+    assert row["reason"] == f"equal at {row['below']}"
 
 
 @pytest.mark.parametrize(

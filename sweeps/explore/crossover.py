@@ -42,6 +42,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     Returns:
         A row per crossing: `from` leads up to `below`, `to` leads from `above` on; where neither
         fits nobody leads. Where there is no crossing, a row that says who leads throughout.
+        `reason` says where both are equal at an end of the step.
         `resolution` is the relative distance between the values looked at: a crossing that is
         reversed within it may go unseen. With a band, `above_p05` and so on: where the first
         crossing in that direction lies in each draw, and `crossing_share`, the share of the draws
@@ -156,8 +157,8 @@ def _answers(
 ) -> list[dict[str, Any]]:
     if own:
         return [_crossing(race, walk, crossing) for crossing in own]
-    start = race.lead(np.array([point]), walk.values[:1])[0]
-    leader = race.names[0] if start >= 0 else race.names[1]
+    leader, why = _leader(race, walk, point)
+    over = limits.replace(":", " to ")
     quantities = dict.fromkeys(f"{name}_{race.of}" for name in race.names)
     return [
         {
@@ -168,9 +169,23 @@ def _answers(
             "above": None,
             "unit": None,
             **quantities,
-            "reason": f"never: {leader} leads from {limits.replace(':', ' to ')}",
+            "reason": f"never: {why} from {over}",
         }
     ]
+
+
+def _leader(race: Race, walk: Line, point: int) -> tuple[str, str]:
+    """Which system leads wherever one does, if any, and the words for it."""
+    points = np.full(len(walk.values), point)
+    lead = race.lead(points, walk.values)
+    ahead = lead[lead != 0]
+    if len(ahead):
+        leader = race.names[0] if ahead[0] > 0 else race.names[1]
+        where = "" if len(ahead) == len(lead) else ", where one does,"
+        return leader, f"{leader} leads{where}"
+    if np.isfinite(race.columns(points, walk.values)).any():
+        return "", "both are equal"
+    return "", "neither has a value"
 
 
 def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
@@ -178,6 +193,9 @@ def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
     if crossing.rises:
         before, after = after, before
     values = race.columns(np.array([crossing.point]), np.array([crossing.above]))
+    ends = np.array([crossing.below, crossing.above])
+    lead = race.lead(np.full(2, crossing.point), ends)
+    equal = [f"{end / walk.scale:g}" for end in ends[lead == 0]]
     quantities = {
         f"{name}_{race.of}": plain(value[0])
         for name, value in zip(race.names, values, strict=True)
@@ -190,5 +208,5 @@ def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
         "above": plain(crossing.above / walk.scale),
         "unit": walk.unit,
         **quantities,
-        "reason": "",
+        "reason": f"equal at {equal[0]}" if equal else "",
     }
