@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tiny import TINY
 
-from nearkv.costmodel.latent import Latent, Sparse
+from nearkv.costmodel.latent import Latent, Projected, Sparse
 from nearkv.costmodel.layers import Chunked, Mixed, Recurrent, Windowed, over_layers
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Port, Real
@@ -39,6 +39,7 @@ LATENT = Latent(
     key_size=4.0,
     value_size=3.0,
 )
+PROJECTED = Projected(**vars(LATENT))
 # the same, with an indexer of 2 heads of 9 elements that chooses 8 tokens
 SPARSE = Sparse(
     **vars(LATENT),
@@ -89,6 +90,18 @@ Formula = Callable[[], Real]
             lambda: replace(LATENT, query_rank=0.0).attention_parameters,
             PROJECTIONS - QUERY + 10 * 3 * 6,
         ),
+        # two active experts, each with its own gated layers
+        (
+            lambda: replace(LATENT, ffn=50.0, active_experts=2.0).activation_bytes(11.0),
+            11 * (2 * 10 + 2 * 50 * 2) * 2,
+        ),
+        (
+            lambda: replace(LATENT, query_rank=1.0).attention_parameters,
+            PROJECTIONS - QUERY + 10 + 3 * 6,
+        ),
+        # --- K and V of heads, projected once ---
+        (lambda: PROJECTED.kv_bytes(3.0, 11.0), 3 * 11 * 3 * (6 + 3) * 4),
+        (lambda: PROJECTED.attention_flops(3.0, 11.0), 2 * 3 * 11 * 3 * (6 + 3)),
         # --- attention to the tokens that an indexer chooses ---
         (lambda: SPARSE.attention_parameters, PROJECTIONS + INDEXER),
         (lambda: SPARSE.kv_bytes(3.0, 11.0), 3 * 11 * (7 + 9) * 4),
