@@ -6,7 +6,7 @@ import numpy as np
 import pulp
 import pytest
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.head_tables import HeadTables, Three
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import Mapping, bytes_used, evaluate, exact, greedy
 from nearkv.solvers.mapping.milp import milp
@@ -90,6 +90,77 @@ def test_tables_that_do_not_vary_serve_all_points() -> None:
     expected = [brute(replace(one, hbm_room=np.asarray(room))).seconds for room in rooms]
     np.testing.assert_array_equal(swept.seconds, expected)
     assert np.all(np.diff(np.where(swept.ok, swept.seconds, np.inf)[np.asarray(swept.ok)]) <= 0)
+
+
+@pytest.mark.parametrize("byte", [1.0, 0.3])
+def test_points_that_share_qkv_and_fc_are_solved_as_alone(byte: float) -> None:
+    """Rooms of whole bytes are shared, those of parts of a byte are not: the answers are alike."""
+    rng = np.random.default_rng(17)
+    for _ in range(6):
+        one = instance(rng, 6, 0)
+        own = [instance(rng, 6, i % 5) for i in range(20)]
+        single = [with_attention_of(other, one, byte) for other in own]
+        together = exact(sharing_qkv_and_fc(single))
+        for i, tables in enumerate(single):
+            alone, best = exact(tables), brute(tables)
+            assert [np.asarray(n)[i] for n in together.units] == list(alone.units)
+            assert np.asarray(together.seconds)[i] == best.seconds
+            assert np.asarray(together.ok)[i] == best.ok
+
+
+def with_attention_of(other: HeadTables, one: HeadTables, byte: float) -> HeadTables:
+    """The attention and the rooms of one instance beside the qkv and fc of another."""
+
+    def sizes(own: Three, shared: Three) -> Three:
+        return byte * own[0], byte * shared[1], byte * shared[2]
+
+    return replace(
+        one,
+        seconds=(other.seconds[0], *one.seconds[1:]),
+        hbm=sizes(other.hbm, one.hbm),
+        lpddr=sizes(other.lpddr, one.lpddr),
+        hbm_room=byte * (other.hbm_room + 0.5),
+        lpddr_room=byte * (other.lpddr_room + 0.5),
+    )
+
+
+def sharing_qkv_and_fc(tables: list[HeadTables]) -> HeadTables:
+    """Design points of one table of qkv and one of fc."""
+    points, first = stacked(tables), tables[0]
+    return replace(
+        points,
+        seconds=(points.seconds[0], *first.seconds[1:]),
+        hbm=(points.hbm[0], *first.hbm[1:]),
+        lpddr=(points.lpddr[0], *first.lpddr[1:]),
+        units=first.units,
+    )
+
+
+def test_a_grid_of_batches_and_contexts_is_solved_as_its_points() -> None:
+    """Each batch has tables of qkv and fc that all its contexts share."""
+    rng = np.random.default_rng(19)
+    batches = []
+    for _ in range(3):
+        one = instance(rng, 5, 0)
+        own = [instance(rng, 5, i % 5) for i in range(9)]
+        batches.append([with_attention_of(other, one, 1.0) for other in own])
+    rows = [sharing_qkv_and_fc(row) for row in batches]
+    grid = stacked(rows)
+
+    def beside(three: Three) -> Three:
+        return three[0], three[1][:, None], three[2][:, None]
+
+    best = exact(
+        replace(
+            grid,
+            seconds=beside(grid.seconds),
+            hbm=beside(grid.hbm),
+            lpddr=beside(grid.lpddr),
+            units=grid.units[:, None],
+        )
+    )
+    expected = [[brute(tables).seconds for tables in row] for row in batches]
+    np.testing.assert_array_equal(best.seconds, expected)
 
 
 def test_greedy_is_algorithm_1_by_hand() -> None:

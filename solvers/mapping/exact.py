@@ -1,9 +1,8 @@
-"""Which heads go to HBM: the paper's greedy, the exact optimum, and brute force (H2M2 sec. 3, 4.3).
+"""Which heads go to HBM: the paper's greedy and the exact optimum (H2M2 sec. 3, 4.3).
 
-The step is a sum of three tables, one a sub-layer, under two capacities. For every pair
-(n_attention, n_qkv) the capacities leave an interval of n_fc, whose best value is a prefix minimum
-of fc's table, or a range minimum once LPDDR's capacity cuts the interval from below. So N^2
-look-ups find the optimum over N^3.
+The step is a sum of three tables, one a sub-layer, under two capacities. A relaxation gives the
+optimum wherever its answer fits: without LPDDR's capacity where design points share tables, without
+both where they do not. What is left is solved by pairs of units of attention and qkv.
 
 Symbols: n heads on HBM, N heads.
 """
@@ -11,22 +10,20 @@ Symbols: n heads on HBM, N heads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.head_tables import HeadTables
 from nearkv.costmodel.span import Real
-from nearkv.solvers.mapping.flat import Array, flatten, some_points
-from nearkv.solvers.mapping.minima import prefix_minimum, range_minimum
-
-Units = NDArray[np.int64]
+from nearkv.solvers.mapping.flat import Array, Chosen, at, fastest, flatten, some_points
+from nearkv.solvers.mapping.pairs import best_of_pairs
+from nearkv.solvers.mapping.rooms import best_by_room, sharing
 
 _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -52,25 +49,6 @@ class Mapping:
         return self.attention, self.qkv, self.fc
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """Units of each sub-layer on HBM, along one axis of design points."""
-
-    attention: Array
-    qkv: Array
-    fc: Array
-
-    def each(self, change: Callable[[Array], Array]) -> _Chosen:
-        """Apply a change to all three."""
-        return _Chosen(change(self.attention), change(self.qkv), change(self.fc))
-
-    def sum_of(self, tables: tuple[Array, Array, Array]) -> Any:
-        """Sum of three tables at these units; one row of a table serves all points."""
-        attention, qkv, fc = tables
-        sum_of_two = _at(attention, self.attention) + _at(qkv, self.qkv)
-        return sum_of_two + _at(fc, self.fc)
-
-
 def bytes_used(tables: HeadTables, mapping: Mapping) -> tuple[Real, Real]:
     """Bytes on HBM and on LPDDR of a mapping [B]."""
     flat = flatten(tables)
@@ -87,18 +65,17 @@ def evaluate(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Mapping:
     return _answer(tables.points, flatten(tables), chosen)
 
 
-def _flat_units(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> _Chosen:
+def _flat_units(tables: HeadTables, attention: Any, qkv: Any, fc: Any) -> Chosen:
     def flat(units: Any) -> Array:
         everywhere = np.broadcast_to(units, tables.points)
         return everywhere.ravel().astype(int)
 
-    return _Chosen(attention, qkv, fc).each(flat)
+    return Chosen(attention, qkv, fc).each(flat)
 
 
-def _answer(points: tuple[int, ...], flat: HeadTables, chosen: _Chosen) -> Mapping:
+def _answer(points: tuple[int, ...], flat: HeadTables, chosen: Chosen) -> Mapping:
     """The mapping of some units, in the shape of the design points."""
-    on_hbm = chosen.sum_of(flat.hbm) <= flat.hbm_room
-    on_lpddr = chosen.sum_of(flat.lpddr) <= flat.lpddr_room
+    on_hbm, on_lpddr = _fits(flat, chosen)
     seconds = chosen.sum_of(flat.seconds)
 
     def shaped(values: Array) -> Any:
@@ -114,14 +91,6 @@ def _answer(points: tuple[int, ...], flat: HeadTables, chosen: _Chosen) -> Mappi
     )
 
 
-def _at(table: Array, n: Array) -> Any:
-    """Entries of a table (points, units), one a point."""
-    if len(table) == 1:
-        return table[0][n]
-    point = np.arange(len(table))
-    return table[point, n if len(n) > 1 else n[0]]
-
-
 def greedy(tables: HeadTables) -> Mapping:
     """Algorithm 1: attention, then qkv-linear, then fc, each at its fastest that still fits.
 
@@ -135,153 +104,68 @@ def greedy(tables: HeadTables) -> Mapping:
         fits_lpddr = on_lpddr <= lpddr[:, None]
         allowed = np.where(fits_hbm & fits_lpddr, seconds, np.inf)
         n = allowed.argmin(1)
-        stuck = np.isinf(_at(allowed, n))
+        stuck = np.isinf(at(allowed, n))
         if stuck.any():
             possible = fits_hbm & np.isfinite(seconds)
             units = np.arange(seconds.shape[1])
             most = np.where(possible, units, 0).max(1)
             n = np.where(stuck, most, n)
-        hbm = hbm - _at(on_hbm, n)
-        lpddr = lpddr - _at(on_lpddr, n)
+        hbm = hbm - at(on_hbm, n)
+        lpddr = lpddr - at(on_lpddr, n)
         chosen.append(n)
     everywhere = [np.broadcast_to(n, hbm.shape) for n in chosen]
-    return _answer(tables.points, flat, _Chosen(*everywhere))
+    return _answer(tables.points, flat, Chosen(*everywhere))
 
 
 def exact(tables: HeadTables) -> Mapping:
-    """The fastest mapping that fits both memories, in O(N^2) a design point.
+    """The fastest mapping that fits both memories, in O(N^2) a design point at most.
 
     Where nothing fits both, the fastest that HBM holds.
     """
     flat = flatten(tables)
     count = math.prod(tables.points)
     if count == 1:
-        return _answer(tables.points, flat, _exact_flat(flat))
-    chosen = _spread(_fastest(flat), count)
-    on_hbm = chosen.sum_of(flat.hbm) <= flat.hbm_room
-    on_lpddr = chosen.sum_of(flat.lpddr) <= flat.lpddr_room
-    fits = np.broadcast_to(on_hbm & on_lpddr, (count,))
-    bound = np.flatnonzero(~fits)
-    if len(bound):
-        chosen = chosen.each(np.array)
-        attention, qkv, _ = flat.seconds
-        pairs = attention.shape[1] * qkv.shape[1]
-        step = max(_PAIRS_AT_ONCE // pairs, 1)
-        for start in range(0, len(bound), step):
-            rows = bound[start : start + step]
-            piece = _exact_flat(some_points(flat, rows, count))
-            chosen.attention[rows] = piece.attention
-            chosen.qkv[rows] = piece.qkv
-            chosen.fc[rows] = piece.fc
+        return _answer(tables.points, flat, best_of_pairs(flat))
+    chosen = _relaxed(tables, flat)
+    on_hbm, on_lpddr = _fits(flat, chosen)
+    proven = on_hbm & on_lpddr
+    if not proven.all():
+        proven = proven | on_hbm & _overfull(flat)
+    unproven = np.flatnonzero(~np.broadcast_to(proven, (count,)))
+    attention, qkv, _ = flat.seconds
+    pairs = attention.shape[1] * qkv.shape[1]
+    step = max(_PAIRS_AT_ONCE // pairs, 1)
+    for start in range(0, len(unproven), step):
+        rows = unproven[start : start + step]
+        chosen.put(rows, best_of_pairs(some_points(flat, rows, count)))
     return _answer(tables.points, flat, chosen)
 
 
-def _fastest(tables: HeadTables) -> _Chosen:
-    """Units of each sub-layer at its fastest; the optimum where memories hold them."""
-    attention, qkv, fc = (seconds.argmin(1) for seconds in tables.seconds)
-    return _Chosen(attention, qkv, fc)
+def _fits(flat: HeadTables, chosen: Chosen) -> tuple[Array, Array]:
+    """Whether HBM and LPDDR hold their bytes."""
+    on_hbm = chosen.sum_of(flat.hbm) <= flat.hbm_room
+    on_lpddr = chosen.sum_of(flat.lpddr) <= flat.lpddr_room
+    return on_hbm, on_lpddr
 
 
-def _spread(chosen: _Chosen, count: int) -> _Chosen:
-    """The same units for every point, where no table depends on them."""
-
-    def spread(n: Array) -> Array:
-        return n if len(n) == count else np.broadcast_to(n, (count,))
-
-    return chosen.each(spread)
-
-
-def _exact_flat(tables: HeadTables) -> _Chosen:
-    """Units for tables of one axis of design points."""
-    low = _least_fc(tables)
-    if low is None:
-        tables = _undominated(tables)
-    attention, qkv, fc = tables.seconds
-    pairs = attention[:, :, None] + qkv[:, None, :]
-    top = _most_fc(tables)
-    if low is None:
-        total = prefix_minimum(fc, top)
-        total += pairs
-    else:
-        total = pairs + range_minimum(fc, low, top)
-        # where nothing fits both, HBM's capacity alone counts
-        possible = np.any(np.isfinite(total), axis=(1, 2))
-        nothing = _before_pairs(np.logical_not(possible))
-        total = np.where(nothing, pairs + prefix_minimum(fc, top), total)
-        low = np.where(nothing, 0, low)
-    flat_pair = total.reshape(len(total), -1).argmin(1)
-    n_attention, n_qkv = np.divmod(flat_pair, total.shape[2])
-    n = np.arange(fc.shape[1])
-    inside = n <= _of_pair(top, n_attention, n_qkv)
-    if low is not None:
-        inside &= n >= _of_pair(low, n_attention, n_qkv)
-    n_fc = np.where(inside, fc, np.inf).argmin(1)
-    return _Chosen(n_attention, n_qkv, n_fc)
+def _overfull(flat: HeadTables) -> Array:
+    """Whether every mapping has more bytes than both memories together hold."""
+    least = np.zeros(1)
+    for on_hbm, on_lpddr in zip(flat.hbm, flat.lpddr, strict=True):
+        either = on_hbm + on_lpddr
+        least = least + either.min(1)
+    both_rooms = flat.hbm_room + flat.lpddr_room
+    overfull: Array = least > both_rooms * (1 + _ROUNDING)
+    return overfull
 
 
-def _undominated(tables: HeadTables) -> HeadTables:
-    """The tables without units of attention and qkv that HBM alone bounds and that only cost.
-
-    Beyond its fastest number a sub-layer takes more bytes of HBM and no less time.
-    """
-    seconds, hbm = list(tables.seconds), list(tables.hbm)
-    for sublayer in (0, 1):
-        fastest = seconds[sublayer].argmin(1)
-        kept = slice(0, 1 + int(fastest.max()))
-        seconds[sublayer] = seconds[sublayer][:, kept]
-        hbm[sublayer] = hbm[sublayer][:, kept]
-    attention, qkv, fc = seconds
-    on_attention, on_qkv, on_fc = hbm
-    on_hbm = (on_attention, on_qkv, on_fc)
-    return replace(tables, seconds=(attention, qkv, fc), hbm=on_hbm)
-
-
-def _of_pair(table: Array, n_attention: Array, n_qkv: Array) -> Array:
-    """One value a point, as a column; one row of the table serves all points."""
-    point = np.arange(len(n_attention)) if len(table) > 1 else 0
-    values: Array = table[point, n_attention, n_qkv]
-    return values[:, None]
-
-
-def _room_beside(tables: tuple[Array, Array, Array], room: Array) -> Array:
-    """Bytes a memory has left beside each pair of attention and qkv [B]."""
-    attention, qkv, _ = tables
-    beside_attention = room[:, None] - attention
-    left: Array = beside_attention[:, :, None] - qkv[:, None, :]
-    return left
-
-
-def _most_fc(tables: HeadTables) -> Units:
-    """Most units of fc that HBM still holds beside each pair; -1 where none [1]."""
-    room = _room_beside(tables.hbm, tables.hbm_room)
-    room /= _bytes_of_unit(tables)
-    np.floor(room, out=room)
-    np.clip(room, -1.0, _before_pairs(tables.units), out=room)
-    return room.astype(np.int64)
-
-
-def _least_fc(tables: HeadTables) -> Units | None:
-    """Fewest units of fc on HBM so that LPDDR holds the rest [1].
-
-    None where LPDDR holds all of everything.
-    """
-    most = sum(table.max(1) for table in tables.lpddr)
-    if np.all(most <= tables.lpddr_room):
-        return None
-    room = _room_beside(tables.lpddr, tables.lpddr_room)
-    on_lpddr = np.floor(room / _bytes_of_unit(tables))
-    units = _before_pairs(tables.units)
-    on_hbm = np.clip(units - on_lpddr, 0, units + 1)
-    least: Units = on_hbm.astype(np.int64)
-    return least
-
-
-def _bytes_of_unit(tables: HeadTables) -> Array:
-    """Bytes of one unit of fc [B]."""
-    _, _, fc = tables.hbm
-    return _before_pairs(fc[:, 1])
-
-
-def _before_pairs(values: Array) -> Array:
-    """One value a point, to broadcast with tables of pairs."""
-    return values[:, None, None]
+def _relaxed(tables: HeadTables, flat: HeadTables) -> Chosen:
+    """The fastest units if LPDDR, or both memories, were large: optimal where they fit."""
+    count = math.prod(tables.points)
+    groups = sharing(tables)
+    if not groups:
+        return fastest(flat).each(lambda n: np.array(np.broadcast_to(n, (count,))))
+    chosen = Chosen(*np.zeros((3, count), int))
+    for rows in groups:
+        chosen.put(rows, best_by_room(some_points(flat, rows, count)))
+    return chosen
