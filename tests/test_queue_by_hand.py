@@ -114,7 +114,11 @@ def test_an_answer_of_two_tokens_has_one_step() -> None:
     """200 prompt tokens ride with each: of 21 places one loads in chunks of 4,000."""
     work = Workload(100.0, 200.0, 2.0)
     serving = Serving(iteration, prefill, 12 * 201.0, 1.0, chunked=1.0, minimum_chunk=4000.0)
-    assert decoding(work, serving) == pytest.approx(11.5 / 1.05)
+    n = 11.5 / 1.05
+    assert decoding(work, serving) == pytest.approx(n)
+    # those beyond the first n ride in as many iterations as it takes n at a time
+    carried = steady(work, serving, fits(gpu=(1.0, 2.0))).step_carries
+    assert carried == pytest.approx((100 - n) * 200 / (100 / n))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
     BUFFER,
     FINAL_KV,
+    SHAPE,
     STREAMED,
     TINY,
     WORK,
@@ -16,7 +19,18 @@ from tiny import (
     needed,
 )
 
-from nearkv.costmodel.mechanisms.residency import beside_gpu, cache_breaks, weights_on_gpu
+from nearkv.costmodel.layers import Mixed
+from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.residency import (
+    ALL_IN_HOST,
+    ALL_ON_GPU,
+    ALL_ON_STORAGE,
+    Residency,
+    beside_gpu,
+    cache_breaks,
+    host_weights,
+    weights_on_gpu,
+)
 from nearkv.costmodel.resources import gpu
 from nearkv.costmodel.systems.inf2 import alpha_of_host_memory
 from nearkv.hardware.catalog import load_platform
@@ -130,3 +144,44 @@ def test_buffers_as_large_as_x_leave_no_reason_against_x() -> None:
     hw = load_platform("inf2-a100").machine().with_values({**EXACT, "host.memory": ALL_WEIGHTS})
     knobs = {"weights": PAPER, "writeback": 1, "interval": 81}
     assert alpha_of_host_memory(hw, TINY, WORK, knobs) == 1
+
+
+@pytest.mark.parametrize(("home", "tier"), [(ALL_ON_GPU, 0), (ALL_IN_HOST, 1), (ALL_ON_STORAGE, 2)])
+def test_shares_of_weights_add_up_to_one(home: Residency, tier: int) -> None:
+    shares = [home.gpu, home.host, home.storage]
+    assert shares == [float(place == tier) for place in range(3)]
+
+
+PINNED = load_platform("inf2-a100").machine().with_values({"policy.pinned_rounding": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("llm", "exact", "pinned"),
+    [
+        # rows of 8 x 4.5 bits: 81, 27 and 85.5 B of matrices take 128, 32 and 128
+        (
+            replace(TINY, weight_width=0.5625),
+            2 * 81 + 2 * 27 + 3 * 85.5,
+            2 * 128 + 2 * 32 + 3 * 128,
+        ),
+        # without a feed-forward, at two bytes: 288 and 96 B
+        (replace(TINY, ffn=0.0), 2 * 288 + 2 * 96, 2 * 512 + 2 * 128),
+        # one layer with three of 304 B, two layers with three of 640 B
+        (
+            Mixed(
+                **SHAPE,
+                layer_kinds={
+                    "narrow": replace(TINY, layers=1.0),
+                    "wide": replace(TINY, layers=2.0, ffn=40.0),
+                },
+            ),
+            3 * (2 * 288 + 2 * 96) + 3 * 304 + 2 * 3 * 640,
+            3 * (2 * 512 + 2 * 128) + 3 * 512 + 2 * 3 * 1024,
+        ),
+    ],
+)
+def test_a_pinned_matrix_fills_a_power_of_two(llm: LLM, exact: float, pinned: float) -> None:
+    """Half of the weights are in host memory."""
+    half = Residency(0.25, 0.5, 0.25)
+    expected = 0.5 * llm.weight_bytes * pinned / exact
+    assert host_weights(PINNED, llm, half) == pytest.approx(expected)

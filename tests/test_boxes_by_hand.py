@@ -1,0 +1,63 @@
+"""Boxes of blocks, where they are cut and which blocks a walk visits; what the CPU's rate slows."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import model
+
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.walks import _coarse
+
+
+@pytest.mark.parametrize(
+    ("box", "halves"),
+    [
+        # four octaves of GPU batches, three and more of their number: cut at the square root of 64
+        (Box(2, 32, 3, 30), (Box(2, 8, 3, 30), Box(9, 32, 3, 30))),
+        (Box(2, 8, 3, 30), (Box(2, 8, 3, 9), Box(2, 8, 10, 30))),
+        # as many octaves: the GPU batch first
+        (Box(1, 4, 1, 4), (Box(1, 2, 1, 4), Box(3, 4, 1, 4))),
+        (Box(4, 4, 1, 8), (Box(4, 4, 1, 2), Box(4, 4, 3, 8))),
+        (Box(7, 8, 1, 1), (Box(7, 7, 1, 1), Box(8, 8, 1, 1))),
+        (Box(9, 9, 7, 8), (Box(9, 9, 7, 7), Box(9, 9, 8, 8))),
+    ],
+)
+def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> None:
+    assert box.halves() == halves
+    assert not box.single
+
+
+@pytest.mark.parametrize(("sequences", "batches"), [(21.0, 5), (0.0, 2), (1e9, 7)])
+def test_a_block_has_about_so_many_sequences(sequences: float, batches: int) -> None:
+    box = Box(4, 9, 2, 7)
+    assert box.sequences == 8
+    assert box.block(sequences) == single_block(4, batches)
+    assert box.block(sequences).single
+
+
+def test_flexgen_walks_small_batches_one_by_one_and_doubles_larger_ones() -> None:
+    assert list(_coarse(Box(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
+    assert list(_coarse(Box(3, 8, 1, 1))) == [3, 4, 8]
+
+
+def test_only_attention_waits_for_the_cpu() -> None:
+    """Of the rows of a step the last one computes; prefill attends on the GPU."""
+    hw = load_platform("t4-flexgen").machine()
+    llm, work = model("opt-30b", hw), Workload(1.0, 512.0, 32.0)
+    on_cpu = BlockProblem(hw, llm, work, {})._times.on_cpu
+    assert not on_cpu[:-1].any()
+    columns = on_cpu[-1].nonzero()[0].tolist()
+    assert columns == [4, 5]  # of the cache, what is in host memory and on the disk
+
+
+@pytest.mark.parametrize(("memory", "most"), [(1.0, 1), (3.5, 3), (10.0, 10)])
+def test_no_block_has_more_sequences_than_all_memories_hold(memory: float, most: int) -> None:
+    """544 tokens of K and V, 48 layers; a fifth of every memory stays free."""
+    hw = load_platform("t4-flexgen").machine()
+    llm, work = model("opt-30b", hw), Workload(1.0, 512.0, 32.0)
+    sequence = 48 * 544 * 2 * 7168 * 2
+    gpu, host = 0.5 * sequence / 0.8, (memory - 0.5) * sequence * 1.01 / 0.8
+    sized = hw.with_values({"gpu.memory": gpu, "host.memory": host, "disk.capacity": 0.0})
+    assert BlockProblem(sized, llm, work, {}).most == most
