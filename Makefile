@@ -36,10 +36,10 @@ golden: setup ## write tests/golden/pins.csv anew
 check: lint type test ## what must pass before a change lands: style, types, tests
 
 test: setup ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: setup ## run the tests that start no other program and take no time, in under 45 seconds
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not browser and not processes and not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \
@@ -71,7 +71,7 @@ mutants: setup ## change models and solvers; tests must notice; ARGS='--count 30
 	cd tests && ../$(BIN)/python -m mutants $(ARGS)
 
 cover: setup ## which branches of each module the tests run, other processes included
-	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,37 +69,49 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     """
     from scipy.optimize import least_squares
 
-    def residuals_at(point: Numbers) -> Numbers:
-        return np.ravel(residuals(point[np.newaxis]))
-
-    def slopes_at(point: Numbers) -> Numbers:
-        return jacobian(residuals, point)
+    @lru_cache(maxsize=1)
+    def tangent_at(point: bytes) -> Tangent:
+        return tangent(residuals, np.frombuffer(point))
 
     solution = least_squares(
-        residuals_at,
+        lambda point: tangent_at(point.tobytes()).residuals,
         _best_start(residuals, start),
-        jac=slopes_at,
+        jac=lambda point: tangent_at(point.tobytes()).slope,
         bounds=(0.0, 1.0),
         loss="soft_l1",
         f_scale=LINEAR_FROM,
     )
     at = np.clip(solution.x, 0.0, 1.0)
-    slope = jacobian(residuals, at)
-    before, after = residuals(np.stack([start, at]))
+    fitted = tangent_at(at.tobytes())
+    slope, after = fitted.slope, fitted.residuals
+    before = np.ravel(residuals(start[np.newaxis]))
     weight = _weight(after)
     known = _intervals(weight[:, np.newaxis] * slope, weight * after)
     return Fit(at, known.half, before, after, slope, known.correlation, known.unknown)
 
 
-def jacobian(residuals: Residuals, at: Numbers) -> Numbers:
-    """Slopes of the residuals (rows, factors), central, all in one evaluation [1]."""
+@dataclass(frozen=True)
+class Tangent:
+    """What residuals are at a point, and how they change around it.
+
+    Attributes:
+        residuals: of each row [1].
+        slope: of the residuals (rows, factors), central [1].
+    """
+
+    residuals: Numbers
+    slope: Numbers
+
+
+def tangent(residuals: Residuals, at: Numbers) -> Tangent:
+    """Residuals at a point and their slopes, all in one evaluation [1]."""
     step = _NUDGE * np.eye(len(at))
     more = np.minimum(at + step, 1.0)
     less = np.maximum(at - step, 0.0)
-    both = residuals(np.concatenate([more, less]))
-    rise = both[: len(at)] - both[len(at) :]
+    rows = residuals(np.concatenate([at[np.newaxis], more, less]))
+    rise = rows[1 : len(at) + 1] - rows[len(at) + 1 :]
     width = np.diag(more - less)
-    return (rise / width[:, np.newaxis]).T
+    return Tangent(rows[0], (rise / width[:, np.newaxis]).T)
 
 
 def _best_start(residuals: Residuals, start: Numbers) -> Numbers:

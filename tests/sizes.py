@@ -55,9 +55,9 @@ class Sizes:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Every node of a file's syntax tree, the module first."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def source_files() -> list[Path]:
@@ -77,18 +77,18 @@ def test_files() -> list[Path]:
 @cache
 def sizes_of(path: Path) -> Sizes:
     """Measure a module."""
-    text, tree = path.read_text(encoding="utf-8"), tree_of(path)
+    text, nodes = path.read_text(encoding="utf-8"), nodes_of(path)
     tokens = list(_tokens(text))
-    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    functions = [node for node in nodes if isinstance(node, Function)]
     rows = text.splitlines()
     return Sizes(
         path=path.relative_to(ROOT).as_posix(),
-        lines=len(rows) - sum(map(_docstring_lines, ast.walk(tree))),
+        lines=len(rows) - sum(map(_docstring_lines, nodes)),
         tokens=len(tokens),
         code_lines=len({line for line, _ in tokens}),
         functions={node.name: function_lines(node) for node in functions},
-        statements=list(_statement_tokens(tree, tokens)),
-        nested=list(_nested_conditionals(tree)),
+        statements=list(_statement_tokens(nodes, tokens)),
+        nested=list(_nested_conditionals(nodes)),
         long=[number for number, row in enumerate(rows, 1) if len(row) > LONGEST_LINE],
     )
 
@@ -113,9 +113,9 @@ def _tokens(text: str) -> Iterator[Position]:
             yield token.start
 
 
-def _statement_tokens(tree: ast.Module, tokens: list[Position]) -> Iterator[int]:
+def _statement_tokens(nodes: list[ast.AST], tokens: list[Position]) -> Iterator[int]:
     """Tokens of each statement; those of a compound statement end where its body begins."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.stmt | ast.ExceptHandler) or _is_text(node):
             continue
         start = (node.lineno, node.col_offset)
@@ -139,9 +139,9 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _nested_conditionals(tree: ast.Module) -> Iterator[int]:
+def _nested_conditionals(nodes: list[ast.AST]) -> Iterator[int]:
     """Lines of conditional expressions that hold another."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.IfExp):
             conditionals = [inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)]
             if len(conditionals) > 1:
@@ -166,7 +166,7 @@ def module_name(path: Path) -> str:
 
 def imports(path: Path) -> Iterator[str]:
     """Names of modules that a file imports anywhere, for type checks too."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -110,7 +110,7 @@ def test_a_module_meets_the_limits(file: Path) -> None:
 @pytest.mark.parametrize("file", TESTS, ids=lambda f: f.name)
 def test_every_assertion_can_fail(file: Path) -> None:
     """An assertion on literals alone says nothing of the code."""
-    for node in ast.walk(sizes.tree_of(file)):
+    for node in sizes.nodes_of(file):
         if isinstance(node, ast.Assert):
             names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
             assert names - {"pytest", "math", "np"}, f"line {node.lineno}: asserts literals"
@@ -153,7 +153,7 @@ def test_every_room_has_its_place() -> None:
 )
 def test_public_formulas_state_units(file: Path) -> None:
     """A public function of the formulas that returns numbers says in which unit, in brackets."""
-    for node in ast.walk(sizes.tree_of(file)):
+    for node in sizes.nodes_of(file):
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
             continue
         returns = ast.unparse(node.returns) if node.returns else ""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
 from nearkv.costmodel.span import Real
 from nearkv.solvers import peak
-from nearkv.solvers.calibrate import fit, jacobian
+from nearkv.solvers.calibrate import fit, tangent
 from nearkv.solvers.placement.linear import Program, Simplex, reference
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.indices import sobol_indices
@@ -85,9 +85,9 @@ def test_slopes_of_a_parabola_are_exact_inside_and_one_sided_at_an_end() -> None
         first, second = points[:, 0], points[:, 1]
         return np.stack([first**2 + 3 * second, second**2], axis=1)
 
-    inside = jacobian(rows, np.array([0.5, 0.0]))
+    inside = tangent(rows, np.array([0.5, 0.0])).slope
     assert inside == pytest.approx(np.array([[1.0, 3.0], [0.0, 1e-4]]), abs=1e-9)
-    at_end = jacobian(rows, np.array([1.0, 1.0]))
+    at_end = tangent(rows, np.array([1.0, 1.0])).slope
     assert at_end == pytest.approx(np.array([[2 - 1e-4, 3.0], [0.0, 2 - 1e-4]]), abs=1e-9)
 
 
