@@ -1,8 +1,9 @@
 # Every target sets up .venv; only Python 3.11+, make and a package index are needed.
 PYTHON ?= python3
 BIN := .venv/bin
+CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 # tests wait for the programs they start: two workers more than there are cores
-WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+WORKERS = $(shell expr $(CORES) + 2)
 # programs that tests start read modules that are compiled already
 export PYTHONDONTWRITEBYTECODE :=
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
@@ -39,7 +40,7 @@ test: setup ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: setup ## run the tests that start no other program and take no time, in under 45 seconds
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not processes and not slow"
+	$(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "not browser and not processes and not slow"
 
 browser: setup ## test pages in a browser; needs Debian's chromium and chromium-driver
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; \

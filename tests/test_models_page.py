@@ -56,6 +56,7 @@ CELLS = {
 """Title of a model's row in the table, and cells of its row in the blocks."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_the_table_repeats_the_blocks(printed: dict[str, str], name: str) -> None:
     title, cells = CELLS[name]
@@ -67,6 +68,7 @@ def test_the_table_repeats_the_blocks(printed: dict[str, str], name: str) -> Non
     assert f"{row} {flexgen:.1f} s | {hilos:.1f} s |" in PAGE
 
 
+@pytest.mark.slow
 def test_where_hilos_loses_to_flexgen_on_latents(printed: dict[str, str]) -> None:
     text = of_model(printed, "deepseek-v3")
     steps = {

@@ -67,6 +67,7 @@ def study() -> Study:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_the_best_rows_are_the_same(study: Study, reducer: Reducer) -> None:
     """Ties too: prefill does not depend on the output, so that the first rows stay."""
     messages: list[str] = []
@@ -80,11 +81,13 @@ def test_the_best_rows_are_the_same(study: Study, reducer: Reducer) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:--set")  # some systems do not read what is drawn
+@pytest.mark.slow
 def test_random_studies() -> None:
     """`python -m fuzz.pruned SEED STUDIES POINTS` compares more and larger ones."""
     assert not list(campaign(seed=3, studies=3, points=200))
 
 
+@pytest.mark.slow
 def test_bounds_that_prove_little_are_given_up(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +101,7 @@ def test_bounds_that_prove_little_are_given_up(
 
 
 @pytest.mark.parametrize("where", [[], ["step_ms<=9000", "batch_run>=8"]], ids=str)
+@pytest.mark.slow
 def test_the_undominated_designs_are_the_same(study: Study, where: list[str]) -> None:
     """Of one price all, so that equal designs meet; conditions leave out the fastest."""
     by, messages = "throughput_tok_s,step_ms,cost_usd", list[str]()

@@ -39,6 +39,7 @@ def test_a_page_needs_nothing_from_anywhere(page: str) -> None:
     assert "fetch(" not in page
 
 
+@pytest.mark.slow
 def test_every_row_has_a_time_tree_that_lasts_as_long(page: str) -> None:
     data = data_of(page)
     total = data["columns"].index("total_s")
@@ -47,6 +48,7 @@ def test_every_row_has_a_time_tree_that_lasts_as_long(page: str) -> None:
         assert data["trees"][tree]["seconds"][0][within] == pytest.approx(row[total], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_parts_of_a_serial_span_sum_to_it(page: str) -> None:
     for tree in data_of(page)["trees"]:
         paths = [span[0] for span in tree["spans"]]
@@ -56,6 +58,7 @@ def test_parts_of_a_serial_span_sum_to_it(page: str) -> None:
             assert parts == pytest.approx(whole, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_marks_say_their_value(page: str) -> None:
     data = data_of(page)
     speed = data["columns"].index("throughput_tok_s")
@@ -64,6 +67,7 @@ def test_marks_say_their_value(page: str) -> None:
     assert f"<title>hilos: {ratio:.4g}</title>" in page
 
 
+@pytest.mark.slow
 def test_a_solved_share_stands_beside_the_bound_that_proves_it(page: str) -> None:
     section = page.split('id="optima-heading"')[1].split("</section>", maxsplit=1)[0]
     assert "alpha: 2 optima" in section
@@ -76,16 +80,19 @@ def test_a_solved_share_stands_beside_the_bound_that_proves_it(page: str) -> Non
         assert float(cells["gap"]) < 1e-6
 
 
+@pytest.mark.slow
 def test_ids_are_unique(page: str) -> None:
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_the_command_cannot_break_out_of_the_page(page: str) -> None:
     assert "&lt;study&gt;" in page
     assert "<study>" not in page
 
 
+@pytest.mark.slow
 def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
     match = re.search(r'id="answer">(.*?)</p>', page)
     assert match

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from drawing import CASES, seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,7 @@ def studies(draw: st.DrawFn) -> Study:
 
 @few
 @given(studies(), st.integers(0, MOST - 1))
+@pytest.mark.slow
 def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> None:
     """The target is what some count reaches, so a plateau is met exactly."""
     address = COUNTED[study.systems[0]]
@@ -66,6 +68,7 @@ def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> Non
 
 @few
 @given(studies())
+@pytest.mark.slow
 def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
     (row,) = best_batches(replace(study, batch=Study.batch))
     most = min(int(row["largest_batch"]), 400)
@@ -100,6 +103,7 @@ def reducers(draw: st.DrawFn) -> Reducer:
 
 @few
 @given(reducers())
+@pytest.mark.slow
 def test_a_reducer_keeps_what_a_sort_puts_first(reducer: Reducer) -> None:
     rows = table(GRID)
     costs = rows[reducer.by].astype(float)

@@ -64,6 +64,14 @@ def test_blend_refuses_trees_that_differ_in_more_than_amounts() -> None:
         blend(Leaf("a", "run", 1.0, 1.0, "op"), Leaf("a", "run", 2.0, 2.0, "op"), 0.5)
     with pytest.raises(ValueError, match="parts differ"):
         blend(serial(a=leaf("a", 1.0)), serial(b=leaf("a", 1.0)), 0.5)
+    both = {"a": leaf("a", 1.0), "b": leaf("b", 2.0)}
+    with pytest.raises(ValueError, match="different shapes"):
+        blend(leaf("a", 1.0), serial(a=leaf("a", 1.0)), 0.5)
+    # the same parts one after the other and at the same time are 3 s and 2 s, nothing between
+    with pytest.raises(ValueError, match="different shapes"):
+        blend(serial(**both), overlap(**both), 0.5)
+    with pytest.raises(ValueError, match="number of repetitions changes"):
+        blend(2 * serial(**both), 3 * serial(**both), 0.5)
 
 
 def test_times_multiply_seconds_and_traffic() -> None:

@@ -89,6 +89,19 @@ def test_prompts_add_a_fiftieth_of_the_time_at_most(
     assert best.seconds <= 4.08 * (1 + 1e-5)
 
 
+def test_squares_of_long_parts_are_counted_in_full() -> None:
+    """Beside 2 s of attention the GPU has 1 s, which 1000 tokens squared take.
+
+    Of the 0.08 s allowed, 1008 tokens take 0.016 and 1024 take 0.049, so that 1024 fit once; 1040
+    take 0.082. Lines below the squares, with which the search begins, would let more ride.
+    """
+    best = optimal(pair(on_gpu(0.0, 1e-6), 1600.0, 1600.0), 20.0)
+    assert sorted(tokens for chunks in best.chunks for _, tokens in chunks) == [1008, 1024]
+    assert best.most_tokens == 2032
+    assert best.proof == "optimal"
+    assert best.seconds == pytest.approx(4 + (1024**2 + 1008**2 - 2 * 1000**2) * 1e-6)
+
+
 def test_one_prompt_rides_in_one_sub_batch() -> None:
     """Of 300 tokens 212 and 17 fit; parts are multiples of 16."""
     best = optimal(pair(on_gpu(0.0047, 0.0), 300.0), 20.0)

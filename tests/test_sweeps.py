@@ -142,6 +142,7 @@ def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
     assert whole(plan(MIXED), form, 23) == whole(plan(MIXED), form)
 
 
+@pytest.mark.slow
 def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
     to_file(MIXED, tmp_path / "out.parquet", (), quietly())
     read = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
@@ -154,6 +155,7 @@ def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
     assert origin["platforms"].keys() == {"hilos-a100"}
 
 
+@pytest.mark.slow
 def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> None:
     to_file(MIXED, tmp_path / "out.csv", ("step_ms", "model"), quietly())
     assert (tmp_path / "out.csv").read_text().startswith("step_ms,model\n")

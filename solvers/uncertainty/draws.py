@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 Numbers = NDArray[np.float64]
 
@@ -29,6 +28,8 @@ def ranks(names: tuple[str, ...], samples: int, seed: int) -> Mapping[str, Numbe
     Returns:
         Name -> ranks in (0, 1), one a draw [1].
     """
+    from scipy.stats import qmc
+
     ordered = sorted(set(names))
     if not ordered:
         return {}
