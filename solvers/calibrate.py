@@ -73,10 +73,16 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     def tangent_at(point: bytes) -> Tangent:
         return tangent(residuals, np.frombuffer(point))
 
+    def residuals_at(point: Numbers) -> Numbers:
+        return tangent_at(point.tobytes()).residuals
+
+    def slope_at(point: Numbers) -> Numbers:
+        return tangent_at(point.tobytes()).slope
+
     solution = least_squares(
-        lambda point: tangent_at(point.tobytes()).residuals,
+        residuals_at,
         _best_start(residuals, start),
-        jac=lambda point: tangent_at(point.tobytes()).slope,
+        jac=slope_at,
         bounds=(0.0, 1.0),
         loss="soft_l1",
         f_scale=LINEAR_FROM,

@@ -130,8 +130,9 @@ def shape_of(box: Box) -> tuple[int, ...]:
 def test_every_system_answers_the_same_when_repeated(system: System) -> None:
     # where L3's own search chooses, each of these boxes is recorded anew and none repeated
     knobs = {"interleave": "1"} if system.name == "l3" else {}
-    sizes = {"batch": "1,8,64", "context": "4k,512k", "output": "64"}
-    (block,) = blocks(Study((system.name,), ("opt-66b",), **sizes, knobs=knobs))
+    (block,) = blocks(
+        Study((system.name,), ("opt-66b",), "1,8,64", "4k,512k", output="64", knobs=knobs)
+    )
     repeating = Evaluator(block)
     for box in block.grid.boxes(2):
         expected, answer = cells(block, box), repeating.cells(box)
