@@ -199,6 +199,18 @@ class BlockProblem:
             columns=_COLUMNS,
         )
 
+    @cached_property
+    def _attention_rates(self) -> dict[int, float]:
+        """Attention on the CPU by GPU batch, as far as asked for [FLOP/s]."""
+        return {}
+
+    def _attention_rate(self, gbs: int) -> float:
+        """Attention on the CPU of a GPU batch [FLOP/s]."""
+        rates = self._attention_rates
+        if gbs not in rates:
+            rates[gbs] = float(cpu_attention_rate(self.hw, self.llm, gbs))
+        return rates[gbs]
+
     def program(self, box: Box) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.
 
@@ -207,7 +219,7 @@ class BlockProblem:
         """
         smallest, frame = float(box.sequences), self._frame
         ends = (box.gbs_low, box.gbs_high)
-        cpu_rate = max(float(cpu_attention_rate(self.hw, self.llm, gbs)) for gbs in ends)
+        cpu_rate = max(self._attention_rate(gbs) for gbs in ends)
         seconds = self._times.seconds + self._times.on_cpu / cpu_rate
         alone, batched = self._bytes
         needed = (alone + batched / box.nb_high) * smallest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 
 Vector = NDArray[np.float64]
+Numbers = NDArray[np.int32]
 _TOLERANCE = 1e-9
 _SMALLEST_ENTRY = 1e-12
 
@@ -117,16 +119,14 @@ class Simplex:
         }.items():
             self._highs.setOptionValue(option, value)
         self.solved = 0
+        self._rows = 0
 
     def __call__(self, program: Program) -> Optimum | None:
         """Solve a program; None where no point satisfies it."""
-        basis = self._highs.getBasis() if self.solved else None
-        self._highs.passModel(self._model(program))
-        if (
-            basis is not None
-            and basis.valid
-            and len(basis.row_status) == len(program.limit)
-        ):
+        same_size = self._rows == len(program.limit)
+        basis = self._highs.getBasis() if same_size else None
+        self._pass(program)
+        if basis is not None and basis.valid:
             self._highs.setBasis(basis)
         self._highs.run()
         self.solved += 1
@@ -136,24 +136,36 @@ class Simplex:
         x, prices = np.array(solution.col_value), np.array(solution.row_dual)
         return Optimum(float(program.cost @ x), program.bound(prices), x, prices)
 
-    def _model(self, program: Program) -> Any:
+    def _pass(self, program: Program) -> None:
         rows, columns = program.matrix.shape
-        model = self._highspy.HighsLp()
-        model.num_row_, model.num_col_ = rows, columns
-        model.col_cost_, model.col_lower_, model.col_upper_ = (
+        self._rows = rows
+        start, index, continuous = _every_entry(rows, columns)
+        self._highs.passModel(
+            columns,
+            rows,
+            len(index),
+            int(self._highspy.MatrixFormat.kRowwise),
+            int(self._highspy.ObjSense.kMinimize),
+            0.0,
             program.cost,
             program.low,
             program.high,
-        )
-        model.row_lower_, model.row_upper_ = (
             np.where(program.equal, program.limit, -np.inf),
             program.limit,
+            start,
+            index,
+            program.matrix.ravel(),
+            continuous,
         )
-        model.a_matrix_.format_ = self._highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = columns * np.arange(rows + 1)
-        model.a_matrix_.index_ = np.tile(np.arange(columns), rows)
-        model.a_matrix_.value_ = program.matrix.ravel()
-        return model
+
+
+@cache
+def _every_entry(rows: int, columns: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Start of each row of a full matrix, the column of each entry, and no column whole."""
+    start = columns * np.arange(rows + 1, dtype=np.int32)
+    index = np.tile(np.arange(columns, dtype=np.int32), rows)
+    continuous = np.zeros(columns, np.int32)
+    return start, index, continuous
 
 
 def reference(program: Program, solver: Any = None) -> Optimum | None:
@@ -178,7 +190,7 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     for name, entries, limit, equal in zip(
         program.rows, program.matrix, program.limit, program.equal, strict=True
     ):
-        form = pulp.lpDot(entries, x)
+        form = pulp.LpAffineExpression(zip(x, entries.tolist(), strict=True))
         problem += (form == limit if equal else form <= limit), name
     if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
         return None

@@ -83,6 +83,8 @@ def _better_of_box(
     problem: BlockProblem, solve: Simplex, box: Box, relaxed: Optimum, best: BestBlock
 ) -> BestBlock:
     """The block that the relaxation of a box points to, where it beats the best so far."""
+    if relaxed.bound >= best.value * (1 - GAP):
+        return best
     share = max(relaxed.x[Y], _LEAST_Y)
     block = box.block(box.sequences / share)
     exact = relaxed if block == box else solve(problem.program(block))
