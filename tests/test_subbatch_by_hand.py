@@ -22,7 +22,7 @@ from nearkv.solvers.subbatch.problem import (
     phases,
 )
 from nearkv.solvers.subbatch.rules import greedy, one_batch
-from nearkv.solvers.subbatch.schedule import _Filling, optimal
+from nearkv.solvers.subbatch.schedule import _Filling, _one_step_less, optimal
 
 # constant, a sequence, a prompt token, its square on the GPU; a sequence, a token held, a prompt
 # token beside attention
@@ -137,3 +137,47 @@ def test_a_plan_that_is_late_is_cut_where_its_prompts_ride(side: int) -> None:
     cut = filling._shorten(np.array([False, True]), (late[0], late[1]))
     assert cut[side] == ((0, 224.0),)
     assert cut[1 - side] == ()
+
+
+def test_of_two_parts_the_longer_one_is_cut() -> None:
+    """100 tokens hide beside 2 s of attention; 300 take 0.41 s more, 224 take 0.05 s."""
+    filling = _Filling(pair(on_gpu(0.0047, 0.0), 100.0, 300.0), 4.08)
+    split = np.array([False, True])
+    short, long = ((0, 100.0),), ((1, 300.0),)
+    assert filling._shorten(split, (short, long)) == (short, ((1, 224.0),))
+    assert filling._shorten(split, (long, short)) == (((1, 224.0),), short)
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(300.0, 288.0), (32.0, 16.0), (17.0, 16.0)])
+def test_a_step_less_is_the_next_multiple_of_16(tokens: float, kept: float) -> None:
+    assert _one_step_less(((0, 40.0), (1, tokens))) == ((0, 40.0), (1, kept))
+    assert _one_step_less(((0, 40.0), (1, 16.0))) == ((0, 40.0),)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "token", "chunks"),
+    [
+        # decoding alone takes longer than attention: none joins
+        (3.0, 0.001, ((), ())),
+        # one step fits, and one that is a little longer does not
+        (1.0, 1 / 16, (((1, 16.0),), ((0, 16.0),))),
+        (1.0, 1 / 15, ((), ())),
+        # both whole, in order, where there is time for 20 + 30 tokens
+        (1.0, 1 / 50, ((), ((0, 20.0), (1, 30.0)))),
+    ],
+)
+def test_the_rule_adds_what_the_gpu_has_time_for(
+    seconds: float, token: float, chunks: tuple[Chunks, Chunks]
+) -> None:
+    costs = replace(COSTS, gpu=np.array([[seconds, 0.0, token, 0.0]]))
+    assert greedy(pair(costs, 20.0, 30.0)).chunks == chunks
+
+
+def test_prompts_leave_for_the_banks_though_nobody_attends() -> None:
+    """30 tokens of a prompt at 0.1 s each, beside a GPU that takes 1 s."""
+    costs = replace(COSTS, pim=np.array([[0.25, 0.0, 0.02, 0.1]]))
+    instance, together = pair(costs, 30.0), np.array([False, False])
+    assert phases(instance, together, (((0, 30.0),), ())) == pytest.approx((0.25 + 3, 0.25 + 4))
+    assert phases(instance, together, ((), ((0, 30.0),))) == pytest.approx((1, 0.25 + 4 + 3))
+    # without prompts the banks have nothing to do while nobody attends
+    assert phases(instance, together) == pytest.approx((1, 0.25 + 4))
