@@ -225,12 +225,10 @@ def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, Bytes]) -> No
     assert content(file) == whole["csv"]
 
 
-@pytest.mark.parametrize(("form", "jobs"), [("csv", "3"), ("parquet", "3")])
-def test_any_number_of_jobs_gives_the_same_bytes(
-    tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
-) -> None:
-    finish(tmp_path / f"out.{form}", "--jobs", jobs, "--quiet")
-    assert content(tmp_path / f"out.{form}") == whole[form]
+def test_any_number_of_jobs_gives_the_same_bytes(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    """Of Parquet, two jobs that are killed and resumed do above."""
+    finish(tmp_path / "out.csv", "--jobs", "3", "--quiet")
+    assert content(tmp_path / "out.csv") == whole["csv"]
 
 
 def test_what_is_put_into_a_dataset_under_way_stays(
