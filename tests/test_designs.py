@@ -262,6 +262,7 @@ def test_crossovers_that_cannot_be_asked_for(
         crossovers(replace(POINT, systems=systems, context=Study.context), along, of)
 
 
+@pytest.mark.slow
 def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
     rows, band = sensitivity(POINT, "cost_usd")
     cost = swept(POINT, "cost_usd")[0]

@@ -54,6 +54,7 @@ def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: st
         pareto(GRID, by, where)
 
 
+@pytest.mark.slow
 def test_every_workload_has_a_frontier_of_its_own() -> None:
     study = replace(POINT, models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
     table = pareto(study, "throughput_tok_s,cost_usd", [])

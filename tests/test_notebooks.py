@@ -34,6 +34,7 @@ def test_every_notebook_has_a_test() -> None:
     assert names == {"reproduce-a-figure", "fit-to-your-runs"}
 
 
+@pytest.mark.slow
 def test_a_figure_is_reproduced_within_a_tenth() -> None:
     """INF2 over FlexGen at 16K: 2.67x for 30B, 2.30x for 175B (sec. 7.3)."""
     names = run("reproduce-a-figure")

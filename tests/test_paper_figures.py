@@ -77,6 +77,7 @@ def test_bars_are_ratios_of_the_table(inf2: PaperFigure, drawn: Figure) -> None:
     assert "relative to flexgen-raid" in axes.get_ylabel()
 
 
+@pytest.mark.slow
 def test_marks_stand_where_the_paper_states_them(inf2: PaperFigure, drawn: Figure) -> None:
     """Sec. 7.3: at least 2x everywhere, 2.67x for 30B, 2.30x for 175B, DS+UVM 5x slower."""
     _, (axes,) = panels_and_statements(drawn)
@@ -88,6 +89,7 @@ def test_marks_stand_where_the_paper_states_them(inf2: PaperFigure, drawn: Figur
     assert set(exact) <= set(widths)
 
 
+@pytest.mark.slow
 def test_a_prediction_that_varies_is_drawn_from_its_lowest_to_its_highest(
     inf2: PaperFigure, drawn: Figure
 ) -> None:
@@ -136,6 +138,7 @@ def test_every_figure_that_is_not_drawn_has_its_reason() -> None:
         assert name not in drawn or name == "l3-fig11"
 
 
+@pytest.mark.slow
 def test_a_solved_knob_is_called_auto() -> None:
     names = paper_figure("inf2-fig11").table["series"].unique().tolist()
     assert names == [

@@ -72,6 +72,7 @@ def test_estimate_tells_too() -> None:
         "sensitivity hilos --band 90 --samples 20",
     ],
 )
+@pytest.mark.slow
 def test_commands_that_solve_tell_too(command: str) -> None:
     done = invoke(*command.split(), "--model", MODEL, "--set", "gpu.pim_bandwidth=900GB/s")
     assert done.exit_code == 0, done.stderr
