@@ -14,6 +14,28 @@ from coverage import CoverageData
 
 COMPARED = ("test_golden.py", "test_readme.py", "test_docs.py", "test_own_page.py", "test_house.py")
 """They compare what was stored, or read the source: a mutant must be noticed for a reason."""
+COMMANDS = (
+    "test_band_files.py",
+    "test_batching_commands.py",
+    "test_cli.py",
+    "test_cli_designs.py",
+    "test_cli_refusals.py",
+    "test_coverage.py",
+    "test_fuzz.py",
+    "test_hostile_configs.py",
+    "test_parts_axis.py",
+    "test_plot_command.py",
+    "test_readers_files.py",
+    "test_reading_tables.py",
+    "test_replay.py",
+    "test_report.py",
+    "test_sweep_files.py",
+    "test_sweeps.py",
+    "test_terminal.py",
+    "test_unread_keys.py",
+    "test_unread_sets.py",
+)
+"""They are about commands and files: long, and no formula is wrong for their reasons."""
 PAGE = "test_the_page_of_claims_is_current"
 STARTING = "not browser and not processes"
 """Tests that start programs measure no lines here and take long."""
@@ -89,7 +111,7 @@ class Covering:
 def _measure(root: Path, data: Path, times: Path, jobs: int) -> None:
     command = [*PYTEST, "-n", str(jobs), "-m", STARTING]
     command += [f"--deselect=tests/test_claims.py::{PAGE}"]
-    command += [f"--ignore=tests/{name}" for name in COMPARED]
+    command += [f"--ignore=tests/{name}" for name in COMPARED + COMMANDS]
     command += ["--cov", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
     settings = data.with_name("coverage.ini")
     settings.write_text(SETTINGS.format(data=data))
