@@ -80,6 +80,7 @@ def test_only_the_greedy_mapping_is_slower_with_more_bandwidth() -> None:
     assert not list(slower_with_more(held, CHANGES, SEED))
 
 
+@pytest.mark.slow
 def test_every_system_is_tried_somewhere() -> None:
     tried = {name for name in SYSTEMS for platform in MACHINES if trials(name, platform)}
     assert tried == set(SYSTEMS)
