@@ -10,10 +10,12 @@ from conftest import model
 from tiny import SHAPE, WORK, needed
 
 from nearkv.costmodel.llm import LLM
+from nearkv.costmodel.mechanisms.dimm import imbalance
 from nearkv.costmodel.mechanisms.fluid import decoding, resident
 from nearkv.costmodel.mechanisms.pageable import PageableStream
 from nearkv.costmodel.mechanisms.percent import relay
 from nearkv.costmodel.mechanisms.residency import Residency, most_in_host
+from nearkv.costmodel.models import _unstated
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.resources import gpu, host, link
@@ -24,6 +26,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.placement import placement
 from nearkv.solvers.placement.linear import Optimum, Program, reference
+from nearkv.solvers.uncertainty.quantiles import quantiles
 
 ONE_KV_HEAD = LLM(**{**SHAPE, "kv_heads": 1})
 """K and V of 3 elements each in 3 layers of 2 bytes: 36 B a token, where X takes 48 B."""
@@ -136,3 +139,40 @@ def test_a_copy_runs_at_the_rate_of_memory_where_none_is_stated(
     hw = load_platform(platform).machine()
     two = hw.with_values({"host.count": 2, "host.bandwidth": 1e9})
     assert relay(two, 1e9).seconds == pytest.approx(1.5 / share)
+
+
+def test_a_cache_on_the_gpu_leaves_no_latents_to_pass() -> None:
+    """70,272 B a token in 61 layers; where host memory keeps them one layer's 1,152 B pass."""
+    system = find_system("zero-inference")
+    hw, work = load_platform("zero-a6000").machine(), Workload(2.0, 100.0, 28.0)
+    knobs = {"ssd_weights": 0.0, "prefetch": 0.0, "pin": 2.0}
+    in_host, on_gpu = [
+        needed(system(hw, model("deepseek-v3"), work, {**knobs, "cache": cache}))["gpu"]
+        for cache in (0.0, 1.0)
+    ]
+    assert on_gpu - in_host == pytest.approx(2 * 128 * (61 * 1152 - 1152))
+
+
+def test_half_a_request_lies_on_one_rankset() -> None:
+    assert imbalance(0.5, 8.0, 1.0) == 8
+
+
+def test_a_quantile_beside_an_infinite_one_is_itself() -> None:
+    assert quantiles(np.array([1.5, np.inf]), [0.0]) == [1.5]
+
+
+def test_what_no_memory_alone_cures_is_added_to_each() -> None:
+    hw = load_platform("t4-flexgen").machine()
+    work = Workload(1.0, 512.0, 32.0)
+    huge = placement.place(hw, model("opt-30b", hw), work, gpu_batch=10**12)
+    short = replace(huge, short=dict.fromkeys(huge.short, np.inf), short_each=3.0 * 2**30)
+    assert "add 3.000 GiB to each of" in short.reason
+
+
+def test_a_model_that_states_nothing_has_the_widths_of_the_platform() -> None:
+    own = _unstated(LLM(**SHAPE, weight_width=0.5, kv_width=1.0, activation_width=4.0))
+    widths = {name: width for name, width in own.items() if name.endswith("width")}
+    of_weights = dict.fromkeys(("weight_width", "dense_width", "head_width"), 0.5)
+    of_activations = dict.fromkeys(("activation_width", "operand_width"), 4.0)
+    assert widths == {**of_weights, **of_activations, "kv_width": 1.0}
+    assert (own["shared_parameters"], own["longest"]) == (0, np.inf)

@@ -35,6 +35,7 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     qkv,
     qkv_bytes,
 )
+from nearkv.costmodel.mechanisms.paging import tensors
 from nearkv.costmodel.mechanisms.prompt_mapping import (
     change_mapping,
     even_share,
@@ -162,6 +163,15 @@ def test_bytes_of_heads_on_one_side() -> None:
     parts = footprint(MIXTURE, WORK, 3.0, 6.0, 2.0)
     expected = {"attention": CACHE / 2 * 9 / 7, "qkv": QKV, "fc": FC / 3}
     assert parts == pytest.approx(expected)
+
+
+def test_tensors_of_a_side() -> None:
+    """A group of K and V of 9 tokens, Q, K and V of 8 columns, two thirds of three matrices: the
+    last two are of each of 4 experts."""
+    sizes = [(432, 1), (8 * 24 * 0.5, 1), (18 * 8 / 3, 1), (8 * 38 / 3, 4), (19 * 8 / 3, 4)]
+    rows = zip(tensors(MIXTURE, WORK, 3.0, 4.0, 4.0), sizes, strict=True)
+    for tensor, expected in rows:
+        assert tensor == pytest.approx(expected)
 
 
 def test_a_barrier_reaches_both_memories_and_power_is_drawn_while_a_side_works() -> None:

@@ -138,3 +138,16 @@ def test_fewer_decode_where_prompts_must_ride(prompt: float, hidden: float, deco
 
     serving = Serving(hiding, prefill, 80.5 * work.context, 1.0, chunked=1.0)
     assert decoding(work, serving) == pytest.approx(decode, rel=1e-6)
+
+
+def test_one_request_at_a_time_takes_one_step_each() -> None:
+    """No rounding: a hundred requests of two tokens, one after the other."""
+    work = Workload(100.0, 200.0, 2.0)
+    serving = Serving(iteration, prefill, 1.5 * 201.0, 1.0)
+    answer = steady(work, serving, fits(gpu=(1.0, 2.0)))
+    whole = 1 + A_SEQUENCE
+    prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
+    assert answer.batch_run == 1
+    assert answer.step.seconds == pytest.approx(100 * whole, rel=1e-12)
+    paused = (1 - 0.015) * prompts / 100
+    assert tbt(answer) == pytest.approx(1e3 * (whole + paused), rel=1e-12)
