@@ -19,8 +19,8 @@ from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.jobs import best as best_rows
 from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.execute import SweepRun
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
+from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Block, Study, blocks
 

@@ -8,8 +8,8 @@ import pytest
 from helpers import AXES
 
 from nearkv.cli import app
-from nearkv.sweeps.jobs.execute import forecast
 from nearkv.sweeps.jobs.plan import Piece, plan
+from nearkv.sweeps.jobs.running import forecast
 from nearkv.sweeps.runtime.progress import bytes_of, duration, progress
 from nearkv.sweeps.space.study import Study
 
@@ -57,7 +57,7 @@ def test_a_forecast_leaves_out_what_is_done_once(monkeypatch: pytest.MonkeyPatch
         calls.append(piece.rows)
         return bytes(1000 + 20 * piece.rows)
 
-    monkeypatch.setattr("nearkv.sweeps.jobs.execute.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("nearkv.sweeps.jobs.running.time.perf_counter", lambda: clock[0])
     many = Study(("hilos",), ("opt-66b",), batch="1:1000:+1", context="1k:64k:+1k")
     seconds, size = forecast(task, plan(many), 1_000_000)
     assert seconds == pytest.approx(1.02, rel=0.01)

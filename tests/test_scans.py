@@ -14,8 +14,8 @@ from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.explore.batches import best_batches
 from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.execute import SweepRun
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
+from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Study
 

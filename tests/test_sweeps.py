@@ -25,10 +25,11 @@ from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.evaluation.table import records, render
 from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.encode import encoded
-from nearkv.sweeps.jobs.execute import SweepRun, check_room, to_file, write_table
+from nearkv.sweeps.jobs.execute import check_room, to_file, write_table
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top, reducer_of
+from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Study
 

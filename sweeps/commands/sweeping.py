@@ -28,8 +28,8 @@ from nearkv.sweeps.commands.views import View, check_shown
 from nearkv.sweeps.commands.writing import check_output, save, tell, text_format
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.jobs.execute import SweepRun
     from nearkv.sweeps.jobs.reduce import Reducer
+    from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.space.study import Study
 
 
@@ -55,8 +55,8 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from nearkv.sweeps.jobs.execute import SweepRun
     from nearkv.sweeps.jobs.reduce import reducer_of
+    from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.runtime.workers import Workers
     from nearkv.sweeps.space.study import comma_list
     from nearkv.sweeps.space.study_files import either

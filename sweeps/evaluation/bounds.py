@@ -143,7 +143,7 @@ class Bounds:
         self._block = block
         self._wanted = wanted
         self._solved: dict[str, Knob] = {}
-        self.are_known = block.method != "simulate" and block.band is None
+        self.are_known = block.is_closed_form
         for name, value in block.requested.items():
             if value == "auto":
                 knob = block.system.knobs[name]

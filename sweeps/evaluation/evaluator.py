@@ -46,8 +46,7 @@ class Evaluator:
     ) -> None:
         self._block, self._wanted, self._extra = block, wanted, extra
         self.replays: dict[object, Replay] = {}
-        is_recordable = block.method != "simulate" and block.band is None
-        self._records = is_recordable and block.grid.size >= MANY
+        self._records = block.is_closed_form and block.grid.size >= MANY
         self._fuses = block.grid.size >= FUSED
 
     def cells(self, box: Box) -> Cells:

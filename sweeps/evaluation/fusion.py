@@ -57,7 +57,7 @@ class Kernel:
 
     def __call__(self, *operands: Any) -> list[NDArray[Any]]:
         """The results, newly allocated."""
-        arrays = [np.ascontiguousarray(operand, float) for operand in operands]
+        arrays = [np.ascontiguousarray(operand) for operand in operands]
         results = [np.empty(self.shape, kind) for kind in self.kinds]
         addresses = [one.__array_interface__["data"][0] for one in (*arrays, *results)]
         self.run((ctypes.c_void_p * len(addresses))(*addresses))
@@ -150,8 +150,8 @@ class Fusion:
             operations.append(Operation(step.function, arguments))
         order = {step.result.place: number for number, step in enumerate(fused)}
         stored = [(order[value.place], value.kind == _FLAG) for value in results]
-        shapes = [operand.shape for operand in operands]
-        loop = Loop(self._shape, shapes, operations, stored)
+        read = [(operand.shape, _kind(operand) == _FLAG) for operand in operands]
+        loop = Loop(self._shape, read, operations, stored)
         kernel = Kernel(self._shape, [value.kind for value in results])
         self._kernels.setdefault(loop.source(), []).append(kernel)
         return Step(kernel, tuple(operands), {}, tuple(results))
@@ -189,6 +189,6 @@ def _kind(argument: Any) -> Kind:
     if isinstance(argument, Value | np.ndarray):
         kind: Kind = argument.kind if isinstance(argument, Value) else argument.dtype
         return kind
-    if isinstance(argument, bool):
+    if isinstance(argument, bool | np.bool_):
         return _FLAG
     return _NUMBER if isinstance(argument, int | float) else None

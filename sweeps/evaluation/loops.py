@@ -78,13 +78,14 @@ class Loop:
 
     Attributes:
         shape: of the design points.
-        operands: shapes of the arrays that are read, which broadcast to that.
+        operands: shapes of the arrays that are read, which broadcast to that, and whether each is
+            of flags.
         operations: in their order, each computes the next variable.
         results: which of them are stored, and whether each is a flag.
     """
 
     shape: Shape
-    operands: Sequence[Shape]
+    operands: Sequence[tuple[Shape, bool]]
     operations: Sequence[Operation]
     results: Sequence[tuple[int, bool]]
 
@@ -92,7 +93,7 @@ class Loop:
         """The body of a C function of the addresses of operands and results."""
         axes = self._axes()
         loads: list[list[str]] = [[] for _ in range(len(axes) + 1)]
-        for number, operand in enumerate(self.operands):
+        for number, (operand, _) in enumerate(self.operands):
             index, depth = _index(axes, operand, self.shape)
             loads[depth].append(f"const double a{number} = p{number}[{index}];")
         lines = [*self._pointers(), *loads[0]]
@@ -111,9 +112,8 @@ class Loop:
         return "\n".join([*lines, "}" * len(axes)])
 
     def _pointers(self) -> list[str]:
-        kinds = ["const double" for _ in self.operands]
-        for _, is_flag in self.results:
-            kinds.append("unsigned char" if is_flag else "double")
+        kinds = [f"const {_kind(is_flag)}" for _, is_flag in self.operands]
+        kinds += [_kind(is_flag) for _, is_flag in self.results]
         return [
             f"{kind} *restrict p{place} = p[{place}];" for place, kind in enumerate(kinds)
         ]
@@ -125,13 +125,18 @@ class Loop:
         for place, extent in enumerate(self.shape):
             if extent == 1:
                 continue
-            varies = [_extent(operand, place, self.shape) > 1 for operand in self.operands]
+            extents = [_extent(operand, place, self.shape) for operand, _ in self.operands]
+            varies = [own > 1 for own in extents]
             if varies == before and axes:
                 axes[-1].append(place)
             else:
                 axes.append([place])
             before = varies
         return axes
+
+
+def _kind(is_flag: bool) -> str:
+    return "unsigned char" if is_flag else "double"
 
 
 def _extent(operand: Shape, place: int, shape: Shape) -> int:

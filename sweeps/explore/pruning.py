@@ -35,7 +35,7 @@ _CALL, _BOX, _POINT = 1 << 17, 16, 4
 a visit of all take as long, one HILOS step on one machine [1]."""
 _LEAF = 64
 """Design points of a box that are visited [1]."""
-_AT_ONCE = 1 << 10
+_AT_ONCE = 1 << 8
 """Boxes that are halved together [1]."""
 _MOST_VISITED = 1 << 16
 """Design points visited together [1]."""

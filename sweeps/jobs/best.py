@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.bounds import points_at
+from nearkv.sweeps.evaluation.cells import cells_at
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.pruning import Search, Visit
-from nearkv.sweeps.jobs.execute import SweepRun, announce
 from nearkv.sweeps.jobs.plan import (
     Piece,
     Plan,
@@ -26,9 +27,11 @@ from nearkv.sweeps.jobs.plan import (
     unpacked,
 )
 from nearkv.sweeps.jobs.reduce import Kept, Reducer, reduced
+from nearkv.sweeps.jobs.running import SweepRun, announce
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.progress import progress
 from nearkv.sweeps.runtime.workers import Workers
+from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Study
 
 REDUCED = 1 << 20
@@ -115,11 +118,13 @@ def _pieces_of(rows: Plan, index: int) -> Iterator[Piece]:
 
 
 def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:
-    """All columns of some rows, in their order; evaluates only the chunks they lie in."""
+    """All columns of some rows, in their order."""
     order = np.argsort(numbers)
     task = partial(_taken, rows.packed())
-    with closing(workers.run(task, _chunks_with(rows, numbers[order]))) as answers:
-        table = stack([part for _, parts in answers for part in parts])
+    if all(block.is_closed_form for block in rows.blocks):
+        workers = Workers()  # done before processes would have begun
+    with closing(workers.run(task, _picks(rows, numbers[order]))) as answers:
+        table = stack([part for _, part in answers])
     back = np.argsort(order)
     columns: Columns = {}
     for name, kind in rows.kinds.items():
@@ -131,25 +136,44 @@ def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:
     return columns
 
 
-def _chunks_with(rows: Plan, numbers: Rows) -> Iterator[tuple[Piece, Rows]]:
-    """Chunks that hold some rows, each with their numbers, which are in order."""
-    for piece in rows.pieces(POINTS_AT_ONCE):
-        start, end = np.searchsorted(numbers, (piece.first, piece.first + piece.rows))
-        if start < end:
-            yield piece, numbers[start:end]
+@dataclass(frozen=True)
+class Pick:
+    """Rows of a box.
+
+    Attributes:
+        index: of its block.
+        box: of the grid.
+        rows: their places in row-major order.
+    """
+
+    index: int
+    box: Box
+    rows: Rows
 
 
-def _taken(packed: bytes, chunk: tuple[Piece, Rows]) -> list[Columns]:
-    """All columns of some rows of a chunk, box by box."""
-    piece, numbers = chunk
-    first = piece.first
-    tables: list[Columns] = []
-    for index, box in piece.boxes:
-        within = numbers[(numbers >= first) & (numbers < first + size_of(box))] - first
-        first += size_of(box)
-        if len(within):
-            columns = cells(unpacked(packed).blocks[index], box)
-            shape = shape_of(box)
-            table = {name: at(cell, shape, within) for name, cell in columns.items()}
-            tables.append(table)
-    return tables
+def _picks(rows: Plan, numbers: Rows) -> Iterator[Pick]:
+    """Where some rows lie, which are in order: of formulas alone, rows cost what they are."""
+    first = 0
+    for index, block in enumerate(rows.blocks):
+        boxes = block.grid.boxes(POINTS_AT_ONCE)
+        for box in [block.grid.whole] if block.is_closed_form else boxes:
+            size = size_of(box)
+            start, end = np.searchsorted(numbers, (first, first + size))
+            for at_once in range(start, end, POINTS_AT_ONCE):
+                last = min(at_once + POINTS_AT_ONCE, end)
+                yield Pick(index, box, numbers[at_once:last] - first)
+            first += size
+
+
+def _taken(packed: bytes, pick: Pick) -> Columns:
+    """All columns of some rows."""
+    block = unpacked(packed).blocks[pick.index]
+    chosen, shape = pick.rows, shape_of(pick.box)
+    if block.is_closed_form:
+        indices = np.stack(np.unravel_index(chosen, shape), axis=1)
+        computed = cells_at(block, points_at(block, indices))
+        shape = chosen.shape
+        chosen = np.arange(len(chosen))
+    else:
+        computed = cells(block, pick.box)
+    return {name: at(cell, shape, chosen) for name, cell in computed.items()}

@@ -52,6 +52,11 @@ class Block:
     method: str = "fluid"
     band: Band | None = None
 
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether formulas answer alone: no simulation, and no band around the numbers."""
+        return self.method != "simulate" and self.band is None
+
     @cached_property
     def display_grid(self) -> Grid:
         """The axes as columns show them: a hardware number in the unit that its name ends in."""

@@ -16,8 +16,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import Columns
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.execute import SweepRun
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
+from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.runtime.workers import Workers
 from nearkv.sweeps.space.study import Study
 

@@ -1,0 +1,104 @@
+"""How a sweep is run, and what it is announced to cost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nearkv.sweeps.jobs.plan import Piece, Plan
+from nearkv.sweeps.runtime.progress import bytes_of, duration
+from nearkv.sweeps.runtime.workers import Workers
+
+SAMPLES = (1 << 7, 1 << 14)
+"""Design points that are tried to estimate how long all will take."""
+ENOUGH = 0.2
+"""How long a sample runs before the estimate is good enough [s]."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """How a sweep is run.
+
+    Attributes:
+        workers: who evaluates.
+        quiet: show no progress.
+        resume: go on with an unfinished file.
+        say: shows the user a line.
+        confirm: asks the user a question.
+    """
+
+    workers: Workers
+    quiet: bool
+    resume: bool
+    say: Callable[[str], None]
+    confirm: Callable[[str], bool]
+
+
+def announce(
+    rows: Plan,
+    task: Callable[[Piece], object],
+    run: SweepRun,
+    verb: str,
+    done: int = 0,
+    at_most: bool = False,
+) -> float:
+    """Say how many design points there are, how long they will take and how large the file is.
+
+    Args:
+        rows: all of them.
+        task: what will be done with them.
+        run: how.
+        verb: what that is.
+        done: how many are finished [1].
+        at_most: bounds may spare some of them.
+
+    Returns:
+        The size of the file; 0 where none is written or nobody asks [B].
+    """
+    if run.quiet:
+        return 0.0
+    left = rows.size - done
+    seconds, size = forecast(task, rows, left)
+    jobs = min(run.workers.jobs, os.cpu_count() or 1)
+    where = " on one core" if run.workers.scheduler else ""
+    fills = f", {bytes_of(size)}" if size else ""
+    points = "design point" if left == 1 else "design points"
+    lasts = f"{'at most ' if at_most else ''}{duration(seconds / jobs)}"
+    run.say(f"{left:,} {points} to {verb}, {lasts}{where}{fills}")
+    return size
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a task took on a few design points [1, s, B]."""
+
+    points: int
+    seconds: float
+    size: float
+
+
+def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
+    """How long a task will take on so many design points, and how large its answers are [s, B].
+
+    Trials grow until one takes long enough; a line through the first and the last tells the rest.
+    """
+    first = last = _tried(task, rows, 1)
+    for most in SAMPLES:
+        if last.seconds < ENOUGH:
+            last = _tried(task, rows, most)
+    more = max(last.points - first.points, 1)
+    seconds = max(last.seconds - first.seconds, 0.0) / more
+    size = max(last.size - first.size, 0.0) / more
+    return first.seconds + seconds * (left - 1), first.size + size * (left - 1)
+
+
+def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
+    """A task on a few design points; its first call, which may record it, does not count."""
+    sample = rows.sample(most)
+    task(sample)
+    start = time.perf_counter()
+    answer = task(sample)
+    seconds = time.perf_counter() - start
+    return Trial(sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0)
