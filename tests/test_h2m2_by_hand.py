@@ -35,6 +35,7 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     qkv,
     qkv_bytes,
 )
+from nearkv.costmodel.mechanisms.mapped_step import every_layer
 from nearkv.costmodel.mechanisms.paging import tensors
 from nearkv.costmodel.mechanisms.prompt_mapping import (
     change_mapping,
@@ -241,3 +242,16 @@ def test_what_changes_sides_is_read_sent_and_written() -> None:
     assert sent == pytest.approx([expected] * 3)
     nobody = replace(WORK, batch=0.0)
     assert change_mapping(TWO, MIXTURE, nobody, (6.0, 4.0, 6.0), (3.0, 6.0, 2.0)).seconds == 0
+
+
+def test_mapped_layers_fill_all_memories_of_a_side() -> None:
+    """Gigabytes of three sub-layers; the cache of the last step counts for both sides together."""
+    sizes = {"hbm.count": 2.0, "hbm.memory": 5e9, "lpddr.count": 3.0, "lpddr.memory": 7e9}
+    hw = load_platform("gh-asymmetric").machine().with_values(sizes)
+    span = Leaf("memory", "read", 3.0, 1.0, "B")
+    on_hbm = {"attention": 1e9, "qkv": 2e9, "fc": 3e9}
+    answer = every_layer(hw, MIXTURE, WORK, span, powered(span, "hbm"), on_hbm, 4e9)
+    used = [answer.also[f"{name}_gb"] for name in ("hbm_used", "lpddr_used", "hbm_qkv")]
+    assert used == [6, 4, 2]
+    last = decoder_bytes(MIXTURE, 2.0, 11.0)
+    assert answer.fits.tiers == {"hbm": (6e9, 1e10), "lpddr": (4e9, 2.1e10), "both": (last, 3.1e10)}

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from conftest import model
 from personal_computer import machine
 from tiny import TINY, amounts
 
+from nearkv.costmodel.mechanisms.head_tables import HeadTables
 from nearkv.costmodel.mechanisms.scoring import Pools, csd_path, narrow_copies
+from nearkv.costmodel.mechanisms.unpacking import unpack_cache, unpack_weights
 from nearkv.costmodel.mechanisms.writeback import mean_buffered_pages, stage_pages
-from nearkv.costmodel.resources import csd
+from nearkv.costmodel.resources import csd, gpu
 from nearkv.costmodel.span import Port
+from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.mapping.exact import greedy
 from nearkv.solvers.placement.blocks import BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import place
@@ -68,3 +75,32 @@ def test_a_programme_costs_what_its_shares_take() -> None:
     optimum = Simplex()(BlockProblem(hw, llm, work, {}).program(single_block(4, 2)))
     assert optimum is not None
     assert optimum.value == pytest.approx((answer.prefill + answer.decode) / 8, rel=1e-6)
+
+
+@pytest.mark.parametrize(("heads", "times"), [(2.0, 2), (4.0, 6), (6.0, 8)])
+def test_eager_attention_repeats_shared_heads(heads: float, times: float) -> None:
+    """K and V are written and read again; of g queries each, g copies are written and read."""
+    assert eager_copies(replace(TINY, heads=heads)) == times
+
+
+def test_packed_keys_and_weights_are_unpacked_once() -> None:
+    """Of 100 B of half a byte each 200 elements: written and read in 3 B, and 10.5 B beyond."""
+    narrow = replace(TINY, kv_width=0.5, weight_width=0.5, activation_width=3.0)
+    device = gpu(load_platform("hgx-h200").machine())
+    moved = [
+        unpack_cache(narrow, 100.0, device, 10.5).traffic(),
+        unpack_weights(narrow, 100.0, device, 10.5).traffic(),
+    ]
+    assert [sum(amounts.values()) for amounts in moved] == [200 * (2 * 3 + 10.5), 200 * 10.5]
+    assert unpack_cache(TINY, 100.0, device, 10.5).seconds == 0
+    assert unpack_weights(TINY, 100.0, device, 10.5).seconds == 0
+
+
+def test_where_nothing_fits_hbm_keeps_what_it_holds() -> None:
+    """Units of 5 bytes on either side, and 3 bytes of room on both."""
+    seconds, on_hbm, on_lpddr = np.ones(3), np.array([0.0, 5.0, 10.0]), np.array([10.0, 5.0, 0.0])
+    rooms = np.asarray(3.0), np.asarray(3.0), np.asarray(2.0)
+    tables = HeadTables((seconds,) * 3, (on_hbm,) * 3, (on_lpddr,) * 3, *rooms)
+    answer = greedy(tables)
+    assert [float(n) for n in answer.units] == [0, 0, 0]
+    assert not answer.ok

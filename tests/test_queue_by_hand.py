@@ -11,6 +11,7 @@ import pytest
 
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.mechanisms.drain import Drain
 from nearkv.costmodel.mechanisms.fluid import decoding, resident_in, steady
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.span import Leaf, Real, Span
@@ -151,3 +152,9 @@ def test_one_request_at_a_time_takes_one_step_each() -> None:
     assert answer.step.seconds == pytest.approx(100 * whole, rel=1e-12)
     paused = (1 - 0.015) * prompts / 100
     assert tbt(answer) == pytest.approx(1e3 * (whole + paused), rel=1e-12)
+
+
+def test_a_remainder_of_less_than_a_step_drains_as_well() -> None:
+    pieces = list(Drain(longest=4.0, remainder=0.5).pieces())
+    assert sum(iterations for iterations, _ in pieces) == pytest.approx(4)
+    assert sum(iterations * share for iterations, share in pieces) == pytest.approx(0.5)
