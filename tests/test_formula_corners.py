@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.percent import gpu_breaks, whole_tensors
 from nearkv.costmodel.mechanisms.placement import cpu_attention_rate
 from nearkv.costmodel.mechanisms.residency import Residency
 from nearkv.costmodel.mechanisms.serving import in_use, kv_token_bytes
-from nearkv.costmodel.metrics import Answer, energy
+from nearkv.costmodel.metrics import Answer, _seconds_alone, energy
 from nearkv.costmodel.plugins import Plugin
 from nearkv.costmodel.registry import Knob, System, check_knobs
 from nearkv.costmodel.span import Leaf, Real, Span
@@ -201,6 +201,15 @@ def test_tokens_per_second_of_decoding_are_blank_where_prompts_ride() -> None:
     alone = Study(("l3",), ("gpt-175b",), batch="4", context="8k")
     assert np.isnan(table(serving)["decode_tok_s"].astype(float)).all()
     assert np.isfinite(table(alone)["decode_tok_s"].astype(float)).all()
+
+
+def test_only_points_whose_steps_carry_prompts_are_blank() -> None:
+    answer = estimate("full-cache")
+    hw = load_platform("aipc-4090").machine()
+    mixed = Answer(replace(answer, step_carries=np.array([0.0, 5.0])), hw, ())
+    alone, carrying = np.ravel(_seconds_alone(mixed, answer.step))
+    assert alone == answer.step.seconds
+    assert np.isnan(carrying)
 
 
 def test_tensors_leave_the_drives_for_the_gpu_from_the_other_end() -> None:

@@ -15,7 +15,7 @@ from nearkv.costmodel.mechanisms.fluid import decoding, resident
 from nearkv.costmodel.mechanisms.pageable import PageableStream
 from nearkv.costmodel.mechanisms.percent import relay
 from nearkv.costmodel.mechanisms.residency import Residency, most_in_host
-from nearkv.costmodel.models import _unstated
+from nearkv.costmodel.models import _spread, _unstated
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.resources import gpu, host, link
@@ -194,3 +194,9 @@ def test_memory_ends_a_share_where_it_cuts_the_interval(
     value: float, low: float, high: float, cut: bool
 ) -> None:
     assert _memory_ends(Choice(value, 1.0, 1.0, low, high)) == cut
+
+
+def test_a_width_that_varies_over_points_is_that_of_the_model_of_each() -> None:
+    varied = np.array([1.0, 2.0, 3.0])
+    assert np.ravel(_spread([varied], np.zeros(3, int))).tolist() == [1, 2, 3]
+    assert np.ravel(_spread([varied, 5.0], np.array([0, 1, 0]))).tolist() == [1, 5, 3]
