@@ -1,6 +1,7 @@
 """How fast a sweep is beside what limits it: a C loop of its equations, PyArrow writing alone."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,12 @@ from nearkv.costmodel.mechanisms.offload import head_weights
 from nearkv.costmodel.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
+from nearkv.sweeps.evaluation.evaluator import Evaluator
+from nearkv.sweeps.evaluation.requested import TIMES
 from nearkv.sweeps.jobs.arrow import table
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.execute import PIECE
-from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.jobs.plan import all_columns, plan
 from nearkv.sweeps.runtime.memory import keep_freed_memory
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study
@@ -44,6 +47,14 @@ HUNDRED_MILLION = [
     *("--set", "csd.count=1:20:+1", "--set", "uplink.bandwidth=10GB/s:59GB/s:+1GB/s"),
     *("--set", "csd.p2p_read=1GB/s:10GB/s:+1GB/s", "--top", "100", "--quiet"),
 ]
+
+VISITING = """
+from nearkv.sweeps.explore import pruning
+pruning.ENOUGH = 1 << 62
+from nearkv.__main__ import main
+main()
+"""
+"""The command without bounds: it visits all points."""
 
 
 def least(run: Callable[[], object], times: int = 5) -> float:
@@ -133,6 +144,46 @@ def core() -> None:
         f"{away:.0e} apart at most"
     )
     print(f"our ratio to C: 1/{ratio:.1f} (at least 1/15)")
+    repeated(block.grid.size / spent)
+
+
+def repeated(in_c: float) -> None:
+    """Prints points a second of a recorded block, with compiled loops and without, beside C.
+
+    Args:
+        in_c: points a second of the C loop.
+    """
+    study = Study(
+        ("hilos",),
+        ("opt-66b",),
+        batch="1:800:+1",
+        context="4k:200k:+4k",
+        sets=AXES,
+        knobs={"alpha": "auto", "weights": "paper"},
+    )
+    (block,) = plan(study).blocks
+    times = tuple(name for name in all_columns(study) if name.startswith(TIMES))
+    compiler = os.environ.get("CC", "cc")
+    for engine, command in (("compiled loops", compiler), ("NumPy alone", "")):
+        os.environ["CC"] = command
+        for what, columns, goal in (("seconds", ("step_ms",), "1/2"), ("breakdown", times, "1/4")):
+            evaluator = Evaluator(block, columns)
+            first = cpu(evaluator, block)
+            again = min(cpu(evaluator, block) for _ in range(3))
+            print(
+                f"{block.grid.size:,} points, {what}, {engine}: "
+                f"{block.grid.size / again / in_c:.2f} of C (at least {goal} with a compiler), "
+                f"{block.grid.size / first / in_c:.2f} with recordings and compiling"
+            )
+    os.environ["CC"] = compiler
+
+
+def cpu(evaluator: Evaluator, block: Block) -> float:
+    """Time of all cores for all points of a block, that of compilers included [s]."""
+    start = sum(os.times()[:4])
+    for box in block.grid.boxes(POINTS_AT_ONCE):
+        evaluator.cells(box)
+    return sum(os.times()[:4]) - start
 
 
 def files(folder: Path) -> None:
@@ -170,9 +221,16 @@ def files(folder: Path) -> None:
 
 
 def hundred_million(jobs: int) -> Cost:
-    """What 10^8 points down to the best 100 cost."""
-    nearkv = Path(sys.executable).with_name("nearkv")
-    return cost_of([nearkv, *HUNDRED_MILLION, "--jobs", str(jobs)])
+    """What 10^8 points down to the best 100 cost, all of them visited."""
+    return cost_of([sys.executable, "-c", VISITING, *HUNDRED_MILLION, "--jobs", str(jobs)])
+
+
+def evaluation_alone() -> float:
+    """Time of all cores for one column of 10^8 points, recordings and compiling included [s]."""
+    sets = {**AXES, "csd.p2p_read": "1GB/s:10GB/s:+1GB/s"}
+    study = Study(("hilos",), ("opt-66b",), batch="1:100:+1", context="4k:400k:+4k", sets=sets)
+    (block,) = plan(study).blocks
+    return cpu(Evaluator(block, ("throughput_tok_s",)), block)
 
 
 def main() -> None:
@@ -182,6 +240,11 @@ def main() -> None:
         files(Path(folder))
     one = hundred_million(1)
     two = hundred_million(2)
+    alone = evaluation_alone()
+    print(
+        f"100 M points, --top 100, two jobs: all cores worked {two.cpu / alone:.2f} times as long "
+        f"as for the evaluation alone (at most 1.5), {two.memory / 1e6:.0f} MB (at most 400)"
+    )
     print(
         f"100 M points, --top 100: {one.wall:.1f} s, "
         f"{one.memory / 1e6:.0f} MB resident at most (at most 1,000)"
