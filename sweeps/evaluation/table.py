@@ -108,7 +108,7 @@ def plain(value: Any) -> Any:
 
 def records(columns: Columns) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain values."""
-    listed = [list(map(plain, values)) for values in columns.values()]
+    listed = [list(map(plain, values.tolist())) for values in columns.values()]
     rows = zip(*listed, strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
