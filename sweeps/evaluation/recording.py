@@ -33,7 +33,7 @@ from nearkv.sweeps.evaluation.recorded import (
 
 _KEPT = 1 << 12
 """Numbers of an array up to which a recording keeps it, in case the same is computed again [1]."""
-_SMALL = 1 << 14
+_SMALL = 1 << 12
 """Numbers up to which an array over the whole grid is computed once [1]."""
 
 
