@@ -16,7 +16,6 @@ COMPARED = ("test_golden.py", "test_readme.py", "test_docs.py", "test_own_page.p
 """They compare what was stored, or read the source: a mutant must be noticed for a reason."""
 COMMANDS = (
     "test_band_files.py",
-    "test_batching_commands.py",
     "test_cli.py",
     "test_cli_designs.py",
     "test_cli_refusals.py",
