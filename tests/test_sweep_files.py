@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import signal
 import time
 from pathlib import Path
@@ -15,7 +14,6 @@ from helpers import (
     SMALL,
     content,
     finish,
-    piped,
     refused,
     refused_sweep,
     safe_pieces,
@@ -23,6 +21,7 @@ from helpers import (
     start,
     sweep_command,
     until_safe,
+    with_small_files,
 )
 
 pytestmark = pytest.mark.processes
@@ -118,8 +117,7 @@ def test_what_a_killed_sweep_was_writing_is_dropped(
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Bytes]) -> None:
     file = tmp_path / "out.csv"
-    line = f"ulimit -f {30 << 10}; exec {shlex.join(sweep_command(file))}"
-    printed = refused(piped(["bash", "-c", line]))
+    printed = refused(with_small_files(30 << 10, sweep_command(file)))
     assert "cannot be written (File too large)" in printed
     assert safe_pieces(file) > 2
     (rows,) = (staging(file) / "parts").glob("rows-*")
@@ -133,8 +131,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Byt
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_disk_too_full_for_a_part(tmp_path: Path, jobs: str) -> None:
     file = tmp_path / "out.csv"
-    line = f"ulimit -f 100; exec {shlex.join(sweep_command(file, '--jobs', jobs))}"
-    printed = refused(piped(["bash", "-c", line]))
+    printed = refused(with_small_files(100, sweep_command(file, "--jobs", jobs)))
     assert "cannot be written (File too large); nothing was changed" in printed
     assert not list(tmp_path.iterdir())
 

@@ -18,6 +18,7 @@ from helpers import (
     refused_sweep,
     staging,
     sweep_command,
+    with_small_files,
 )
 
 pytestmark = pytest.mark.processes
@@ -105,8 +106,7 @@ def test_a_table_and_its_record_are_replaced_together(tmp_path: Path) -> None:
     best = ["--batch", "1", "--top", "1", "--by", "step_ms", "--quiet"]
     finish(file, *best)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    line = f"ulimit -f 8; exec {shlex.join(sweep_command(file, *best, '--output-tokens', '8'))}"
-    printed = refused(piped(["bash", "-c", line]))
+    printed = refused(with_small_files(8, sweep_command(file, *best, "--output-tokens", "8")))
     assert "best.csv.provenance.json: cannot be written (File too large)" in printed
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
