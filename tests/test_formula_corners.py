@@ -85,6 +85,9 @@ def test_messages_climb_a_tree_of_nodes_and_come_down() -> None:
     )
     step = SYSTEMS["tensor-parallel"](apart, llm, WORK, {}).step
     assert waited_for("fabric.latency", step) == pytest.approx(32 * 2 * 2 * 0.25)
+    message = WORK.batch * llm.hidden * llm.activation_width  # a ring of two sends it once
+    sent = {place: amount for place, amount in step.traffic().items() if "fabric" in place[0]}
+    assert max(sent.values()) == pytest.approx(32 * 2 * message)
     alone = hw.with_values({"gpu.count": 8, "fabric.latency": 0.25})
     together = SYSTEMS["tensor-parallel"](alone, llm, WORK, {}).step
     assert waited_for("fabric.latency", together) == 0.0

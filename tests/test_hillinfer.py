@@ -21,6 +21,7 @@ from nearkv.costmodel.mechanisms.scoring import (
     rates,
 )
 from nearkv.costmodel.span import Real
+from nearkv.costmodel.systems.hillinfer import static_split
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
@@ -185,6 +186,8 @@ def test_placement() -> None:
     work, llm = Workload(10.0, 1920.0, 128.0), model("opt-6.7b")
     static = place(machine(), llm, work, 0.0)
     assert (static.gpu, static.host, static.drive) == pytest.approx((0.2, 0.6, 0.2))
+    hot = static_split(machine(), llm, work)
+    assert hot == pytest.approx(static.host / (static.host + static.drive))
     filled = place(machine(), llm, work, 1.0)
     assert filled.drive == 0
     assert filled.gpu > 0.9

@@ -53,10 +53,7 @@ def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
     """
     gpus = in_use(hw, llm, most=work.batch)
     too_long = beyond_gpus(gpus, llm, work)
-    if llm.kinds:
-        hosted = longest_requests(hw.host.memory, llm, work)
-    else:
-        hosted = hw.host.memory / kv_token_bytes(llm) / work.longest
+    hosted = longest_requests(hw.host.memory, llm, work)
     most = np.where(too_long, np.minimum(hosted, work.batch), work.batch)
     return in_use(hw, llm, most)
 
