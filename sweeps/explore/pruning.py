@@ -37,6 +37,8 @@ _LEAF = 64
 """Design points of a box that are visited [1]."""
 _AT_ONCE = 1 << 8
 """Boxes that are halved together [1]."""
+_MOST_AT_ONCE = 1 << 10
+"""The same where very many wait: sorting them takes longer than halving a few too many [1]."""
 _MOST_VISITED = 1 << 16
 """Design points visited together [1]."""
 _MOST_ROOTS = 1 << 14
@@ -116,10 +118,11 @@ class _Waiting:
         """Take out the boxes with the best bounds, of equals those with the first rows."""
         costs = self.ideals.costs[:, 0]
         order = np.lexsort((self.ideals.rows, costs))
-        chosen = order[:_AT_ONCE]
+        at_once = min(max(_AT_ONCE, len(order) // 4), _MOST_AT_ONCE)
+        chosen = order[:at_once]
         boxes = self.boxes.take(chosen)
         ideals = self.ideals.take(chosen)
-        self.keep(order[_AT_ONCE:])
+        self.keep(order[at_once:])
         return boxes, ideals
 
     def put(self, boxes: Boxes, ideals: Ideals) -> None:
