@@ -179,6 +179,11 @@ def test_infinite_rates_leave_nothing_but_delays(system: System, work: Workload)
     assert step.seconds <= waits * (1 + 1e-9)
 
 
+def test_a_choice_is_one_of_its_names(system: System) -> None:
+    for name, knob in system.knobs.items():
+        assert knob.kind != "choice" or (knob.low, knob.high) == (0, len(knob.choices) - 1), name
+
+
 def test_an_empty_batch_costs_nothing(system: System) -> None:
     hw, work = machine_of(system), Workload(0.0, 4096.0, 64.0)
     for name in ("opt-66b", "mixtral-8x7b"):

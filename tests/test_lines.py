@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from nearkv.solvers.shares.lines import Line, _undominated
+from nearkv.costmodel.span import Port
+from nearkv.solvers.shares.lines import Line, _undominated, envelope
 
 
 def highest(lines: list[Line], share: float) -> NDArray[np.float64]:
@@ -29,3 +31,15 @@ def test_a_line_below_another_at_every_point_is_dropped() -> None:
     crossing = Line(np.array([2.0, 0.0]), 0.0)
     assert _undominated([low, high, crossing]) == [high, crossing]
     assert _undominated([high, crossing, low]) == [high, crossing]
+
+
+def test_layers_repeat_as_often_at_both_ends() -> None:
+    """Equal counts of their own are as good as one count; others have no line between them."""
+    read = Port("ssd.flash", "read", 2.0)
+    start, end = np.array([3.0, 4.0]) * read(2.0), np.array([3.0, 4.0]) * read(6.0)
+    lines = envelope(start, end)
+    ((first, last),) = [(line.start, line.end) for line in lines.lines]
+    assert (np.asarray(lines.times) * first).tolist() == [3, 4]
+    assert (np.asarray(lines.times) * last).tolist() == [9, 12]
+    with pytest.raises(ValueError, match="number of repetitions"):
+        envelope(start, np.array([3.0, 5.0]) * read(6.0))

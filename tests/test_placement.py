@@ -198,7 +198,8 @@ def test_a_shortage_is_exactly_what_is_missing() -> None:
     answer = place(hw, llm, WORK)
     assert answer.status == "infeasible"
     assert answer.short["host"] == answer.short["disk"] == np.inf
-    assert "gpu is short of" in answer.reason
+    gib = f"{answer.short['gpu'] / 1024**3:.3f} GiB"
+    assert f"gpu is short of {gib}" in answer.reason
     enough = {"gpu.memory": 2e9 + answer.short["gpu"] * (1 + 1e-6)}
     assert place(hw.with_values(enough), llm, WORK).status == "optimal"
     less = {"gpu.memory": 2e9 + answer.short["gpu"] * (1 - 1e-6)}

@@ -104,3 +104,8 @@ def test_work_of_nothing_keeps_the_axes_of_its_design_points() -> None:
     for span in (serial(run=busy, write=none), serial(write=none, run=busy)):
         assert np.array_equal(span.seconds, np.full((4, 1), 3.0))
     assert np.array_equal(overlap(run=busy, write=none).seconds, np.full((4, 1), 3.0))
+
+
+def test_a_device_without_work_is_never_active() -> None:
+    step = serial(run=Leaf("gpu.run", "run", 3.0, 1.0, "FLOP"))
+    assert (step.active_of("gpu"), step.active_of("csd")) == (3.0, 0.0)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import model
+from conftest import machine_of, model
 
 from nearkv.costmodel.capacity import STATUSES, Fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Mixed, Windowed, not_modelled
 from nearkv.costmodel.registry import System, find_system
+from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError, NearkvError, NearkvWarning, warn
 from nearkv.sweeps.evaluation import evaluate
 from nearkv.sweeps.space.study import Study, blocks
@@ -24,6 +25,14 @@ def test_memory_that_misses_most_is_the_reason() -> None:
     assert [STATUSES[place] for place in fits.status] == ["ok", "infeasible", "infeasible"]
     reasons = [fits.reasons[place] for place in fits.reason]
     assert reasons == ["", "gpu memory is short", "host memory is short"]  # 3 B and 6 B are missing
+
+
+@pytest.mark.parametrize("name", ["accelerate", "deepspeed-uvm"])
+def test_layers_that_a_system_lacks_have_no_answer(name: str) -> None:
+    system = find_system(name)
+    estimate = system(machine_of(system), model("deepseek-v3.2"), Workload(1.0, 100.0, 8.0), {})
+    assert not estimate.fits.ok
+    assert "an indexer chooses is not modelled" in estimate.fits.reasons[int(estimate.fits.reason)]
 
 
 def test_two_memories_that_hold_something_together_are_short_together() -> None:

@@ -154,3 +154,14 @@ def test_prompts_of_flexgen_write_the_whole_square_of_scores() -> None:
 def test_a_gpu_that_attends_draws_the_cache_over_its_link() -> None:
     traffic = layers("flexgen-percent", bed("zero-a6000"), cache=1.0, attend=1.0).traffic()
     assert traffic["gpu_link.in", "move"] == pytest.approx(WEIGHTS + CACHE, rel=0.001)
+
+
+def test_prompts_of_many_tokens_visit_every_expert() -> None:
+    """400 tokens choose 2 of 8 experts each: one that none chooses is less than 1e-40 likely."""
+    system = SYSTEMS["zero-inference"]
+    hw = bed("zero-a6000")
+    llm = model("mixtral-8x7b", hw)
+    prefill = system(hw, llm, Workload(4.0, 100.0, 2.0), {"ssd_weights": 0.0}).prefill
+    moved = prefill.parts["layers"].traffic()["gpu_link.in", "move"]
+    layers = llm.weight_bytes - llm.head_bytes
+    assert moved == pytest.approx(layers, rel=0.01)
