@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from command_line import succeed
 
 import nearkv
 from nearkv.hardware.catalog import load_platform
@@ -188,3 +189,18 @@ def test_no_band_and_a_band_of_nothing_differ() -> None:
     check_draws(0, 1024, None, has_trace=False)
     with pytest.raises(InputError, match="from 1 to 99"):
         check_draws(0, 1024, 0.0, has_trace=False)
+
+
+POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "20")
+
+
+def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
+    shown = succeed("estimate", "hilos", *POINT, "--explain")
+    assert "drawn 20 times for the 90 % band" in shown
+    assert "error of the models" in shown
+
+
+def test_what_to_measure_first_is_said_in_words() -> None:
+    shown = succeed("sensitivity", "hilos", *POINT, "--sobol")
+    assert shown.count("the band narrows from") >= 1
+    assert "x wide" in shown

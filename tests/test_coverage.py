@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from command_line import succeed
 
+from nearkv import plot
 from nearkv.solvers.uncertainty.scores import interval_score
 from nearkv.sweeps.uncertainty.model_error import TABLE, error_power
 from nearkv.sweeps.validation.coverage import coverage, error_table, reliability
@@ -82,3 +86,16 @@ def test_the_interval_score_is_least_at_the_true_quantiles() -> None:
 )
 def test_times_and_rates_answer_to_a_longer_time(column: str, power: int) -> None:
     assert error_power(column) == power
+
+
+@pytest.mark.slow
+def test_the_command_prints_both_tables(
+    rows: list[SampledClaim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkv.sweeps.validation.sampled_claims.sampled_claims", lambda: rows)
+    page = succeed("coverage", "--format", "markdown")
+    assert page.startswith("# ")
+    assert "rows_of" in page
+    levels = json.loads(succeed("coverage", "--reliability", "--format", "json"))
+    axes = plot.reliability(pd.DataFrame(levels))
+    assert axes.get_xlim() == axes.get_ylim() == (0, 100)

@@ -117,3 +117,27 @@ def test_a_chart_takes_the_place_of_the_table() -> None:
         ["hilos", "2048"],
     ]
     assert all("█" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "does not exist; write it with"),
+        ("", "is not a table that nearkv wrote"),
+        ("batch,step_ms\n", "has no rows; there is nothing to draw"),
+    ],
+)
+def test_a_file_without_a_table_is_refused(
+    tmp_path: Path, content: str | None, sentence: str
+) -> None:
+    table = tmp_path / "table.csv"
+    if content is not None:
+        table.write_text(content)
+    assert sentence in refusal("plot", "lines", str(table), "-o", str(tmp_path / "lines.svg"))
+
+
+def test_a_folder_is_no_table(tmp_path: Path) -> None:
+    folder = tmp_path / "table.csv"
+    folder.mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is not an ordinary file" in said

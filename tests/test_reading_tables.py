@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import printed
 
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.latex import Paper, latex
+from nearkv.sweeps.evaluation.pivot import pivoted, value_column
 from nearkv.sweeps.evaluation.terminal import lay_out
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
@@ -202,3 +204,13 @@ def test_a_comparison_of_two_platforms_ends_with_the_faster() -> None:
     words = ("hilos", "--model", "opt-66b", "--platform", "hilos-a100,hilos-h100")
     last = printed("compare", *words).splitlines()[-1]
     assert last.startswith("hilos-h100 decodes fastest, 1.")
+
+
+def test_a_pivot_needs_one_number_a_cell() -> None:
+    rows = [{"system": "s", "model": "a", "ms": ms} for ms in (1.0, 2.0)]
+    with pytest.raises(InputError, match="several rows have model a"):
+        pivoted(rows, "model", "ms", [], ["model"])
+    with pytest.raises(InputError, match="unknown column 'modle'; did you mean 'model'"):
+        pivoted(rows, "modle", "ms", [], ["model"])
+    with pytest.raises(InputError, match="name the column of its cells"):
+        value_column(rows, "model", [], ["model"])

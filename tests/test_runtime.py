@@ -10,6 +10,7 @@ from helpers import AXES
 from nearkv.cli import app
 from nearkv.sweeps.jobs.plan import Piece, plan
 from nearkv.sweeps.jobs.running import forecast
+from nearkv.sweeps.runtime.memory import keep_freed_memory
 from nearkv.sweeps.runtime.progress import bytes_of, duration, progress
 from nearkv.sweeps.space.study import Study
 
@@ -75,3 +76,20 @@ def test_too_little_memory_is_one_sentence(
         app(["sweep", *AXES, "-o", str(tmp_path / "out.csv")])
     assert done.value.code == 2
     assert capsys.readouterr().err.startswith("nearkv: not enough memory; ask for fewer")
+
+
+def test_a_terminal_shows_a_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress(10_000_000) as advance:
+        advance(10_000_000)
+    assert "10,000,000 of 10,000,000 design points (100%)" in capsys.readouterr().err
+
+
+def test_a_library_that_cannot_keep_memory_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: None) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    keep_freed_memory()

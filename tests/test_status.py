@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import succeed
 from conftest import machine_of, model
 
 from nearkv.costmodel.capacity import STATUSES, Fits
@@ -94,3 +96,18 @@ def test_a_system_answers_not_modelled_for_layers_it_does_not_sum_over() -> None
     assert list(not_modelled(llm, ("full",))) == ["sliding-window attention is not modelled"]
     assert not_modelled(llm, ("full", "window")) == {}
     assert not_modelled(plain, ()) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("hilos --model opt-175b --context 1M --batch 4096", "memory is short by"),
+        ("accelerate --model deepseek-v3.2", "an indexer chooses is not modelled"),
+    ],
+)
+def test_a_tree_of_no_time_says_why(words: str, why: str) -> None:
+    shown = succeed("estimate", *words.split(), "--explain")
+    assert "has no time to explain" in shown
+    assert why in " ".join(shown.split())
+    asked = succeed("estimate", *words.split(), "--explain", "--format", "json")
+    assert json.loads(asked)[0]["status"] != "ok"

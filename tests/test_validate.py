@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from nearkv.cli import app
 from nearkv.costmodel.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation import validate as validation
+from nearkv.sweeps.validation.checks import check, checks, find_check
+from nearkv.sweeps.validation.claims import FOLDER, load
 from nearkv.sweeps.validation.claims_file import read_claims
 from nearkv.sweeps.validation.prediction import predict
 from nearkv.sweeps.validation.reproduce import command_of
@@ -129,3 +131,31 @@ def test_a_bad_question_is_one_sentence(words: list[str], problem: str) -> None:
     assert done.exit_code == 2
     assert problem in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_recorded_verdicts_are_what_later_ones_are_compared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paper = "hillinfer"
+    claims = Path(FOLDER, f"{paper}.csv").read_text()
+    (tmp_path / f"{paper}.csv").write_text(claims)
+    for module in ("validate", "claims"):
+        monkeypatch.setattr(f"nearkv.sweeps.validation.{module}.FOLDER", tmp_path)
+    monkeypatch.setattr(validation, "papers", lambda: [paper])
+    first = load(paper)[0]
+    rows = [{"paper": paper, "id": first.id, "verdict": "miss"}]
+    validation.record(rows)
+    assert load(paper)[0].verdict == "miss"
+    assert validation.worse(rows) == []
+    better = [{**rows[0], "verdict": "match"}]
+    validation.record(better)
+    (sentence,) = validation.worse(rows)
+    assert sentence == f"{first.id}: miss, recorded as match"
+
+
+def test_a_check_has_one_name() -> None:
+    with pytest.raises(InputError, match="unknown check 'nope'"):
+        find_check("nope")
+    some = next(iter(checks().values()))
+    with pytest.raises(ValueError, match="registered twice"):
+        check(some)

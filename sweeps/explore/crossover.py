@@ -42,6 +42,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     Returns:
         A row per crossing: `from` leads up to `below`, `to` leads from `above` on; where neither
         fits nobody leads. Where there is no crossing, a row that says who leads throughout.
+        The column of both is that at `above`, or at the low end where there is no crossing.
         `reason` says where both are equal at an end of the step.
         `resolution` is the relative distance between the values looked at: a crossing that is
         reversed within it may go unseen. With a band, `above_p05` and so on: where the first
@@ -159,7 +160,6 @@ def _answers(
         return [_crossing(race, walk, crossing) for crossing in own]
     leader, why = _leader(race, walk, point)
     over = limits.replace(":", " to ")
-    quantities = dict.fromkeys(f"{name}_{race.of}" for name in race.names)
     return [
         {
             "from": leader,
@@ -168,7 +168,7 @@ def _answers(
             "below": None,
             "above": None,
             "unit": None,
-            **quantities,
+            **_quantities(race, point, walk.values[0]),
             "reason": f"never: {why} from {over}",
         }
     ]
@@ -192,14 +192,9 @@ def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
     before, after = race.names
     if crossing.rises:
         before, after = after, before
-    values = race.columns(np.array([crossing.point]), np.array([crossing.above]))
     ends = np.array([crossing.below, crossing.above])
     lead = race.lead(np.full(2, crossing.point), ends)
     equal = [f"{end / walk.scale:g}" for end in ends[lead == 0]]
-    quantities = {
-        f"{name}_{race.of}": plain(value[0])
-        for name, value in zip(race.names, values, strict=True)
-    }
     return {
         "from": before,
         "to": after,
@@ -207,6 +202,13 @@ def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
         "below": plain(crossing.below / walk.scale),
         "above": plain(crossing.above / walk.scale),
         "unit": walk.unit,
-        **quantities,
+        **_quantities(race, crossing.point, crossing.above),
         "reason": f"equal at {equal[0]}" if equal else "",
     }
+
+
+def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
+    """The column of both systems at one value along the axis."""
+    values = race.columns(np.array([point]), np.array([value]))
+    names = [f"{name}_{race.of}" for name in race.names]
+    return {name: plain(value[0]) for name, value in zip(names, values, strict=True)}
