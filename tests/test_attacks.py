@@ -142,6 +142,31 @@ def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
     assert (tmp_path / "table.csv").read_text() == "a\n"
 
 
+@pytest.mark.parametrize("lacks", ["os.O_TMPFILE", "os.open"])
+def test_where_files_need_names_only_the_whole_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """Systems and file systems that have no files without a name."""
+    opened = os.open
+
+    def with_a_name(place: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & (unnamed & ~os.O_DIRECTORY):
+            raise OSError
+        return opened(place, flags, mode)
+
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if lacks == "os.open":
+        monkeypatch.setattr(lacks, with_a_name)
+    else:
+        monkeypatch.delattr(lacks, raising=False)
+    with replacing(tmp_path / "table.csv") as file:
+        file.write("a\n")
+        (being_written,) = tmp_path.iterdir()
+        assert being_written.name.startswith(".table.csv.")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+    assert (tmp_path / "table.csv").read_text() == "a\n"
+
+
 def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
     """10^19 is above 2^63: as an integer it would be written as -9223372036854775808."""
     table = table_of({"bytes": np.array([1e19]), "batch": np.array([16.0])})

@@ -9,6 +9,7 @@ import pytest
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation import evaluate as run
+from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.space.study import Study
 
@@ -97,3 +98,14 @@ def test_endless_columns_do_not_keep_what_another_column_beats() -> None:
     table = pareto(study, "endurance_requests,step_ms", [])
     assert table["gpu.count"].tolist() == [2]
     assert np.isinf(table["endurance_requests"]).all()
+
+
+def test_a_system_without_bounds_is_visited_beside_one_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = Study(("hilos", "cpu-offload"), ("opt-30b",), batch="1:64:+9", context="4k,8k")
+    visited = pareto(study, "decode_tok_s,step_ms", [])
+    monkeypatch.setattr(pruning, "ENOUGH", 1)
+    pruned = pareto(study, "decode_tok_s,step_ms", [])
+    assert pruned["batch"].tolist() == visited["batch"].tolist()
+    assert pruned["system"].tolist() == visited["system"].tolist()

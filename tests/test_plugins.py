@@ -156,6 +156,35 @@ def test_the_contracts_name_what_a_system_breaks(tmp_path: Path) -> None:
     assert "has no docstring; its first line is what `nearkv systems` shows" in sentences
 
 
+BROKEN = {
+    GOOD.replace('("gpu",)', '("gpu", "tpu")'): "owns 'tpu', which is no role of hilos-a100",
+    GOOD.replace("owns=", 'cite="nobody", owns='): "cites 'nobody', which is no source",
+    system_that("return hw.tpu"): "has no 'tpu'",
+    system_that("return read(hw, llm, work, 1 / (1 + work.batch) ** 2)"): "with more sequences",
+    system_that("import numpy as np\n    return read(hw, llm, work, np.ones(1))"): "by arrays",
+    system_that(
+        "import numpy as np\n    return read(hw, llm, work, 2 - 1 / (1 + np.max(work.batch)))"
+    ): "there in a grid",
+    system_that(
+        "from dataclasses import replace\n"
+        "    return read(hw, llm, replace(work, batch=work.batch + 1))"
+    ): "for a step of no sequences",
+}
+
+
+@pytest.mark.parametrize(("body", "words"), BROKEN.items())
+def test_each_broken_contract_has_its_sentence(tmp_path: Path, body: str, words: str) -> None:
+    load_plugins([write(tmp_path, body)])
+    sentences = violations(registry.find_system("mine"), models=("opt-30b",))
+    assert [sentence for sentence in sentences if words in sentence], sentences
+
+
+def test_a_system_of_no_model_has_no_contract_to_keep(tmp_path: Path) -> None:
+    load_plugins([write(tmp_path, GOOD)])
+    sentences = violations(registry.find_system("mine"), models=("deepseek-v3.2",))
+    assert sentences[-1] == "models none of deepseek-v3.2; name its attention in attends"
+
+
 def test_the_list_of_modelling_is_documented() -> None:
     """Every name stands in the table and in the example, which a test runs."""
     page = (Path(__file__).parent.parent / "docs" / "own.md").read_text()

@@ -94,20 +94,6 @@ def _first_only(tables: Any, last: int) -> Any:
 
 
 @check
-def evicted_for_good(name: str) -> float:
-    """Whether heads of no sub-layer return to HBM as the length grows token by token.
-
-    Source: Sec. 4.3.2.
-    """
-    _, hw, llm = solved("h2m2", name)
-    lengths = LENGTHS[name]
-    tokens = np.arange(lengths[0], lengths[-1] + 1)
-    work = Workload(BATCHES[name], tokens, 1.0).at(tokens)
-    units = greedy(head_tables(hw, llm, work)).units
-    return all_of([np.diff(heads) <= 0 for heads in units])
-
-
-@check
 def attention_share_grows(name: str) -> float:
     """Whether the KV cache's share of a model's bytes grows with length (fig. 3)."""
     _, llm = model_on(PLATFORM, name)
