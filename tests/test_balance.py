@@ -46,7 +46,7 @@ def scaled(span: Span, factors: Iterator[float]) -> Span:
     return Overlap(parts) if isinstance(span, Overlap) else Serial(parts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(pairs())
 @pytest.mark.slow
 def test_no_share_of_a_fine_grid_is_better(pair: tuple[Span, Span]) -> None:

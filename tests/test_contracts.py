@@ -111,7 +111,7 @@ def test_scalar_in_scalar_out(system: System, work: Workload) -> None:
     assert np.ndim(estimate.total.seconds) == 0
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(
     points=st.lists(
         st.tuples(st.integers(1, 64), st.integers(256, 131072), st.integers(1, 64)),

@@ -45,7 +45,7 @@ def test_no_share_is_faster_over_the_catalogue(name: str) -> None:
             check_best(HW, LLMS[name], Workload(batch, context, 512.0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(MODELS),
     st.integers(1, 2000),

@@ -67,7 +67,7 @@ STATEMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(STATEMENTS, min_size=1, max_size=12))
 def test_every_key_of_a_random_file_has_the_line_it_was_written_on(statements: list[str]) -> None:
     lines: dict[str, int] = {}

@@ -27,7 +27,7 @@ def seconds_of(amount: Real, resource: str) -> Leaf:
     return Leaf(resource, "run", amount, 1.0, "op")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     jumps=st.lists(st.integers(-20, 120), min_size=1, max_size=3),
     levels=st.lists(st.floats(0.0, 9.0), min_size=8, max_size=8),
@@ -109,7 +109,7 @@ def test_amounts_that_bend_without_a_break_are_refused() -> None:
 SHORT = st.floats(0.0, 100.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(SHORT, SHORT, st.floats(0.0, 30.0)), min_size=1, max_size=3))
 def test_where_no_share_fits_the_shortest_memory_misses_least(
     tiers: list[tuple[float, float, float]],

@@ -48,7 +48,7 @@ def test_the_frontier_where_nothing_is_dominated(columns: int) -> None:
 CORNERS = st.sampled_from([-np.inf, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 3).flatmap(lambda columns: arrays(float, (30, columns), elements=CORNERS)))
 def test_the_frontier_of_corner_cases(costs: np.ndarray) -> None:
     assert np.array_equal(frontier(costs), brute(costs))
