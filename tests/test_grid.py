@@ -20,6 +20,7 @@ from nearkv.sweeps.space.grid import Axis, Grid
 from nearkv.sweeps.space.sizes import size, values
 from nearkv.sweeps.space.study import Study, blocks, pairs
 from nearkv.sweeps.space.study_files import load_study
+from nearkv.sweeps.space.zipped import field_of
 
 STUDY = Study(
     ("flexgen-ssd", "hilos"),
@@ -230,3 +231,8 @@ def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
     file.write_text('system = ["hilos"]\n')
     with pytest.raises(InputError, match="did you mean 'systems'"):
         load_study(str(file))
+
+
+def test_paired_axes_are_fields_of_a_study() -> None:
+    axes = ("batch", "model", "trace", "csd.count", "alpha")
+    assert [field_of(axis) for axis in axes] == ["batch", "models", "traces", "sets", "knobs"]
