@@ -200,6 +200,7 @@ def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
     assert "error of the models" in shown
 
 
+@pytest.mark.slow
 def test_what_to_measure_first_is_said_in_words() -> None:
     shown = succeed("sensitivity", "hilos", *POINT, "--sobol")
     assert shown.count("the band narrows from") >= 1

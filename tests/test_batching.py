@@ -202,6 +202,7 @@ def test_chunks_obey_the_rules_and_beat_the_greedy() -> None:
             )
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_said_and_the_bound_stays_below() -> None:
     instance = drawn(7, 40, prompts=10)
     hurried, patient = optimal(instance, 1e-6), optimal(instance, 2.0)

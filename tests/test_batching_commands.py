@@ -85,6 +85,7 @@ def test_bad_input_is_one_sentence_and_exit_two(arguments: list[str], message: s
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_compare_prints_twelve_cells_for_each_system() -> None:
     arguments = (
         "--model",
@@ -148,6 +149,7 @@ def test_only_systems_with_a_queue_can_be_simulated() -> None:
     assert "has no queue to play" in done.stderr
 
 
+@pytest.mark.slow
 def test_simulated_rows_say_so_and_leave_blank_what_they_do_not_answer() -> None:
     arguments = (
         "--model",

@@ -13,6 +13,7 @@ def answer(*arguments: str) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 def test_placement_answers() -> None:
     sizes = [
         "--set",

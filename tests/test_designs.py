@@ -190,6 +190,7 @@ def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
     assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
 
 
+@pytest.mark.slow
 def test_a_count_is_nudged_by_one() -> None:
     rows, band = sensitivity(POINT, "step_ms")
     (row,) = [row for row in rows if row["number"] == "csd.count"]
@@ -298,6 +299,7 @@ def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested
         sensitivity(study, of)
 
 
+@pytest.mark.slow
 def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
     # a page of 4 KiB is filled by 16 entries of 256 B: any smaller page needs no more of them
     rows, _ = sensitivity(POINT, "throughput_tok_s")

@@ -68,6 +68,7 @@ def test_every_workload_has_a_frontier_of_its_own() -> None:
             assert list(table["csd.count"][own]) == list(front["csd.count"])
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
     study = replace(POINT, batch="1,16", sets={"csd.count": "4,8"})
     by = "throughput_tok_s,cost_usd"
@@ -100,6 +101,7 @@ def test_endless_columns_do_not_keep_what_another_column_beats() -> None:
     assert np.isinf(table["endurance_requests"]).all()
 
 
+@pytest.mark.slow
 def test_a_system_without_bounds_is_visited_beside_one_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import sizes
 from conftest import SYSTEMS
 from sizes import ROOT
@@ -131,6 +132,7 @@ def test_no_test_imports_another() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_code_as_a_whole_meets_the_limits() -> None:
     measured = [sizes.sizes_of(file) for file in FILES]
     tokens = sum(module.tokens for module in measured)
