@@ -10,9 +10,9 @@ Symbols: gbs GPU batch, nb number of batches, bls = gbs nb, y = smallest bls of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import isqrt
 from typing import NamedTuple
 
@@ -200,16 +200,9 @@ class BlockProblem:
         )
 
     @cached_property
-    def _attention_rates(self) -> dict[int, float]:
-        """Attention on the CPU by GPU batch, as far as asked for [FLOP/s]."""
-        return {}
-
-    def _attention_rate(self, gbs: int) -> float:
-        """Attention on the CPU of a GPU batch [FLOP/s]."""
-        rates = self._attention_rates
-        if gbs not in rates:
-            rates[gbs] = float(cpu_attention_rate(self.hw, self.llm, gbs))
-        return rates[gbs]
+    def _attention_rate(self) -> Callable[[int], float]:
+        """Attention on the CPU of a GPU batch, each computed once [FLOP/s]."""
+        return cache(lambda gbs: float(cpu_attention_rate(self.hw, self.llm, gbs)))
 
     def program(self, box: Box) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.

@@ -91,7 +91,7 @@ class Commands(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", NearkvWarning)
-                warnings.showwarning = _print_once(set())
+                warnings.showwarning = _print_once()
                 return super().invoke(ctx)
         except USAGE as problem:
             if (
@@ -269,8 +269,9 @@ def _sentence(problem: Any) -> str:
     return f"{problem.param.opts[0]} takes a {needed}"
 
 
-def _print_once(printed: set[str]) -> Callable[..., None]:
-    """What prints a warning, unless the same sentence is printed already."""
+def _print_once() -> Callable[..., None]:
+    """What prints a warning, unless it has printed the same sentence already."""
+    printed: set[str] = set()
 
     def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
         sentence = str(message)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.registry import Knob
-from nearkv.sweeps.evaluation.cells import Points, cells_at
+from nearkv.sweeps.evaluation.cells import Points, Values, cells_at, spread
 from nearkv.sweeps.evaluation.intervals import Interval, NoBoundError, Outcomes, interval_of
 from nearkv.sweeps.evaluation.notes import Names
 from nearkv.sweeps.space.grid import Axis, Grid
@@ -106,6 +106,17 @@ def points_at(block: Block, indices: Indices) -> Points:
             mesh[axis.name] = values[:1] if is_one else values
         meshes.append(mesh)
     return Points(*meshes)
+
+
+def columns_at(block: Block, indices: Indices) -> dict[str, Values]:
+    """All columns of some points, a row each, of a block that formulas alone answer.
+
+    Args:
+        block: the design points.
+        indices: as in `points_at`.
+    """
+    computed = cells_at(block, points_at(block, indices))
+    return {name: spread(cell, (len(indices),)) for name, cell in computed.items()}
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.bounds import Indices, points_at
-from nearkv.sweeps.evaluation.cells import cells_at, spread
+from nearkv.sweeps.evaluation.bounds import Indices, columns_at
 from nearkv.sweeps.evaluation.evaluate import (
     POINTS_AT_ONCE,
     Columns,
@@ -126,12 +125,8 @@ def _tables(blocks: Sequence[Block], search: Search) -> Iterator[Columns]:
 def _visited(block: Block, visit: Visit) -> Columns:
     """All columns of some boxes."""
     indices = visit.boxes.indices()
-    computed = cells_at(block, points_at(block, indices))
     rows = visit.first_row + rows_of(block.grid, indices)
-    table: Columns = {ROW: rows}
-    for name, cell in computed.items():
-        table[name] = spread(cell, rows.shape)
-    return table
+    return {ROW: rows, **columns_at(block, indices)}
 
 
 def _whole(blocks: Sequence[Block], index: int) -> Iterator[Columns]:

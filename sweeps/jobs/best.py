@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.bounds import points_at
-from nearkv.sweeps.evaluation.cells import cells_at
+from nearkv.sweeps.evaluation.bounds import columns_at
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
@@ -168,12 +167,9 @@ def _picks(rows: Plan, numbers: Rows) -> Iterator[Pick]:
 def _taken(packed: bytes, pick: Pick) -> Columns:
     """All columns of some rows."""
     block = unpacked(packed).blocks[pick.index]
-    chosen, shape = pick.rows, shape_of(pick.box)
+    shape = shape_of(pick.box)
     if block.is_closed_form:
-        indices = np.stack(np.unravel_index(chosen, shape), axis=1)
-        computed = cells_at(block, points_at(block, indices))
-        shape = chosen.shape
-        chosen = np.arange(len(chosen))
-    else:
-        computed = cells(block, pick.box)
-    return {name: at(cell, shape, chosen) for name, cell in computed.items()}
+        indices = np.stack(np.unravel_index(pick.rows, shape), axis=1)
+        return columns_at(block, indices)
+    computed = cells(block, pick.box)
+    return {name: at(cell, shape, pick.rows) for name, cell in computed.items()}
