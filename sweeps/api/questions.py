@@ -111,15 +111,13 @@ def sweep(
     from nearkv.sweeps.evaluation.evaluate import evaluate, stack
     from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES
     from nearkv.sweeps.evaluation.table import select
-    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
-    from nearkv.sweeps.space.study import blocks
+    from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 
     only = ",".join(names_of(columns, "columns")) if columns is not None else ""
     extra = (BOTTLENECK, TIMES) if breakdown else ()
     if BOTTLENECK in only:
         extra = (*extra, BOTTLENECK)
-    study_blocks = blocks(study_or_axes(study, systems, model, axes))
-    warn_of_unread_sets(study_blocks)
+    study_blocks = checked_blocks(study_or_axes(study, systems, model, axes))
     answer = stack(evaluate(study_blocks, extra))
     return table_of_columns(select(answer, only))
 

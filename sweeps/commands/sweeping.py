@@ -118,11 +118,9 @@ def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluation.evaluate import evaluate, stack
     from nearkv.sweeps.evaluation.requested import on_request
     from nearkv.sweeps.evaluation.text_columns import counted
-    from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
-    from nearkv.sweeps.space.study import blocks
+    from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 
-    study_blocks = blocks(study)
-    warn_of_unread_sets(study_blocks)
+    study_blocks = checked_blocks(study)
     rows = stack(evaluate(study_blocks, on_request(only)))
     answered = int((rows["status"] == "ok").sum())
     points = counted(len(rows["status"]), "design point")

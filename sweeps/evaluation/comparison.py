@@ -14,7 +14,7 @@ from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluation.prices import with_prices
 from nearkv.sweeps.evaluation.requested import BOTTLENECK
 from nearkv.sweeps.evaluation.text_columns import three_digits
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def compare(
     Raises:
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
     """
-    parts = blocks(study)
-    warn_of_unread_sets(parts)
+    parts = checked_blocks(study)
     shown = evaluate(parts, (BOTTLENECK, *extra))
     for block, columns in zip(parts, shown, strict=True):
         if difference := difference_of(block, parts[0]):

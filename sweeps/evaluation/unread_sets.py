@@ -9,7 +9,7 @@ from nearkv.hardware.errors import warn
 from nearkv.hardware.machine import Machine, recording
 from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluation.cells import cells
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.space.study import Block, Study, blocks
 
 _POINTS = 4096
 """Design points of a block that are looked at, its first."""
@@ -23,6 +23,17 @@ class _RecordingPlatform(Platform):
 
     def machine(self) -> Machine:
         return recording(super().machine(), self.read)
+
+
+def checked_blocks(study: Study) -> list[Block]:
+    """The blocks of a study; warns of each number that is set and changes nothing.
+
+    Raises:
+        InputError: the study cannot be evaluated.
+    """
+    study_blocks = blocks(study)
+    warn_of_unread_sets(study_blocks)
+    return study_blocks
 
 
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:

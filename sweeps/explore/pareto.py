@@ -19,11 +19,11 @@ from nearkv.sweeps.evaluation.targets import (
     higher_is_better,
     parse_targets,
 )
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.undominated import searched
-from nearkv.sweeps.space.study import Block, Study, blocks, comma_list
+from nearkv.sweeps.space.study import Block, Study, comma_list
 
 PER = "model,context_tok,output_tok,trace"
 """Columns that make a workload; designs are compared within one only."""
@@ -140,8 +140,7 @@ def pareto(
         InputError: the study, a column or a limit cannot be used, or nothing is left.
     """
     comparison = _comparison(by, where, per)
-    study_blocks = blocks(study)
-    warn_of_unread_sets(study_blocks)
+    study_blocks = checked_blocks(study)
     size = sum(block.grid.size for block in study_blocks)
     if size < pruning.ENOUGH:
         answer = _visited(comparison, study_blocks)

@@ -16,7 +16,7 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.evaluate import columns, stack
 from nearkv.sweeps.evaluation.provenance import platform_numbers
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
@@ -26,7 +26,7 @@ from nearkv.sweeps.figures.series import AXES, independent, varies_within
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.figures.time_trees import as_json, time_tree
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.space.study import Block, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,8 +99,7 @@ def evaluated(study: Study) -> Results:
     """Evaluate a study; keep the fastest rows where there are more than a page holds."""
     import pandas as pd
 
-    in_order = blocks(study)
-    warn_of_unread_sets(in_order)
+    in_order = checked_blocks(study)
     tables = [columns(block, block.grid.whole) for block in in_order]
     table = pd.DataFrame(stack(tables))
     places = []

@@ -16,7 +16,7 @@ from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merg
 from nearkv.sweeps.evaluation.evaluator import Evaluator
 from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST
 from nearkv.sweeps.evaluation.table import is_whole
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks
 
@@ -120,8 +120,7 @@ def plan(study: Study, only: Sequence[str] = ()) -> Plan:
     Raises:
         InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
-    parts = tuple(blocks(study))
-    warn_of_unread_sets(parts)
+    parts = tuple(checked_blocks(study))
     kinds, full = _kinds(parts)
     return Plan(parts, chosen(kinds, only), full)
 
