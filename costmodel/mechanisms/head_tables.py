@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class HeadTables:
     lpddr_room: Array
     units: Array
 
-    @property
+    @cached_property
     def points(self) -> tuple[int, ...]:
         """Shape of the design points."""
         shapes = {self.hbm_room.shape, self.lpddr_room.shape, self.units.shape}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def _answer(points: tuple[int, ...], flat: HeadTables, chosen: Chosen) -> Mappin
     seconds = chosen.sum_of(flat.seconds)
 
     def shaped(values: Array) -> Any:
-        return np.reshape(values, points)[()]
+        return values.reshape(points)[()]
 
     units = chosen.each(lambda n: shaped(n.astype(float)))
     return Mapping(
@@ -127,10 +128,11 @@ def exact(tables: HeadTables) -> Mapping:
     if count == 1:
         return _answer(tables.points, flat, best_of_pairs(flat))
     chosen = _relaxed(tables, flat)
+    answer = _answer(tables.points, flat, chosen)
+    if np.all(answer.ok):
+        return answer
     on_hbm, on_lpddr = _fits(flat, chosen)
-    proven = on_hbm & on_lpddr
-    if not proven.all():
-        proven = proven | on_hbm & _overfull(flat)
+    proven = on_hbm & (on_lpddr | _overfull(flat))
     unproven = np.flatnonzero(~np.broadcast_to(proven, (count,)))
     attention, qkv, _ = flat.seconds
     pairs = attention.shape[1] * qkv.shape[1]
@@ -163,9 +165,10 @@ def _relaxed(tables: HeadTables, flat: HeadTables) -> Chosen:
     """The fastest units if LPDDR, or both memories, were large: optimal where they fit."""
     count = math.prod(tables.points)
     groups = sharing(tables)
-    if not groups:
-        return fastest(flat).each(lambda n: np.array(np.broadcast_to(n, (count,))))
-    chosen = Chosen(*np.zeros((3, count), int))
-    for rows in groups:
-        chosen.put(rows, best_by_room(some_points(flat, rows, count)))
-    return chosen
+    if len(groups) > 1:
+        chosen = Chosen(*np.zeros((3, count), int))
+        for rows in groups:
+            chosen.put(rows, best_by_room(some_points(flat, rows, count)))
+        return chosen
+    chosen = best_by_room(flat) if len(groups) else fastest(flat)
+    return chosen.each(partial(np.full, count))

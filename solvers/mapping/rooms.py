@@ -10,15 +10,13 @@ Symbols: n heads on HBM.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.head_tables import HeadTables
 from nearkv.solvers.mapping.flat import Array, Chosen, fastest
-from nearkv.solvers.mapping.minima import prefix_minimum
-from nearkv.solvers.mapping.pairs import most_fc
 
 Places = NDArray[np.intp]
 
@@ -28,48 +26,56 @@ _TIED = 1e-12
 """Relative difference of two sums that may be rounding."""
 
 
-def sharing(tables: HeadTables) -> list[Places]:
-    """Design points whose tables of qkv and fc are the same, by group; none of few points each."""
+def sharing(tables: HeadTables) -> Places:
+    """Design points whose tables of qkv and fc are the same (groups, points of each).
+
+    No groups where they are of few points each.
+    """
     shapes = [tables.units.shape]
     for _, qkv, fc in (tables.seconds, tables.hbm):
         shapes.append(qkv.shape[:-1])
         shapes.append(fc.shape[:-1])
     shape = np.broadcast_shapes(*shapes)
     groups = math.prod(shape)
-    labels = np.arange(groups)
-    everywhere = np.broadcast_to(labels.reshape(shape), tables.points)
-    label = everywhere.ravel()
-    if groups * _FEWEST > len(label):
-        return []
-    order = np.argsort(label, kind="stable")
-    return np.split(order, groups)
+    count = math.prod(tables.points)
+    if groups * _FEWEST > count:
+        return np.empty((0, count), np.intp)
+    labels = np.arange(groups).reshape(shape)
+    label = np.broadcast_to(labels, tables.points)
+    order = np.argsort(label, axis=None, kind="stable")
+    return order.reshape(groups, -1)
 
 
 @dataclass(frozen=True)
 class _Rooms:
-    """What qkv and fc take in each of many rooms of HBM, the multiples of a number of bytes.
+    """Rooms of HBM in order: -1, 0, 1, 2, ... times a number of bytes.
 
     Attributes:
         unit: the number [B].
-        first: of the least room [1].
-        qkv: seconds of each number of units of qkv [s].
-        most: units of fc that a room holds beside each of them (rooms, units) [1].
-        fc: seconds of the fastest of these (rooms, units) [s].
+        first: place of the least room that attention leaves.
+        qkv: how many of these bytes each number of units of qkv takes [1].
+        n_fc: units of fc at its fastest in each room [1].
+        fc: their seconds, infinite in the room that is less than none [s].
     """
 
     unit: float
-    first: float
-    qkv: Array
-    most: Places
+    first: int
+    qkv: Places
+    n_fc: Places
     fc: Array
 
-    def beside(self, tables: HeadTables) -> Places:
-        """The room that each number of units of attention leaves (units, points or 1)."""
+    def beside_attention(self, tables: HeadTables) -> Places:
+        """Place of the room that each number of units of attention leaves (units, points or 1)."""
         # units first, as the tables of a grid lie in memory
-        room = tables.hbm_room - self.first * self.unit
-        left = room - tables.hbm[0].T
+        left = (tables.hbm_room + self.unit) - tables.hbm[0].T
         left /= self.unit
         return left.astype(np.intp)
+
+    def seconds_of_fc(self) -> Array:
+        """Of the rooms that attention leaves, beside each number of units of qkv [s]."""
+        places = np.arange(self.first, len(self.fc))
+        left = places[:, None] - self.qkv
+        return self.fc.take(left, mode="clip")
 
 
 def best_by_room(tables: HeadTables) -> Chosen:
@@ -80,10 +86,13 @@ def best_by_room(tables: HeadTables) -> Chosen:
     rooms = _rooms(tables)
     if rooms is None:
         return fastest(tables)
-    attention, _, fc = tables.seconds
+    attention, qkv, _ = tables.seconds
     attention = attention.T
-    place = rooms.beside(tables)
-    least = np.min(rooms.qkv + rooms.fc, axis=1)
+    qkv = qkv[0, : len(rooms.qkv)]
+    both = qkv + rooms.seconds_of_fc()
+    unused = np.full(rooms.first, np.inf)
+    least = np.append(unused, both.min(1))
+    place = rooms.beside_attention(tables)
     total = least.take(place, mode="clip") + attention
     limit = total.min(0) * (1 + _TIED)
     near = np.flatnonzero(total <= limit)
@@ -91,52 +100,54 @@ def best_by_room(tables: HeadTables) -> Chosen:
     if len(near) > _FEWEST * points:
         return fastest(tables)
     n, point = np.divmod(near, points)
-    by_point = point.argsort(kind="stable")
-    n, point = n[by_point], point[by_point]
-    # sums that rounding alone may part are compared in the order of every other sum
-    room = _entries(place, n, point)
-    room = np.clip(room, 0, len(least) - 1)
+    place = _entries(place, n, point)
     beside = _entries(attention, n, point)
-    pairs = beside[:, None] + rooms.qkv
-    pairs += rooms.fc[room]
-    n_qkv = pairs.argmin(1)
-    lowest = pairs.min(1)
-    first = _first_lowest(lowest, point)
-    n_qkv = n_qkv[first]
-    most = rooms.most[room[first], n_qkv]
-    n_fc = _first_least(fc[0])
-    return Chosen(n[first], n_qkv, n_fc[most])
+    total = both.take(place - rooms.first, axis=0, mode="clip")
+    total += beside[:, None]
+    near = np.flatnonzero(total <= limit[point, None])
+    pair, n_qkv = np.divmod(near, len(qkv))
+    # sums that rounding alone may part are compared in the order of every other sum
+    pairs = beside[pair] + qkv[n_qkv]
+    left = place[pair] - rooms.qkv[n_qkv]
+    total = pairs + rooms.fc.take(left, mode="clip")
+    best = _first_lowest(total, point[pair], points)
+    n_fc = rooms.n_fc.take(left[best], mode="clip")
+    return Chosen(n[pair[best]], n_qkv[best], n_fc)
 
 
 def _rooms(tables: HeadTables) -> _Rooms | None:
     """The rooms that tables ask for; None where they are more than the questions."""
     on_attention, on_qkv, on_fc = tables.hbm
-    sizes = np.concatenate([on_qkv[0], on_fc[0]])
+    on_qkv, on_fc = on_qkv[0], on_fc[0]
+    sizes = np.concatenate([on_qkv, on_fc])
     unit = _common_unit(sizes)
     if not unit:
         return None
-    _, qkv, fc = tables.seconds
-    least = np.min(tables.hbm_room - on_attention[:, -1])
-    largest = np.max(tables.hbm_room - on_attention[:, 0])
-    enough = on_qkv[0, -1] + on_fc[0, -1]
-    ends = np.clip([least, largest], -unit, enough)
-    first, last = np.floor(ends / unit)
+    enough = on_qkv[-1] + on_fc[-1]
+
+    def place(room: float) -> int:
+        multiple = min(max(room, -unit), enough) // unit
+        return int(multiple) + 1
+
+    first = place(np.min(tables.hbm_room - on_attention[:, -1]))
+    last = place(np.max(tables.hbm_room - on_attention[:, 0]))
     points = max(len(on_attention), len(tables.hbm_room))
-    if last - first > points * on_attention.shape[1]:
+    if last > points * on_attention.shape[1]:
         return None
-    sizes = unit * np.arange(first, last + 1)
+    _, qkv, fc = tables.seconds
     kept = slice(0, 1 + qkv[0].argmin())  # beyond its fastest, qkv only takes more bytes
-    nothing = np.zeros((1, 1))
-    hbm = (nothing, on_qkv[:1, kept], on_fc[:1])
-    units = tables.units[:1]
-    most = most_fc(replace(tables, hbm=hbm, hbm_room=sizes, units=units))
-    least_fc = prefix_minimum(fc[:1], most)
-    return _Rooms(unit, first, qkv[0, kept], most[:, 0], least_fc[:, 0])
+    taken = on_qkv[kept] / unit
+    rooms = unit * np.arange(-1, last)
+    most = np.searchsorted(on_fc, rooms, side="right") - 1
+    n_fc = _first_least(fc[0])[most]
+    seconds = fc[0, n_fc]
+    seconds[0] = np.inf
+    return _Rooms(unit, first, taken.astype(np.intp), n_fc, seconds)
 
 
 def _common_unit(sizes: Array) -> float:
     """The largest number that all sizes are multiples of; 0 where they are not whole [B]."""
-    whole = np.rint(sizes).astype(np.int64)
+    whole = sizes.astype(np.int64)
     if np.any(whole != sizes):
         return 0.0
     return float(np.gcd.reduce(whole))
@@ -148,20 +159,20 @@ def _entries(table: Array, n: Places, point: Places) -> Array:
     return entries
 
 
-def _first_lowest(values: Array, point: Places) -> Places:
-    """The first place of the lowest value of each point; points in order, none left out."""
-    points = np.arange(point[-1] + 1)
-    starts = np.searchsorted(point, points)
-    lowest = np.minimum.reduceat(values, starts)
-    places = np.flatnonzero(values == lowest[point])
-    first = np.searchsorted(point[places], points)
-    return places[first]
+def _first_lowest(values: Array, point: Places, points: int) -> Places:
+    """The first place of the lowest value of each point, none of which is left out."""
+    lowest = np.full(points, np.inf)
+    np.minimum.at(lowest, point, values)
+    backwards = np.flatnonzero(values == lowest[point])[::-1]
+    first = np.empty(points, np.intp)
+    # of places of the same point the last one is kept
+    first[point[backwards]] = backwards
+    return first
 
 
 def _first_least(table: Array) -> Places:
     """The first unit with the least entry, of 0..n for every n."""
     before = np.minimum.accumulate(table)
-    lower = np.append(True, table[1:] < before[:-1])
     n = np.arange(len(table))
-    n = np.where(lower, n, 0)
+    n[1:] *= table[1:] < before[:-1]
     return np.maximum.accumulate(n)
