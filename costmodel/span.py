@@ -270,7 +270,7 @@ class Overlap(Group):
             queue_share = next(shares)
             for leaf_path, leaf, times in self._count(path, 1.0):
                 if leaf.resource == resource:
-                    yield leaf_path, leaf, queue_share * times * leaf.seconds
+                    yield leaf_path, leaf, queue_share * (times * leaf.seconds)
 
     def _longest(self, share: Real) -> Iterator[Real]:
         """Yield the share for the first longest candidate and 0 for every other one [1].
@@ -280,8 +280,8 @@ class Overlap(Group):
         attributed: Any = False
         for candidate in self._candidates():
             longest = np.equal(candidate, self.seconds)
-            first = np.logical_and(longest, np.logical_not(attributed))
-            attributed = np.logical_or(attributed, first)
+            first = np.greater(longest, attributed)  # longest, and none before it is
+            attributed = np.logical_or(attributed, longest)
             yield share * first
 
 

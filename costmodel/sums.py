@@ -15,30 +15,33 @@ Number = float | NDArray[np.float64]
 def total(numbers: Iterable[Number]) -> Number:
     """Sum of numbers [theirs], 0 of none; those that are 0 everywhere save an array operation."""
     added: Number = 0.0
+    is_blank = True
     for number in numbers:
-        if _adds_nothing(number, added):
+        zero = is_zero(number)
+        if zero and _spans(added, number):
             continue
-        added = number if _adds_nothing(added, number) else added + number
+        added = number if is_blank and _spans(number, added) else added + number
+        is_blank = is_blank and zero
     return added
 
 
-def _adds_nothing(number: Number, other: Number) -> bool:
-    """Whether a sum with another number is that number, which has all of the sum's axes."""
-    if not is_zero(number):
-        return False
-    own, whole = np.shape(number), np.shape(other)
-    return not own or own == whole or np.broadcast_shapes(own, whole) == whole
+def _spans(whole: Number, part: Number) -> bool:
+    """Whether a sum of two numbers has no axes but those of the first."""
+    shape, own = np.shape(whole), np.shape(part)
+    return not own or own == shape or np.broadcast_shapes(own, shape) == shape
 
 
-def is_zero(number: Number) -> bool:
+def is_zero(number: Any) -> bool:
     """Whether a number is 0 at all design points; most others show at the first that they are not.
 
     A number of no design point counts as none.
     """
+    if getattr(number, "ndim", 0) == 0:
+        return not number
     first, _ = ends(number)
     if isinstance(number, np.ndarray) and number.size == 1:
         return not first
-    return not (first or np.any(number))
+    return not (first or number.any())
 
 
 def ends(number: Any) -> tuple[float, float]:
@@ -62,5 +65,5 @@ def longest_of(seconds: Iterable[Number]) -> Number:
     """
     smallest_first = sorted(seconds, key=np.size) or [0.0]
     largest = smallest_first.pop()
-    others = [number for number in smallest_first if not _adds_nothing(number, largest)]
+    others = [one for one in smallest_first if not (is_zero(one) and _spans(largest, one))]
     return reduce(np.maximum, [*others, largest])

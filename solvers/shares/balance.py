@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.sums import is_zero, total
-from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms
+from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms, summed
 
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
@@ -178,7 +178,7 @@ def _curve(start: Span, end: Span) -> _Curve | _SumOfCurves:
     terms = [envelope(*term) for term in serial_terms(start, end)]
     if prod(len(term.lines) for term in terms) > _MOST_LINES:
         return _SumOfCurves([_Curve(term) for term in terms])
-    return _Curve(envelope(start, end))
+    return _Curve(summed(terms))
 
 
 def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choice:

@@ -38,8 +38,8 @@ class Line(NamedTuple):
         """Whether another line is nowhere above this one, at any share or design point."""
         if self._crosses(other):
             return False
-        at_start = np.all(np.greater_equal(self.start, other.start))
-        return bool(at_start and np.all(np.greater_equal(self.end, other.end)))
+        at_start = np.greater_equal(self.start, other.start).all()
+        return bool(at_start and np.greater_equal(self.end, other.end).all())
 
     def _crosses(self, other: Line) -> bool:
         """Whether the first or the last design point shows another line above this one.
@@ -108,7 +108,7 @@ def envelope(start: Span, end: Span) -> Envelope:
         lines = _overlap_lines(start, end, frozenset())
         return Envelope(_ZERO, _merge(lines))
     parts = [envelope(part, end.parts[name]) for name, part in start.parts.items()]
-    return _sum(parts)
+    return summed(parts)
 
 
 def serial_terms(start: Span, end: Span) -> list[tuple[Span, Span]]:
@@ -136,8 +136,11 @@ def _repeated(start: Repeat, end: Repeat) -> Envelope:
     return Envelope(inner.base, inner.lines, times)
 
 
-def _sum(parts: list[Envelope]) -> Envelope:
-    """Parts of one line add to the base; of the others, every line adds to every line."""
+def summed(parts: list[Envelope]) -> Envelope:
+    """The sum of envelopes.
+
+    Parts of one line add to the base; of the others, every line adds to every line.
+    """
     straight: list[Line] = []
     bent: list[list[Line]] = []
     for part in parts:
