@@ -72,7 +72,7 @@ mutants: setup ## change models and solvers; tests must notice; ARGS='--count 30
 	cd tests && ../$(BIN)/python -m mutants $(ARGS)
 
 cover: setup ## which branches of each module the tests run, other processes included
-	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term-missing:skip-covered
+	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not stops" --cov --cov-report=term-missing:skip-covered
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench

@@ -192,6 +192,23 @@ def test_every_header_of_latex_is_escaped() -> None:
 
 
 @pytest.mark.slow
+def test_more_rows_than_anybody_reads_are_printed_as_csv_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearkv.sweeps.evaluation.table.MOST_SHOWN", 3)
+    words = ("compare", *TWO, "--set", "csd.count=4,8", "--format")
+    header, *rows = printed(*words, "csv").splitlines()
+    assert header.startswith("system,model,")
+    assert len(rows) == 4
+    assert "more than 3 rows are too many to read" in printed(*words, "markdown", code=2)
+
+
+def test_answers_of_a_solver_are_cells_of_a_pivot() -> None:
+    words = "solve alpha --model opt-66b,opt-30b --context 8k,16k --columns value"
+    text = printed(*words.split(), "--pivot", "context_tok")
+    assert re.search(r"^model +8192 +16384\n.*\nopt-66b +0\.\d+ +0\.\d+\nopt-30b ", text, re.M)
+
+
 def test_a_pivot_refuses_answers_and_two_values() -> None:
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
     assert "is an answer; what varies is" in printed(*words, "step_ms", code=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -9,6 +10,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +28,9 @@ from helpers import (
     until_safe,
 )
 
+from nearkv.__main__ import stop
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.resume import resume_command
 from nearkv.sweeps.jobs.staging import staged
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.processes import in_processes
@@ -60,6 +65,7 @@ def alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.stops
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     file = tmp_path / "out.csv"
     process = start(file, "--jobs", "2")
@@ -72,6 +78,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
     assert content(file) == {"": whole}
 
 
+@pytest.mark.stops
 def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     process = start(file)
@@ -92,6 +99,7 @@ def marked(mark: str) -> list[int]:
     return processes
 
 
+@pytest.mark.stops
 @pytest.mark.parametrize("everybody", [True, False], ids=["as a terminal", "parent only"])
 @pytest.mark.parametrize("after", [0.2, 0.45, 0.6, 0.7, 0.8, 1.0])
 def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: bool) -> None:
@@ -122,6 +130,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
     assert safe_pieces(file) or not list(tmp_path.iterdir()) or process.returncode == 0
 
 
+@pytest.mark.stops
 def test_ctrl_c_before_anything_is_read_is_one_line() -> None:
     """The first import of the command is interrupted; the shell sees the signal as 130."""
     script = """
@@ -167,6 +176,7 @@ def begin(file: Path) -> None:
         raise AssertionError("never reached")
 
 
+@pytest.mark.stops
 def test_ctrl_c_while_a_file_is_begun_leaves_nothing(tmp_path: Path) -> None:
     with careful(), pytest.raises(KeyboardInterrupt, match="stopped; nothing was changed"):
         begin(tmp_path / "out.csv")
@@ -203,3 +213,43 @@ def test_what_a_worker_raises_is_raised_here() -> None:
 def test_a_worker_that_dies_is_one_sentence() -> None:
     with pytest.raises(InputError, match="a worker process died"):
         list(in_processes(squared, iter([1, 13, 2, 3, 4, 5, 6]), 2))
+
+
+def test_a_process_that_cannot_be_started_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", full)
+    with pytest.raises(InputError, match=r"--jobs 3: cannot be started .*; try fewer"):
+        list(in_processes(squared, iter([1]), 3))
+
+
+def test_a_worker_that_dies_before_its_task_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
+    with pytest.raises(InputError, match="a worker process died"):
+        list(in_processes(squared, iter([1]), 2))
+
+
+def test_the_command_that_goes_on_names_a_file_of_any_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = os.fsdecode(b"caf\xe9.csv")
+    monkeypatch.setattr("sys.argv", ["/no/such/place/nearkv", "sweep", "-o", name, "--yes"])
+    assert resume_command() == (
+        "/no/such/place/nearkv sweep -o $'\\x63\\x61\\x66\\xe9\\x2e\\x63\\x73\\x76' --yes --resume"
+    )
+
+
+def test_a_stop_says_so_before_the_signal_has_its_way(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """By a signal whose way is to do nothing, so that this process stays."""
+    stop(signal.SIGURG, None)
+    assert capfd.readouterr().err == "nearkv: stopped\n"
