@@ -26,6 +26,7 @@ import numpy as np
 from nearkv.sweeps.evaluation.fusion import Fusion, Places, common_shape
 from nearkv.sweeps.evaluation.recorded import Value, nested
 from nearkv.sweeps.evaluation.recording import Decision, Recording, Step
+from nearkv.sweeps.runtime.memory import return_freed_memory
 
 _LARGE = 512
 """Numbers from which an array is worth writing over [1]."""
@@ -189,6 +190,7 @@ class Replay:
         fusion = Fusion(shape)
         for stretch in tree:
             stretch.fuse(fusion)
+        return_freed_memory()  # recordings needed it, compilers do now
         if not fusion.compile():
             return
         for stretch in reversed(tree):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_* of <malloc.h>
@@ -17,9 +18,16 @@ def keep_freed_memory() -> None:
     A chunk of design points takes a few hundred arrays of half a megabyte one after the other.
     Malloc would map each anew and the kernel clear its pages: twice the time of the arithmetic.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    mallopt(_TRIM_THRESHOLD, _KEPT)
-    mallopt(_MMAP_THRESHOLD, _KEPT)
+    _malloc("mallopt", _TRIM_THRESHOLD, _KEPT)
+    _malloc("mallopt", _MMAP_THRESHOLD, _KEPT)
+
+
+def return_freed_memory() -> None:
+    """Give what was kept back to the system once: for a while other work needs it."""
+    _malloc("malloc_trim", 0)
+
+
+def _malloc(name: str, *arguments: int) -> None:
+    """Call a function of glibc's malloc; other C libraries lack it."""
+    with suppress(AttributeError, OSError, TypeError):
+        getattr(ctypes.CDLL(None), name)(*arguments)
