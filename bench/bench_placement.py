@@ -1,13 +1,15 @@
 """FlexGen's placement of OPT-30B: 543 LPs in a CBC process each, as FlexGen has them, and ours."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pulp
 
-from nearkv.costmodel.llm import llm_of
+from bench.placement_grid import SETTINGS, machine_and_model
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.solvers.placement.blocks import BlockProblem, Box
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
 from nearkv.solvers.placement.placement import place
@@ -24,9 +26,9 @@ class Recorded(Simplex):
         super().__init__()
         self.programs: list[Program] = []
 
-    def __call__(self, program: Program) -> Optimum | None:
+    def __call__(self, program: Program, basis: Any = None) -> Optimum | None:
         self.programs.append(program)
-        return super().__call__(program)
+        return super().__call__(program, basis)
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -37,9 +39,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    hw = load_platform("t4-flexgen").machine()
-    shape = {name: number.si for name, number in load_llm("opt-30b").numbers.items()}
-    llm, work = llm_of(shape, hw["precision"]), Workload(1.0, 512.0, 32.0)
+    (hw, llm), work = machine_and_model(), Workload(1.0, 512.0, 32.0)
     problem, walk = BlockProblem(hw, llm, work, {}), Recorded()
     found = paper(problem, walk, Box(1, problem.most, 1, problem.most))
     assert found is not None
@@ -55,3 +55,17 @@ def main() -> None:
             f"--search {search}: {spent:.3f} s, 1/{cbc / spent:.0f} of CBC's time "
             f"(at most 1/{1 / most:.0f} wanted)"
         )
+    numbers = range(len(SETTINGS))
+    alone = sum(grid_seconds(str(number)) for number in numbers) / len(numbers)
+    shared = grid_seconds() / len(numbers)
+    print(
+        f"{len(numbers)} settings in a grid: {1e3 * shared:.1f} ms of CPU each, "
+        f"{shared / alone:.2f} of {1e3 * alone:.1f} ms alone in a process (at most 1/3 wanted)"
+    )
+
+
+def grid_seconds(*numbers: str) -> float:
+    """CPU time to place settings of a grid in a new process, all or those numbered [s]."""
+    command = [sys.executable, "-m", "bench.placement_grid", *numbers]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)

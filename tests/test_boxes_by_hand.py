@@ -25,8 +25,24 @@ from nearkv.solvers.placement.walks import _coarse
     ],
 )
 def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> None:
-    assert box.halves() == halves
+    middle = box.nb_high * (box.gbs_low * box.gbs_high) ** 0.5
+    assert box.halves(middle) == halves
     assert not box.single
+
+
+@pytest.mark.parametrize(
+    ("sequences", "low"),
+    [
+        (0.0, 4),  # halfway from 8 to 2, the box's smallest, in octaves
+        (60.0, 4),
+        (240.0, 8),
+        (640.0, 12),  # 30 batches of 21: the square root of 21 * 8 is 12.96
+        (1e12, 16),
+    ],
+)
+def test_the_gpu_batch_is_cut_near_what_a_relaxation_points_to(sequences: float, low: int) -> None:
+    box = Box(2, 32, 3, 30)
+    assert box.halves(sequences) == (Box(2, low, 3, 30), Box(low + 1, 32, 3, 30))
 
 
 @pytest.mark.parametrize(("sequences", "batches"), [(21.0, 5), (0.0, 2), (1e9, 7)])

@@ -63,11 +63,17 @@ class Box(NamedTuple):
         """Sequences of its smallest block [1]."""
         return self.gbs_low * self.nb_low
 
-    def halves(self) -> tuple[Box, Box]:
-        """Cut the side that spans more octaves, at its geometric middle."""
+    def halves(self, sequences: float) -> tuple[Box, Box]:
+        """Cut the side that spans more octaves, at its geometric middle.
+
+        The GPU batch is cut halfway from there to the smallest that makes a block of about so many
+        sequences: what a relaxation points to is cut off sooner.
+        """
         wider = self.gbs_high * self.nb_low >= self.nb_high * self.gbs_low
         if wider and self.gbs_low < self.gbs_high:
-            cut = min(isqrt(self.gbs_low * self.gbs_high), self.gbs_high - 1)
+            smallest = min(max(sequences / self.nb_high, self.gbs_low), self.gbs_high)
+            middle = isqrt(self.gbs_low * self.gbs_high)
+            cut = min(isqrt(int(smallest) * middle), self.gbs_high - 1)
             return self._replace(gbs_high=cut), self._replace(gbs_low=cut + 1)
         cut = min(isqrt(self.nb_low * self.nb_high), self.nb_high - 1)
         return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
@@ -169,15 +175,24 @@ class BlockProblem:
 
     @cached_property
     def _frame(self) -> Program:
-        """All of the LP that is the same for every box."""
+        """All of the LP that is the same for every box.
+
+        Attention on the CPU adds to its rows of time, slowest at one end of all GPU batches.
+        """
         fixed = {"hd": 0.0, **self.fixed}
         sums = MEMORY_ROWS.stop
         matrix = np.zeros((sums + 3 + len(fixed), len(_COLUMNS)))
         limit = np.zeros(len(matrix))
+        times = self._times
+        matrix[TIME_ROWS, :Y] = times.seconds[:, :Y]
+        limit[TIME_ROWS] = -times.seconds[:, _BLS]
+        slowest = min(self._attention_rate(gbs) for gbs in (1, self.most))
+        longest = np.sum(times.seconds + times.on_cpu / slowest)
         matrix[: len(PREFILL), _COLUMNS.index("T_pre")] = -1
         matrix[len(PREFILL) : TIME_ROWS.stop, _COLUMNS.index("T_gen")] = -1
         for row, first in enumerate((0, 3, 6), sums):
             matrix[row, first : first + 3] = 1
+        matrix[MEMORY_ROWS, Y] = -self.usable / self.unit
         matrix[sums, Y] = -1  # shares of weights add up to y, their columns being w y
         limit[sums + 1 : sums + 3] = 1
         for row, (share, value) in enumerate(fixed.items(), sums + 3):
@@ -189,12 +204,12 @@ class BlockProblem:
         steps = self.llm.layers * np.array([1, self.work.output - 1])
         fixed_rows = [f"{share} fixed" for share in fixed]
         return Program(
-            cost=np.concatenate([np.zeros(Y + 1), steps * self._times.units]),
+            cost=np.concatenate([np.zeros(Y + 1), steps * times.units]),
             matrix=matrix,
             limit=limit,
             equal=np.arange(len(matrix)) >= sums,
             low=np.zeros(len(_COLUMNS)),
-            high=np.ones(len(_COLUMNS)),
+            high=np.append(np.ones(Y + 1), [longest] * 2),
             rows=(*PREFILL, *DECODE, *MEMORY, "w = 1", "c = 1", "h = 1", *fixed_rows),
             columns=_COLUMNS,
         )
@@ -213,20 +228,16 @@ class BlockProblem:
         smallest, frame = float(box.sequences), self._frame
         ends = (box.gbs_low, box.gbs_high)
         cpu_rate = max(self._attention_rate(gbs) for gbs in ends)
-        seconds = self._times.seconds + self._times.on_cpu / cpu_rate
+        on_cpu = self._times.on_cpu / cpu_rate
         alone, batched = self._bytes
         needed = (alone + batched / box.nb_high) * smallest
-        weights = np.ones(Y)
-        weights[:3] /= smallest  # the block shares the weights: their columns are w y
-        matrix, limit = frame.matrix.copy(), frame.limit.copy()
-        low, high = frame.low.copy(), frame.high.copy()
-        matrix[TIME_ROWS, :Y] = seconds[:, :Y] * weights
-        limit[TIME_ROWS] = -seconds[:, _BLS]
-        matrix[MEMORY_ROWS, :Y] = needed[:, :Y] * weights
-        matrix[MEMORY_ROWS, Y] = alone[:, _GBS] * box.gbs_low - self.usable / self.unit
+        matrix, low = frame.matrix.copy(), frame.low.copy()
+        matrix[TIME_ROWS, :Y] += on_cpu[:, :Y]
+        matrix[MEMORY_ROWS, :Y] = needed[:, :Y]
+        matrix[: MEMORY_ROWS.stop, :3] /= smallest  # the block shares the weights: w y
+        matrix[MEMORY_ROWS, Y] += alone[:, _GBS] * box.gbs_low
         low[Y] = smallest / (box.gbs_high * box.nb_high)
-        high[Y + 1 :] = np.sum(seconds)
-        return replace(frame, matrix=matrix, limit=limit, low=low, high=high)
+        return replace(frame, matrix=matrix, low=low)
 
 
 def shortage(

@@ -75,12 +75,14 @@ class Optimum:
         bound: no feasible point costs less.
         x: value of each column.
         prices: what one unit more of each row's limit adds to `value`.
+        basis: of the solver, to begin a similar program with.
     """
 
     value: float
     bound: float
     x: Vector
     prices: Vector
+    basis: Any = None
 
 
 def installed(package: str) -> ModuleType:
@@ -100,7 +102,7 @@ def installed(package: str) -> ModuleType:
 
 
 class Simplex:
-    """HiGHS in process; programs of one size start from the basis of the one before.
+    """HiGHS in process; programs start from the basis of one of their size.
 
     Attributes:
         solved: programs solved so far.
@@ -121,10 +123,15 @@ class Simplex:
         self.solved = 0
         self._rows = 0
 
-    def __call__(self, program: Program) -> Optimum | None:
-        """Solve a program; None where no point satisfies it."""
-        same_size = self._rows == len(program.limit)
-        basis = self._highs.getBasis() if same_size else None
+    def __call__(self, program: Program, basis: Any = None) -> Optimum | None:
+        """Solve a program; None where no point satisfies it.
+
+        Args:
+            program: any.
+            basis: of a similar program's optimum; by default of the program before.
+        """
+        if basis is None and self._rows == len(program.limit):
+            basis = self._highs.getBasis()
         self._pass(program)
         if basis is not None and basis.valid:
             self._highs.setBasis(basis)
@@ -134,7 +141,8 @@ class Simplex:
             return None
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), np.array(solution.row_dual)
-        return Optimum(float(program.cost @ x), program.bound(prices), x, prices)
+        value, bound = float(program.cost @ x), program.bound(prices)
+        return Optimum(value, bound, x, prices, self._highs.getBasis())
 
     def _pass(self, program: Program) -> None:
         rows, columns = program.matrix.shape
@@ -186,11 +194,11 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     problem = pulp.LpProblem("program", pulp.LpMinimize)
     bounds = zip(program.columns, program.low, program.high, strict=True)
     x = [problem.add_variable(name, low, high) for name, low, high in bounds]
-    problem += pulp.lpDot(program.cost, x)
+    problem += _form(pulp, x, program.cost)
     for name, entries, limit, equal in zip(
         program.rows, program.matrix, program.limit, program.equal, strict=True
     ):
-        form = pulp.LpAffineExpression(zip(x, entries.tolist(), strict=True))
+        form = _form(pulp, x, entries)
         problem += (form == limit if equal else form <= limit), name
     if problem.solve(solver or pulp.HiGHS(msg=False, threads=1)) != pulp.LpStatusOptimal:
         return None
@@ -199,3 +207,9 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
         [row.pi or 0.0 for row in problem.constraints()]
     )  # in the order they were added
     return Optimum(float(program.cost @ values), program.bound(prices), values, prices)
+
+
+def _form(pulp: Any, x: Sequence[Any], entries: Vector) -> Any:
+    """A linear form in PuLP's variables, those with an entry."""
+    pairs = zip(x, entries.tolist(), strict=True)
+    return pulp.LpAffineExpression([(column, entry) for column, entry in pairs if entry])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,22 @@ class BestBlock:
 # --- every block ------------------------------------------------------------------------------
 
 
+class _Open(NamedTuple):
+    """A box to be halved, the lowest bound first.
+
+    Attributes:
+        bound: no block in it takes less [s/sequence].
+        order: of boxes with equal bounds.
+        box: all its blocks.
+        relaxed: what proves the bound.
+    """
+
+    bound: float
+    order: int
+    box: Box
+    relaxed: Optimum
+
+
 def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
     """The best of all blocks in a box, by branch and bound.
 
@@ -52,31 +69,44 @@ def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
         return None
     best = BestBlock(block, smallest.value, smallest.bound)
     order = count()
-    boxes = [(0.0, next(order), space)]
+    boxes = [_Open(0.0, next(order), space, smallest)]
     closed = np.inf
-    while boxes and boxes[0][0] < best.value * (1 - GAP):
-        for part in _parts(heappop(boxes)[2]):
-            relaxed = _relaxed(problem, solve, part)
-            if relaxed is None:
-                continue
-            best = _better_of_box(problem, solve, part, relaxed, best)
+    while boxes and boxes[0].bound < best.value * (1 - GAP):
+        whole = heappop(boxes)
+        parts = _relaxed_parts(problem, solve, whole)
+        # a bound that halving does not raise may be that of a block, which then ends the search
+        ceiling = whole.bound * (1 + GAP)
+        level = all(relaxed.bound <= ceiling for _, relaxed in parts)
+        for part, relaxed in parts:
+            if part.single or level:
+                best = _better_of_box(problem, solve, part, relaxed, best)
             if part.single:
                 closed = min(closed, relaxed.bound)
             else:
-                heappush(boxes, (relaxed.bound, next(order), part))
-    bound_of_open = boxes[0][0] if boxes else np.inf
+                heappush(boxes, _Open(relaxed.bound, next(order), part, relaxed))
+    bound_of_open = boxes[0].bound if boxes else np.inf
     return BestBlock(best.block, best.value, min(best.value, closed, bound_of_open))
 
 
-def _parts(box: Box) -> tuple[Box, ...]:
-    return (box,) if box.single else box.halves()
+def _relaxed_parts(
+    problem: BlockProblem, solve: Simplex, whole: _Open
+) -> list[tuple[Box, Optimum]]:
+    """The parts of a box in which blocks fit, each with a bound of all its blocks."""
+    box, fitting = whole.box, []
+    sequences = _sequences(box, whole.relaxed)
+    for part in (box,) if box.single else box.halves(sequences):
+        if part.sequences > problem.most:
+            continue
+        relaxed = solve(problem.program(part), whole.relaxed.basis)
+        if relaxed is not None:
+            fitting.append((part, relaxed))
+    return fitting
 
 
-def _relaxed(problem: BlockProblem, solve: Simplex, box: Box) -> Optimum | None:
-    """A bound of all blocks in a box; None where none fits."""
-    if box.sequences > problem.most:
-        return None
-    return solve(problem.program(box))
+def _sequences(box: Box, relaxed: Optimum) -> float:
+    """Sequences that the relaxation of a box points to [1]."""
+    share = max(relaxed.x[Y], _LEAST_Y)
+    return float(box.sequences / share)
 
 
 def _better_of_box(
@@ -85,8 +115,7 @@ def _better_of_box(
     """The block that the relaxation of a box points to, where it beats the best so far."""
     if relaxed.bound >= best.value * (1 - GAP):
         return best
-    share = max(relaxed.x[Y], _LEAST_Y)
-    block = box.block(box.sequences / share)
+    block = box.block(_sequences(box, relaxed))
     exact = relaxed if block == box else solve(problem.program(block))
     if exact is None or exact.value >= best.value * (1 - GAP):
         return best
