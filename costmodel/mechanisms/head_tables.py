@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,12 +160,17 @@ def units_first(name: str, units: Real, two: Asymmetric, llm: LLM, work: Workloa
             f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
             f"for; correct {name}, or use lpddr-only, which maps nothing"
         )
-    attention_layer = attention(two, llm, work.batch, work.context, llm.heads)
-    fc_layer = fc(two, llm, work.batch, llm.heads)
-    seconds = attention_layer.seconds + fc_layer.seconds
-    axes = np.ndim(seconds + two.hbm.capacity + two.lpddr.capacity)
+    axes = max(_axes(part) for part in (two, llm, work.batch, work.context))
     n = np.arange(most + 1)
     return n.reshape(n.shape + (1,) * axes)
+
+
+def _axes(part: Any) -> int:
+    """How many axes a number has, or of the numbers of a part the one with most [1]."""
+    if hasattr(part, "ndim"):
+        return int(part.ndim)
+    numbers = getattr(part, "__dict__", {})
+    return max((_axes(number) for number in numbers.values()), default=0)
 
 
 def units_last(attention: Real, qkv: Real, fc: Real) -> Three:
