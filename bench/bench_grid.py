@@ -13,17 +13,21 @@ from nearkv.sweeps.space.study import Block, Study, blocks
 AXES = {"csd.count": "1:20:+1", "uplink.bandwidth": "10GB/s:59GB/s:+1GB/s"}
 
 
-def million(alpha: str) -> Block:
-    """20 batches x 50 contexts x 20 device counts x 50 uplinks of `hilos`."""
-    study = Study(
+def study(alpha: str, batch: str = "1:20:+1") -> Study:
+    """Some batches x 50 contexts x 20 device counts x 50 uplinks of `hilos`."""
+    return Study(
         ("hilos",),
         ("opt-66b",),
-        batch="1:20:+1",
+        batch=batch,
         context="4k:200k:+4k",
         sets=AXES,
         knobs={"alpha": alpha, "weights": "paper"},
     )
-    (block,) = blocks(study)
+
+
+def million(alpha: str) -> Block:
+    """A million design points: 20 batches."""
+    (block,) = blocks(study(alpha))
     return block
 
 
