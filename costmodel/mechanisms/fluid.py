@@ -8,7 +8,7 @@ Symbols: B requests, N resident, R = B / N rounds, s prompt, n output, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
+Holds = Callable[[Real], NDArray[np.bool_]]
 NONE: Mapping[str, Real] = {}
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
@@ -105,20 +106,42 @@ def decoding(work: Workload, serving: Serving) -> Real:
     chunk = np.maximum(serving.minimum_chunk, 1.0)
     prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
 
-    def keeps_up(sequences: Real) -> NDArray[np.bool_]:
+    def ride(sequences: Real) -> NDArray[np.bool_]:
+        """Whether the minimum chunks carry the prompts."""
+        return np.less_equal(sequences * prompt_rate, chunk * serving.replicas)
+
+    def keep_up(sequences: Real) -> NDArray[np.bool_]:
+        """Whether those carry them, or decoding hides them."""
         prompt = sequences * prompt_rate
         alone = serving.iteration(load_of(work, serving, sequences, 0.0)).seconds
         beside = serving.iteration(load_of(work, serving, sequences, prompt)).seconds
-        hidden = np.less_equal(beside, np.multiply(alone, 1 + _HIDDEN))
-        return np.less_equal(prompt, chunk * serving.replicas) | hidden
+        return ride(sequences) | np.less_equal(beside, np.multiply(alone, 1 + _HIDDEN))
 
     fewest = np.minimum(serving.replicas, most)
     one_loads = np.maximum(most / (1 + prompt_rate / chunk), most - serving.replicas)
     beside_loading = np.maximum(one_loads, fewest)
     sustained = beside_loading
-    if not np.all(keeps_up(beside_loading) | ~queued):
-        sustained = bisect(keeps_up, fewest, beside_loading, halvings=_HALVINGS)
+    if not np.all(ride(beside_loading) | ~queued):
+        sustained = _sustained(ride, keep_up, fewest, beside_loading)
     return np.where(queued, sustained, most)[()]
+
+
+def _sustained(ride: Holds, keep_up: Holds, fewest: Real, most: Real) -> Real:
+    """Requests up to which prompts keep up: all, what minimum chunks carry, or what hides them [1].
+
+    Args:
+        ride, keep_up: number of requests -> whether the minimum chunks carry their prompts, and
+            whether decoding hides them if not.
+        fewest, most: ends of the search [1].
+    """
+    all_keep_up = keep_up(most)
+    riding = bisect(ride, fewest, most, halvings=_HALVINGS)
+    hidden = keep_up(riding) & ~all_keep_up  # bisection ends where chunks do not carry them
+    sustained = riding
+    if np.any(hidden):
+        further = bisect(keep_up, fewest, most, halvings=_HALVINGS)
+        sustained = np.where(hidden, further, riding)
+    return np.where(all_keep_up, most, sustained)
 
 
 def steady(
