@@ -141,6 +141,37 @@ def test_fewer_decode_where_prompts_must_ride(prompt: float, hidden: float, deco
     assert decoding(work, serving) == pytest.approx(decode, rel=1e-6)
 
 
+def test_points_of_a_grid_decode_as_each_alone() -> None:
+    """Decoding hides all prompt tokens, 500, 50 or none of them; chunks carry 100 at least."""
+    work = Workload(1000.0, 200.0, 21.0)
+    most_hidden = np.array([1e6, 500.0, 50.0, 0.0])
+
+    def decode(hidden: Real) -> Real:
+        def hiding(load: Load) -> Span:
+            return seconds(1 + np.maximum(load.prompt - hidden, 0.0) * A_TOKEN)
+
+        room = 80.5 * work.context
+        return decoding(work, Serving(hiding, prefill, room, 1.0, 1.0, minimum_chunk=100.0))
+
+    together = np.asarray(decode(most_hidden))
+    assert together.tolist() == [float(decode(hidden)) for hidden in most_hidden]
+    # of 80 places one loads; 10 prompt tokens a token decoded
+    assert together == pytest.approx([79, 50, 10, 10])
+
+
+@pytest.mark.parametrize(("chunk", "iterations"), [(1000.0, 0), (100.0, 4)])
+def test_no_iteration_is_evaluated_that_cannot_hide_prompts(chunk: float, iterations: int) -> None:
+    """Chunks of 1,000 carry all prompts; of 100, those of 10 requests: are more hidden, or all?"""
+    work, evaluated = Workload(1000.0, 200.0, 21.0), []
+
+    def counted(load: Load) -> Span:
+        evaluated.append(load)
+        return iteration(load)
+
+    decoding(work, Serving(counted, prefill, 80.5 * work.context, 1.0, 1.0, minimum_chunk=chunk))
+    assert len(evaluated) == iterations
+
+
 def test_one_request_at_a_time_takes_one_step_each() -> None:
     """No rounding: a hundred requests of two tokens, one after the other."""
     work = Workload(100.0, 200.0, 2.0)

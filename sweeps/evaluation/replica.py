@@ -79,6 +79,7 @@ class Replica:
     Attributes:
         queue: what it shares with the other replicas.
         loading: requests whose prompts are being computed.
+        loading_tokens: of their prompts [1].
         running: a heap of (iteration after which a request ends, its key in `order`).
         order: decoding requests by key, the newest last.
         now: its clock [s].
@@ -92,6 +93,7 @@ class Replica:
 
     queue: Queue
     loading: deque[Request] = field(default_factory=deque)
+    loading_tokens: float = 0.0
     running: list[tuple[float, int]] = field(default_factory=list)
     order: dict[int, Request] = field(default_factory=dict)
     now: float = 0.0

@@ -192,6 +192,7 @@ def _admit(it: Replica) -> None:
         it.promised += head.prompt + head.left
         if queue.chunked:
             it.loading.append(head)
+            it.loading_tokens += head.prompt
         else:
             seconds = queue.alone(head.prompt, head.prompt**2)
             it.now += seconds
@@ -223,6 +224,7 @@ def _preempt(it: Replica) -> None:
     """Put the newest request back; what it generated becomes part of its prompt."""
     if it.loading:
         request = it.loading.pop()
+        it.loading_tokens -= request.prompt
         capacity_check, request.done = request.prompt, 0.0
     else:
         _, request = it.order.popitem()
@@ -245,7 +247,7 @@ def _chunk(it: Replica) -> float:
     if not it.order:
         return it.loading[0].prompt - it.loading[0].done
     n = len(it.order)
-    context = it.capacity_check - sum(request.prompt for request in it.loading)
+    context = it.capacity_check - it.loading_tokens
     length = it.loading[0].prompt
     skewed = context * it.queue.skew[min(n, len(it.queue.skew) - 1)]
     base = [c + d * n + t * context + h * skewed for c, d, t, h, _, _ in it.queue.rows]
@@ -270,6 +272,7 @@ def _until_event(it: Replica, chunk: float) -> float:
 def _advance(it: Replica, steps: float, chunk: float) -> None:
     n = float(len(it.order))
     prompt = squares = 0.0
+    loading = it.loading_tokens
     budget, done = chunk * steps, []
     while it.loading and budget > 0:
         head = it.loading[0]
@@ -281,12 +284,11 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
         if head.done < head.prompt:
             break
         done.append(it.loading.popleft())
+        it.loading_tokens -= head.prompt
     if prompt and not it.order:
         # nothing to interleave with: the weights are read once
         it.now += it.queue.alone(prompt, squares)
     elif it.order:
-        loading = sum([request.prompt for request in it.loading])
-        loading += sum([request.prompt for request in done])
         context = it.capacity_check - loading + n * steps / 2
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
         seconds = steps * it.queue.seconds(n, context, skewed, prompt, squares)
