@@ -32,16 +32,16 @@ def _spans(whole: Number, part: Number) -> bool:
 
 
 def is_zero(number: Any) -> bool:
-    """Whether a number is 0 at all design points; most others show at the first that they are not.
+    """Whether a number is 0 at all design points; most others show at an end that they are not.
 
     A number of no design point counts as none.
     """
     if getattr(number, "ndim", 0) == 0:
         return not number
-    first, _ = ends(number)
+    first, last = ends(number)
     if isinstance(number, np.ndarray) and number.size == 1:
         return not first
-    return not (first or number.any())
+    return not (first or last or number.any())
 
 
 def ends(number: Any) -> tuple[float, float]:

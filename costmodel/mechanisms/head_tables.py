@@ -160,21 +160,25 @@ def units_first(name: str, units: Real, two: Asymmetric, llm: LLM, work: Workloa
             f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
             f"for; correct {name}, or use lpddr-only, which maps nothing"
         )
-    axes = max(_axes(part) for part in (two, llm, work.batch, work.context))
+    axes = _axes(two, llm, work.batch, work.context)
     n = np.arange(most + 1)
     return n.reshape(n.shape + (1,) * axes)
 
 
-def _axes(part: Any) -> int:
-    """How many axes a number has, or of the numbers of a part the one with most [1]."""
-    if hasattr(part, "ndim"):
-        return int(part.ndim)
-    numbers = getattr(part, "__dict__", {})
-    return max((_axes(number) for number in numbers.values()), default=0)
+def _axes(*parts: Any) -> int:
+    """Most axes of some numbers, or of the numbers of some parts [1]."""
+    most = 0
+    for part in parts:
+        if hasattr(part, "ndim"):
+            most = max(most, part.ndim)
+        elif hasattr(part, "__dict__"):
+            numbers = vars(part).values()
+            most = max(most, _axes(*numbers))
+    return most
 
 
 def units_last(attention: Real, qkv: Real, fc: Real) -> Three:
     """Move the units' axis last, where solvers look for it."""
     tables = [np.asarray(table, float) for table in (attention, qkv, fc)]
-    moved = [np.moveaxis(table, 0, -1) for table in tables]
+    moved = [np.rollaxis(table, 0, table.ndim) for table in tables]
     return moved[0], moved[1], moved[2]
