@@ -223,6 +223,31 @@ def test_a_comparison_of_two_platforms_ends_with_the_faster() -> None:
     assert last.startswith("hilos-h100 decodes fastest, 1.")
 
 
+def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None:
+    """L3 has no decode rate with a trace: what all have in common is the throughput."""
+    words = "compare rank-pim l3 --model gpt-175b --trace dolphin --columns"
+    table = printed(*words.split(), "system,throughput_tok_s").splitlines()
+    first, second, last = table[-3:]
+    ratio = float(second.split()[-1]) / float(first.split()[-1])
+    assert last == f"l3 has the highest throughput, {ratio:.3g} times rank-pim."
+    trace = tmp_path / "trace.csv"
+    trace.write_text("input_tok,output_tok\n" + "100,40\n" * 8)
+    queued = ("compare", "l3", "gpu-only", "--model", "gpt-175b", "--trace", str(trace))
+    simulated = printed(*queued, "--method", "simulate", "--columns", "system").splitlines()
+    assert re.match(r"(l3|gpu-only) has the highest throughput[.,]", simulated[-1])
+
+
+def test_a_comparison_of_equals_names_both() -> None:
+    words = "compare hilos flexgen-dram --model llama3.1-70b --context 1k,4k --columns"
+    text = printed(*words.split(), "system,decode_tok_s")
+    rates = [line.split()[-1] for line in text.splitlines()[2:6]]
+    assert rates[0] == rates[2]
+    assert " ".join(text.split()).endswith(
+        "hilos and flexgen-dram are equal and decode fastest at 1 of 2 points; "
+        "hilos decodes fastest at 1 of 2 points."
+    )
+
+
 def test_a_pivot_needs_one_number_a_cell() -> None:
     rows = [{"system": "s", "model": "a", "ms": ms} for ms in (1.0, 2.0)]
     with pytest.raises(InputError, match="several rows have model a"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,34 @@ SPEEDUPS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Ratios that every comparison has, and the column of each."""
 Choice = dict[str, str]
 """Name of a ratio -> the column that it compares."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison may conclude.
+
+    Attributes:
+        column: of numbers, more is better.
+        ratio: over the first system, of that column.
+        of_one, of_equals: the predicate of the best system, and of several that are equal.
+    """
+
+    column: str
+    ratio: str
+    of_one: str
+    of_equals: str
+
+
+VERDICTS = (
+    Verdict("decode_tok_s", "speedup", "decodes fastest", "are equal and decode fastest"),
+    Verdict(
+        "throughput_tok_s",
+        "total_speedup",
+        "has the highest throughput",
+        "are equal and have the highest throughput",
+    ),
+)
+"""The first whose column every answer has is what a comparison concludes."""
 RIVALS = ("system", "platform")
 """What is compared: the first of these columns that differs."""
 PRECISIONS = ("weight", "kv", "activation")
@@ -80,34 +109,69 @@ def _bands(parts: Sequence[Block], study: Study, chosen: Choice) -> Columns:
 
 
 def conclusion(study: Study, table: Columns) -> list[str]:
-    """Say which system or platform decodes fastest, and how many rows have no answer."""
+    """Say which system or platform is best, and how many rows have no answer.
+
+    Best is who decodes fastest; where an answer lacks that rate, as with a simulated queue, who
+    has the highest throughput. The sentence says which of the two it compares.
+    """
     import pandas as pd
 
     rivals = next((name for name in RIVALS if len(set(table[name])) > 1), "")
     if not rivals:
         return []
-    names = list(dict.fromkeys(map(str, table[rivals])))
+    first = str(table[rivals][0])
     points = _points(blocks(study)[0], study)
     columns = dict.fromkeys([*points, rivals, "status", *SPEEDUPS, *SPEEDUPS.values()])
     frame = pd.DataFrame({name: table[name] for name in columns})
-    ordered = frame.sort_values("decode_tok_s", ascending=False, kind="stable")
-    fastest = ordered.dropna(subset=["decode_tok_s"]).drop_duplicates(points)
+    answered = frame[frame["status"] == "ok"]
     number = len(frame.drop_duplicates(points))
     sentences = []
-    for rival, rows in fastest.groupby(rivals, sort=False):
-        where = f" at {len(rows)} of {number} points" if number > 1 else ""
-        times = _times(rows, names[0])
-        sentences.append(f"{rival} decodes fastest{where}{times}")
-    unanswered = int((frame["status"] != "ok").sum())
+    verdict = _shared_verdict(answered)
+    if verdict and len(answered):
+        best = _best(answered, points, rivals, verdict)
+        for names, rows in best.groupby("best", sort=False):
+            where = f" at {len(rows)} of {number} points" if number > 1 else ""
+            predicate = (
+                verdict.of_equals if len(rows["rivals"].iloc[0]) > 1 else verdict.of_one
+            )
+            sentences.append(
+                f"{names} {predicate}{where}{_times(rows[verdict.ratio], first)}"
+            )
+    unanswered = len(frame) - len(answered)
     if unanswered:
         sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
-    return [f"{'; '.join(sentences)}."]
+    return [f"{'; '.join(sentences)}."] if sentences else []
 
 
-def _times(rows: pd.DataFrame, first: str) -> str:
-    """How many times the first system's rate the fastest system's is."""
-    low = rows["speedup"].min()
-    high = rows["speedup"].max()
+def _shared_verdict(answered: pd.DataFrame) -> Verdict | None:
+    """The first verdict whose column every answer has, so that it leaves no system out."""
+    for verdict in VERDICTS:
+        if answered[verdict.column].notna().all():
+            return verdict
+    return None
+
+
+def _best(
+    answered: pd.DataFrame, points: list[str], rivals: str, verdict: Verdict
+) -> pd.DataFrame:
+    """Who is best at each design point, and the ratio there: several, where they are equal."""
+    most = answered.groupby(points, dropna=False)[verdict.column].transform("max")
+    leading = answered[answered[verdict.column] == most]
+    by_point = leading.groupby(points, dropna=False, sort=False)
+    best = by_point.agg(ratio=(verdict.ratio, "first"), rivals=(rivals, _distinct))
+    best = best.rename(columns={"ratio": verdict.ratio})
+    best["best"] = [" and ".join(names) for names in best["rivals"]]
+    return best
+
+
+def _distinct(names: pd.Series[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _times(ratios: pd.Series[float], first: str) -> str:
+    """How many times the first system's rate the best system's is."""
+    low = ratios.min()
+    high = ratios.max()
     if not high > 1:
         return ""
     times = three_digits(low)
