@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import model
+from numpy.typing import NDArray
 from personal_computer import WORK, machine, solved
 
 from nearkv.costmodel.mechanisms.eviction import place
@@ -245,6 +246,24 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
         why_beta(rows)[0]
         == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
     )
+
+
+def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> None:
+    """Eq. 2 has no write-back of promoted tokens, which keeps the drive busy: a scan says so."""
+    answer = beta_table(STUDY)
+    shares = np.linspace(0.9, 0.97, 701)
+    scanned = table(replace(STUDY, knobs={"hot_share": listed(shares)}))
+    fastest = np.argmin(scanned["step_ms"])
+    (beta,), (step,) = answer["fastest"], answer["fastest_ms"]
+    assert 0.999 * scanned["step_ms"][fastest] < step <= scanned["step_ms"][fastest]
+    assert beta == pytest.approx(shares[fastest] / (1 - shares[fastest]), rel=5e-3)
+    assert answer["step_ms"][0] > 1.1 * step
+    assert "shortest at beta = 14." in why_beta(answer)[0]
+
+
+def listed(numbers: NDArray[np.float64]) -> str:
+    """Numbers as a user writes an axis."""
+    return ",".join(f"{number:.4f}" for number in numbers)
 
 
 def test_the_gpus_link_can_bind() -> None:

@@ -12,6 +12,7 @@ from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns, columns, stack
 from nearkv.sweeps.explore.knobs import excess
 from nearkv.sweeps.explore.lines import searched
@@ -29,7 +30,9 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
         `value`, the beta that is optimal in eq. 2 under eq. 3, with the time of its two paths over
         a decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
         `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
-        `step_ms` and where K and V live at the optimum. Where nothing is off the GPU there is no
+        `step_ms` and where K and V live at the optimum. Eq. 2 has no write-back of promoted tokens
+        and no queue for the drive: `fastest` is the beta whose whole step is shortest, and
+        `fastest_ms` that step. Where nothing is off the GPU there is no
         beta. With a band, how far beta moves (`value_p05` and so on), what `value` loses in each
         draw (`regret_p05`), and with `robust` the share in host DRAM of the split that is best for
         bad draws, `robust`.
@@ -84,11 +87,22 @@ def _beta_columns(block: Block) -> Columns:
         if name == "step_ms" or name not in COLUMNS
     }
     ok = (table["status"] == "ok").reshape(block.grid.shape)
-    for name, column in _answer_columns(answer).items():
+    for name, column in (_answer_columns(answer) | _fastest(block, answer)).items():
         blank = "" if name == "bound_by" else np.nan
         shown = np.where(ok, column, blank)
         table[name] = np.broadcast_to(shown, block.grid.shape).ravel()
     return table
+
+
+def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
+    """The split whose whole step is shortest, and that step [ms]."""
+    solved = replace(block, requested={**block.requested, "hot_share": "auto"})
+    resolved = resolve_knobs(solved.system, *solved.inputs(block.grid.whole))
+    is_split = answer.bound_by != NOTHING
+    hot_share = np.where(is_split, resolved.knobs["hot_share"], np.nan)
+    with np.errstate(divide="ignore"):
+        beta = hot_share / (1 - hot_share)
+    return {"fastest": beta, "fastest_ms": 1e3 * resolved.estimate.step.seconds}
 
 
 def _answer_columns(answer: BestBeta) -> dict[str, Real | NDArray[np.str_]]:

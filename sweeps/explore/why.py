@@ -75,6 +75,9 @@ def _why_spill(row: Row) -> str:
     return f"{optimum}; it trades {trade}; {loss}; a larger csd.page would raise both."
 
 
+_NEARLY = 1.001
+"""A step this many times the shortest is as good as that [1]."""
+
 MOVES_BETA = {
     BALANCE: "a faster CPU would raise it, a faster SmartSSD lower it",
     HOST: "more host.memory would raise it",
@@ -109,7 +112,14 @@ def _why_beta(row: Row) -> str:
         sign, straggler = "=", "neither waits"
     times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}"
     moves = MOVES_BETA.get(bound_by)
-    return f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
+    reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
+    if row["step_ms"] <= _NEARLY * row["fastest_ms"]:
+        return reason
+    return (
+        f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
+        f"tokens: the whole step takes {row['step_ms']:.4g} ms, and is shortest at "
+        f"beta = {row['fastest']:.4g}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
+    )
 
 
 def why_mapping(answer: Columns) -> list[str]:
