@@ -143,10 +143,10 @@ def spill(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
 
 
 def beta(study: Study, view: View, robust: Robust = 0.0) -> None:
-    """Find the split of the KV cache between host DRAM and SmartSSD that is best in eq. 2.
+    """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
-    Beside it stand a lower bound, eq. 4 and the formula of sec. 5.4 (HillInfer), what each loses
-    in eq. 2, and the split whose whole step is shortest, which writes back and queues besides.
+    Best is meant as in eq. 2 (HillInfer). Beside it stand eq. 4 and the formula of sec. 5.4, what
+    each loses there, and the split whose whole step is shortest, which writes back besides.
     With --band, how far it moves; with --robust, the share in host DRAM for bad draws.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
