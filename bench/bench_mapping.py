@@ -19,13 +19,18 @@ from nearkv.sweeps.runtime.memory import keep_freed_memory
 
 
 def median(call: Callable[[], object], times: int) -> float:
-    call()
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+    return medians([call], times)[0]
+
+
+def medians(calls: list[Callable[[], object]], times: int) -> list[float]:
+    """Median seconds of calls that take turns, so that all meet the same machine."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for _ in range(times + 1):
+        for call, seconds in zip(calls, taken, strict=True):
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    return [statistics.median(seconds[1:]) for seconds in taken]
 
 
 def main() -> None:
@@ -44,13 +49,14 @@ def main() -> None:
         "exact": median(lambda: exact(tables), 500),
         "brute": median(lambda: brute(tables), 25),
         "milp": median(lambda: milp(tables), 3),
-        "exact, each of 1000 contexts": median(lambda: exact(many), 25) / 1000,
-        "greedy, each of 1000 contexts": median(lambda: greedy(many), 25) / 1000,
     }
+    in_grid = medians([lambda: exact(many), lambda: greedy(many)], 51)
+    for name, took in zip(("exact", "greedy"), in_grid, strict=True):
+        seconds[f"{name}, each of 1000 contexts"] = took / 1000
     for name, took in seconds.items():
         print(f"{name:30s} {1e6 * took:10.1f} us")
     over, under = seconds["exact"] / seconds["greedy"], seconds["brute"] / seconds["exact"]
-    grid, greedy_grid = (seconds[f"{name}, each of 1000 contexts"] for name in ("exact", "greedy"))
-    print(f"exact in a grid: {1e6 * grid:.1f} us a point (at most 50)")
-    print(f"exact / greedy in a grid {grid / greedy_grid:.2f} (at most 1)")
+    exactly, greedily = in_grid
+    print(f"exact in a grid: {1e6 * exactly / 1000:.1f} us a point (at most 50)")
+    print(f"exact / greedy in a grid {exactly / greedily:.2f} (at most 1)")
     print(f"exact / greedy {over:.2f} (at most 10), brute / exact {under:.1f} (at least 50)")
