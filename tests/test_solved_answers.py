@@ -150,6 +150,13 @@ def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
         crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tbt_ms")
 
 
+@pytest.mark.parametrize("words", ["sweep --top 1", "sweep --best-per batch", "pareto"])
+def test_columns_on_request_are_printed_of_the_best(words: str) -> None:
+    names = "batch,bottleneck,footprint_gb:kv"
+    study = ("--system", "hilos", "--model", "opt-66b", "--columns", names, "--format", "csv")
+    assert names in printed(*words.split(), *study).splitlines()
+
+
 def test_one_design_is_counted_in_the_singular() -> None:
     text = " ".join(printed("pareto", "--system", "hilos", "--model", "opt-66b").split())
     assert "1 design that no other of the same workload beats" in text

@@ -288,6 +288,22 @@ def test_a_reducer_that_makes_no_sense(
         reduce()
 
 
+@pytest.mark.parametrize("at_once", [1 << 17, 2])
+def test_the_best_are_grouped_by_what_is_on_request(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows as by sorting a table that has the column."""
+    study = Study(("hilos",), ("opt-66b",), "1,2,64", knobs={"alpha": "0,0.5"})
+    every = table(study, ("bottleneck",))
+    best_row: dict[str, float] = {}
+    for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
+        best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.POINTS_AT_ONCE", at_once)
+    kept = best(study, BestPer("throughput_tok_s", ("bottleneck",)), quietly())
+    assert len(best_row) > 1
+    assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row
+
+
 def test_nothing_fits_is_an_answer() -> None:
     table = best(Study(("flexgen-dram",), ("opt-175b",), context="128k"), REDUCERS[0], quietly())
     assert table["status"].tolist() == ["infeasible"]

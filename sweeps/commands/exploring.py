@@ -78,7 +78,7 @@ def pareto(
     from nearkv.sweeps.space.study_files import either
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
-    front = front_of(chosen, by, where, per, tell)
+    front = front_of(chosen, by, where, per, tell, comma_list(view.columns))
     first, *others = comma_list(by)
     extremes = front[first].astype(float)
     reach = f"{extremes.min():.4g} to {extremes.max():.4g}"

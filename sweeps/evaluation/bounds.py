@@ -108,14 +108,17 @@ def points_at(block: Block, indices: Indices) -> Points:
     return Points(*meshes)
 
 
-def columns_at(block: Block, indices: Indices) -> dict[str, Values]:
+def columns_at(
+    block: Block, indices: Indices, extra: Collection[str] = ()
+) -> dict[str, Values]:
     """All columns of some points, a row each, of a block that formulas alone answer.
 
     Args:
         block: the design points.
         indices: as in `points_at`.
+        extra: as in `cells`.
     """
-    computed = cells_at(block, points_at(block, indices))
+    computed = cells_at(block, points_at(block, indices), extra=extra)
     return {name: spread(cell, (len(indices),)) for name, cell in computed.items()}
 
 

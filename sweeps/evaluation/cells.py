@@ -18,7 +18,7 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
-from nearkv.sweeps.evaluation.requested import ON_REQUEST, footprint
+from nearkv.sweeps.evaluation.requested import footprint, is_usual
 from nearkv.sweeps.evaluation.times import Cell, Offered, Times, Where
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -83,15 +83,9 @@ def _chosen(
 ) -> dict[str, Cell]:
     chosen: dict[str, Cell] = {}
     for name, compute in offered.items():
-        if name in wanted if wanted else _is_usual(name, extra):
+        if name in wanted if wanted else is_usual(name, extra):
             chosen[name] = compute()
     return chosen
-
-
-def _is_usual(name: str, extra: Collection[str]) -> bool:
-    if name.startswith(tuple(extra)):
-        return True
-    return not name.startswith(ON_REQUEST)
 
 
 def at(cell: Cell, shape: Shape, rows: NDArray[np.int64]) -> Values:

@@ -123,21 +123,21 @@ def _filled(table: Columns, name: str, kind: np.dtype[np.generic]) -> NDArray[np
     return np.full(rows, "", dtype=kind)
 
 
-def no_rows(parts: Sequence[Block]) -> Columns:
+def no_rows(parts: Sequence[Block], extra: Collection[str] = ()) -> Columns:
     """A table without rows that has all columns of some blocks."""
     points = []
     for block in parts:
         first = tuple(slice(0, 1) for _ in block.grid.axes)
-        point = columns(block, first)
+        point = columns(block, first, extra=extra)
         points.append(point)
     table = stack(points)
     return {name: values[:0] for name, values in table.items()}
 
 
-def chunks(parts: Sequence[Block]) -> Iterator[Columns]:
+def chunks(parts: Sequence[Block], extra: Collection[str] = ()) -> Iterator[Columns]:
     """Evaluate blocks piece by piece, in order, all with the same columns."""
     keep_freed_memory()
-    none = no_rows(parts)
+    none = no_rows(parts, extra)
     for block in parts:
         for box in block.grid.boxes(POINTS_AT_ONCE):
-            yield stack([none, columns(block, box)])
+            yield stack([none, columns(block, box, extra=extra)])

@@ -30,6 +30,13 @@ def on_request(names: Collection[str]) -> tuple[str, ...]:
     return tuple(start for start in ON_REQUEST if f"\n{start}" in named)
 
 
+def is_usual(name: str, extra: Collection[str]) -> bool:
+    """Whether a table has a column where none is named, with what of `ON_REQUEST` is asked for."""
+    if name.startswith(tuple(extra)):
+        return True
+    return not name.startswith(ON_REQUEST)
+
+
 def footprint(llm: LLM, work: Workload) -> dict[str, Callable[[], Real]]:
     """What a batch needs somewhere, whatever the system: weights, and K and V at the end [GB]."""
     return {

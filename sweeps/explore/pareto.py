@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluation.evaluate import Columns, chunks, stack
+from nearkv.sweeps.evaluation.requested import on_request
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import (
     RATIOS,
@@ -119,6 +120,7 @@ def pareto(
     where: Sequence[str],
     per: str = PER,
     say: Callable[[str], None] = lambda _: None,
+    shown: Sequence[str] = (),
 ) -> Columns:
     """Evaluate a study and keep the designs that no other beats in each of some columns.
 
@@ -130,6 +132,7 @@ def pareto(
         per: comma-separated columns that make a workload: each has a frontier of its own. Name
             `batch` among them where the batch is no design choice.
         say: shows the user a line.
+        shown: columns to return; of those on request, only these and those compared by are there.
 
     Returns:
         The rows on the frontiers, workload by workload, best in the first column first. Designs
@@ -141,13 +144,15 @@ def pareto(
     """
     comparison = _comparison(by, where, per)
     study_blocks = checked_blocks(study)
+    limited = [limit.quantity for limit in comparison.limits]
+    extra = on_request([*shown, *comparison.by, *comparison.per, *limited])
     size = sum(block.grid.size for block in study_blocks)
     if size < pruning.ENOUGH:
-        answer = _visited(comparison, study_blocks)
+        answer = _visited(comparison, study_blocks, extra)
     else:
         contest = comparison.contest(study_blocks)
         best, costs = comparison.best, comparison.costs
-        answer, proved = searched(study_blocks, contest, best, costs)
+        answer, proved = searched(study_blocks, contest, best, costs, extra)
         say(f"{proved:,} of {size:,} design points proved away by bounds")
     if not len(answer["system"]):
         condition = "meets every --where and " if comparison.limits else ""
@@ -155,10 +160,12 @@ def pareto(
     return _merged(comparison.ordered(answer), _axes(study_blocks))
 
 
-def _visited(comparison: Comparison, study_blocks: Sequence[Block]) -> Columns:
+def _visited(
+    comparison: Comparison, study_blocks: Sequence[Block], extra: Sequence[str]
+) -> Columns:
     """The best rows, from a visit of all points."""
     answer: Columns | None = None
-    for piece in chunks(study_blocks):
+    for piece in chunks(study_blocks, extra):
         best = comparison.best(piece)
         if answer is not None:
             best = comparison.best(stack([answer, best]))

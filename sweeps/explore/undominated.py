@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +86,7 @@ def searched(
     contest: Contest,
     best_of: Callable[[Columns], Columns],
     costs_of: Callable[[Columns], Numbers],
+    extra: Collection[str] = (),
 ) -> tuple[Columns, int]:
     """The rows that no other beats, in their order, and how many points were proved away.
 
@@ -94,15 +95,16 @@ def searched(
         contest: what rows are compared by.
         best_of: the rows of a table that no other of them beats.
         costs_of: what rows of a table are compared by, less is better.
+        extra: as in `cells`.
 
     Raises:
         InputError: a column is unknown or cannot be compared by.
     """
-    table = no_rows(blocks)
+    table = no_rows(blocks, extra)
     table[ROW] = np.zeros(0, np.int64)
     answer = best_of(table)
     search = Search(blocks, contest)
-    for table in _tables(blocks, search):
+    for table in _tables(blocks, search, extra):
         seen = stack([answer, table])
         answer = best_of(seen)
         shared = [answer[name] for name in contest.per]
@@ -113,27 +115,31 @@ def searched(
     return ordered, search.proved
 
 
-def _tables(blocks: Sequence[Block], search: Search) -> Iterator[Columns]:
-    """All columns of what is to be visited, with the numbers of the rows."""
+def _tables(
+    blocks: Sequence[Block], search: Search, extra: Collection[str]
+) -> Iterator[Columns]:
+    """The columns of what is to be visited, with the numbers of the rows."""
     for part in search.parts():
         if isinstance(part, Visit):
-            yield _visited(blocks[part.index], part)
+            yield _visited(blocks[part.index], part, extra)
         else:
-            yield from _whole(blocks, part)
+            yield from _whole(blocks, part, extra)
 
 
-def _visited(block: Block, visit: Visit) -> Columns:
-    """All columns of some boxes."""
+def _visited(block: Block, visit: Visit, extra: Collection[str]) -> Columns:
+    """The columns of some boxes."""
     indices = visit.boxes.indices()
     rows = visit.first_row + rows_of(block.grid, indices)
-    return {ROW: rows, **columns_at(block, indices)}
+    return {ROW: rows, **columns_at(block, indices, extra)}
 
 
-def _whole(blocks: Sequence[Block], index: int) -> Iterator[Columns]:
-    """All columns of a block, box by box."""
+def _whole(
+    blocks: Sequence[Block], index: int, extra: Collection[str]
+) -> Iterator[Columns]:
+    """The columns of a block, box by box."""
     first = sum(block.grid.size for block in blocks[:index])
     for box in blocks[index].grid.boxes(POINTS_AT_ONCE):
-        table = columns(blocks[index], box)
+        table = columns(blocks[index], box, extra=extra)
         count = len(table["system"])
         table[ROW] = np.arange(first, first + count)
         first += count

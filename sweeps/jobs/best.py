@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.bounds import columns_at
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
+from nearkv.sweeps.evaluation.requested import on_request
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.pruning import Search, Visit
@@ -50,7 +51,8 @@ def best(
         study: what to evaluate.
         reducer: what is best.
         run: how.
-        only: columns to return, in that order; all where none is named.
+        only: columns to return, in that order; where none is named all, and of those on request
+            what rows are compared by.
 
     Returns:
         The best rows; where no design point has an answer, the first of them, whose `status` and
@@ -59,8 +61,9 @@ def best(
     Raises:
         InputError: the study cannot be evaluated, or a column not be compared by.
     """
-    rows = plan(study)
-    shown = chosen(rows.kinds, only)
+    requested = on_request([*only, reducer.by, *reducer.per])
+    rows = plan(study, extra=requested)
+    shown = chosen(rows.kinds, only, requested)
     reducer.check(rows.kinds)
     with careful():
         kept = _kept(rows, reducer, run)
@@ -166,10 +169,12 @@ def _picks(rows: Plan, numbers: Rows) -> Iterator[Pick]:
 
 def _taken(packed: bytes, pick: Pick) -> Columns:
     """All columns of some rows."""
-    block = unpacked(packed).blocks[pick.index]
+    rows = unpacked(packed)
+    block = rows.blocks[pick.index]
+    extra = on_request(rows.kinds)
     shape = shape_of(pick.box)
     if block.is_closed_form:
         indices = np.stack(np.unravel_index(pick.rows, shape), axis=1)
-        return columns_at(block, indices)
-    computed = cells(block, pick.box)
+        return columns_at(block, indices, extra)
+    computed = cells(block, pick.box, extra=extra)
     return {name: at(cell, shape, pick.rows) for name, cell in computed.items()}

@@ -14,7 +14,7 @@ import numpy as np
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
 from nearkv.sweeps.evaluation.evaluator import Evaluator
-from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST
+from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.space.grid import Box
@@ -110,23 +110,28 @@ def shape_of(box: Box) -> tuple[int, ...]:
     return tuple(side.stop - side.start for side in box)
 
 
-def plan(study: Study, only: Sequence[str] = ()) -> Plan:
+def plan(study: Study, only: Sequence[str] = (), extra: Sequence[str] = ()) -> Plan:
     """The rows of a study.
 
     Args:
         study: what to evaluate.
         only: columns to compute, in that order; all where none is named.
+        extra: of `ON_REQUEST`: what to compute besides, where none is named.
 
     Raises:
         InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
     parts = tuple(checked_blocks(study))
     kinds, full = _kinds(parts)
-    return Plan(parts, chosen(kinds, only), full)
+    return Plan(parts, chosen(kinds, only, extra), full)
 
 
-def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]:
-    """The columns that are named, in that order; all where none is.
+def chosen(
+    kinds: Mapping[str, Kind], only: Sequence[str], extra: Sequence[str] = ()
+) -> Mapping[str, Kind]:
+    """The columns that are named, in that order; where none is, all but those on request.
+
+    Of those on request, columns that begin as `extra` stay.
 
     Raises:
         InputError: a name is no column or comes twice.
@@ -136,7 +141,7 @@ def chosen(kinds: Mapping[str, Kind], only: Sequence[str]) -> Mapping[str, Kind]
             raise unknown("column", name, kinds, "--columns")
     if only:
         return {name: kinds[name] for name in only}
-    return {name: kind for name, kind in kinds.items() if not name.startswith(ON_REQUEST)}
+    return {name: kind for name, kind in kinds.items() if is_usual(name, extra)}
 
 
 def all_columns(study: Study) -> tuple[str, ...]:
