@@ -63,6 +63,7 @@ def test_quantiles_leave_out_what_has_no_answer() -> None:
     assert np.isnan(answer[:, 2]).all()
 
 
+@pytest.mark.slow
 def test_the_spread_is_that_of_the_errors_beyond_their_inputs() -> None:
     """Errors of spread 0.3 with inputs of 0.2 besides; the sources are alike."""
     drawn = scores(ranks(("a", "b"), 4096, 0)["a"])

@@ -162,6 +162,7 @@ def test_a_column_that_the_model_leaves_blank_is_one_sentence(tmp_path: Path, me
         measured(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "problem"),
     [("my.csv", "a platform is a .toml file"), ("nowhere/my.toml", "nowhere")],

@@ -70,6 +70,7 @@ def test_version_is_that_of_the_package() -> None:
     assert run("-h").stdout == run("--help").stdout
 
 
+@pytest.mark.slow
 def test_catalogues_list_and_show() -> None:
     assert "hilos" in run("systems").stdout
     assert "alpha" in run("systems", "show", "hilos").stdout
@@ -110,6 +111,7 @@ def test_solve_spill_answers() -> None:
     assert row["rule_step_ms"] == pytest.approx(row["step_ms"] * (1 + row["rule_loss"]))
 
 
+@pytest.mark.slow
 def test_rows_carry_the_promised_columns() -> None:
     (row,) = json.loads(run("estimate", "hilos", *POINT, "--format", "json").stdout)
     promised = (
@@ -144,6 +146,7 @@ def test_every_format_prints(form: str) -> None:
     assert "hilos" in done.stdout
 
 
+@pytest.mark.slow
 def test_sweep_writes_csv_and_where_its_numbers_come_from(tmp_path: Path) -> None:
     axes = [
         "--system",
@@ -171,6 +174,7 @@ def test_sweep_writes_csv_and_where_its_numbers_come_from(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_sweep_of_a_study_equals_its_axes(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         'systems = ["hilos"]\nmodel = ["opt-66b"]\ncontext = "8k:32k:x2"\n'
@@ -240,6 +244,7 @@ def test_help_needs_no_numpy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to("target.csv")
     assert (

@@ -278,6 +278,7 @@ def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
     assert band["low"] <= band["cost_usd"] <= band["high"]
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
     rows, band = sensitivity(POINT, "step_ms")
     row = next(row for row in rows if row["number"] == "derate.uplink")

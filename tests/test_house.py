@@ -98,6 +98,7 @@ def excesses(file: Path) -> Iterator[str]:
         yield from misplaced_imports(file)
 
 
+@pytest.mark.slow
 def test_every_module_meets_the_limits() -> None:
     over = []
     for file in FILES + TESTS:

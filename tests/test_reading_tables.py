@@ -209,6 +209,7 @@ def test_answers_of_a_solver_are_cells_of_a_pivot() -> None:
     assert re.search(r"^model +8192 +16384\n.*\nopt-66b +0\.\d+ +0\.\d+\nopt-30b ", text, re.M)
 
 
+@pytest.mark.slow
 def test_a_pivot_refuses_answers_and_two_values() -> None:
     words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
     assert "is an answer; what varies is" in printed(*words, "step_ms", code=2)
