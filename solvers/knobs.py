@@ -148,11 +148,11 @@ def _resolve(question: _Question) -> Resolved:
         return _solve_share(ruled)
     question = question.having(joint)
     candidates = _candidates(system, searched)
-    shape = np.shape(_seconds(question, candidates[:, 0], searched))
+    lowest = _seconds(question, candidates[:, 0], searched)
+    shape = np.shape(lowest)
     at_once = max(_POINTS_AT_ONCE // max(math.prod(shape), 1), 1)
-    lowest: Real = np.inf
     best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *(1 for _ in shape))
-    for first in range(0, candidates.shape[1], at_once):
+    for first in range(1, candidates.shape[1], at_once):
         values = candidates[:, first : first + at_once]
         # combinations are the first axis, before those of the design points
         tried = values.reshape(*values.shape, *(1 for _ in shape))
