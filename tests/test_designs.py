@@ -236,15 +236,6 @@ def test_nobody_leads_where_both_are_equal() -> None:
     assert (row["from"], row["reason"]) == ("", "never: both are equal from 1 to 8")
 
 
-def test_an_end_where_both_are_equal_is_named() -> None:
-    pair = Study(("flexgen-dram", "flexgen-ssd"), ("opt-66b",), context="4k")
-    (row,) = crossovers(pair, "batch=38:44", "prefill_s")
-    table = comparison.compare(replace(pair, batch=str(row["below"])))
-    first, second = table["prefill_s"]
-    assert first == second
-    assert row["reason"] == f"equal at {row['below']}"
-
-
 @pytest.mark.parametrize(
     ("systems", "along", "of", "requested"),
     [

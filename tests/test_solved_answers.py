@@ -37,7 +37,7 @@ L3 = Study(("l3",), ("gpt-89b",), context="6000")
             "hardware --model opt-66b --vary csd.count=1:16 --target throughput_tok_s=0.1",
             "csd.flash binds there: were it faster, less would do",
         ),
-        ("crossover --model opt-66b --along context=1k:64k", "hilos from"),
+        ("crossover --model opt-66b --along context=1k:64k", "hilos leads from"),
     ],
     ids=lambda words: words.split()[0],
 )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.solvers.search import Crossing, crossings
 from nearkv.sweeps.evaluation.probe import Probe, check_column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.lines import (
@@ -21,13 +20,15 @@ from nearkv.sweeps.explore.lines import (
     searched,
     stated,
 )
-from nearkv.sweeps.explore.race import Race
+from nearkv.sweeps.explore.race import Change, Race
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.space.bands import Band, check_band
 from nearkv.sweeps.space.study import Block, Study
 
 LOOKS = 97
 """Values looked at before crossings between them are refined."""
+EQUAL = "equal"
+"""Stands in place of a leader where both systems are equal."""
 UNEQUAL = "both systems need the same rows; give their knobs one value each"
 
 
@@ -40,10 +41,11 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         of: the column to compare by. A system that does not fit loses.
 
     Returns:
-        A row per crossing: `from` leads up to `below`, `to` leads from `above` on; where neither
-        fits nobody leads. Where there is no crossing, a row that says who leads throughout.
+        A row per change: `from` leads up to `below`, `to` leads from `above` on; `equal` stands
+        where both are equal. Where neither fits nobody leads. Where there is no crossing, a row
+        that says who leads throughout.
         The column of both is that at `above`, or at the low end where there is no crossing.
-        `reason` says where both are equal at an end of the step.
+        `reason` says which system fits on one side only, and what is short on the other.
         `resolution` is the relative distance between the values looked at: a crossing that is
         reversed within it may go unseen. With a band, `above_p05` and so on: where the first
         crossing in that direction lies in each draw, and `crossing_share`, the share of the draws
@@ -120,12 +122,12 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     if race.first.size != race.second.size:
         raise InputError(UNEQUAL)
     walk = _line(race.axis, limits, race.first.block)
-    changes = crossings(race.lead, race.first.size, walk.values, walk.whole)
-    contested = [crossing for crossing in changes if race.is_contested(crossing)]
+    changes = race.changes(walk.values, walk.whole)
+    contested = [change for change in changes if race.is_contested(change)]
     bands = _bands(race, walk, contested, band) if band else None
     rows: Rows = []
     for point in range(race.first.size):
-        own = [crossing for crossing in contested if crossing.point == point]
+        own = [change for change in contested if change.point == point]
         answers = _answers(race, walk, point, own, limits)
         for place, answer in enumerate(answers):
             row = {**_names(race, point), **answer, "resolution": walk.resolution}
@@ -135,14 +137,14 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
 
 
 def _bands(
-    race: Race, walk: Line, stated: Sequence[Crossing], band: Band
+    race: Race, walk: Line, stated: Sequence[Change], band: Band
 ) -> list[list[dict[str, Any]]]:
     """Bands of the crossings of each design point."""
     from nearkv.sweeps.explore.crossover_bands import crossing_bands
 
-    own: list[list[Crossing]] = [[] for _ in range(race.first.size)]
-    for crossing in stated:
-        own[crossing.point].append(crossing)
+    own: list[list[Change]] = [[] for _ in range(race.first.size)]
+    for change in stated:
+        own[change.point].append(change)
     return crossing_bands(race, band, walk, own)
 
 
@@ -154,10 +156,10 @@ def _names(race: Race, point: int) -> dict[str, Any]:
 
 
 def _answers(
-    race: Race, walk: Line, point: int, own: Sequence[Crossing], limits: str
+    race: Race, walk: Line, point: int, own: Sequence[Change], limits: str
 ) -> list[dict[str, Any]]:
     if own:
-        return [_crossing(race, walk, crossing) for crossing in own]
+        return [_crossing(race, walk, change) for change in own]
     leader, why = _leader(race, walk, point)
     over = limits.replace(":", " to ")
     return [
@@ -188,22 +190,18 @@ def _leader(race: Race, walk: Line, point: int) -> tuple[str, str]:
     return "", "neither has a value"
 
 
-def _crossing(race: Race, walk: Line, crossing: Crossing) -> dict[str, Any]:
-    before, after = race.names
-    if crossing.rises:
-        before, after = after, before
-    ends = np.array([crossing.below, crossing.above])
-    lead = race.lead(np.full(2, crossing.point), ends)
-    equal = [f"{end / walk.scale:g}" for end in ends[lead == 0]]
+def _crossing(race: Race, walk: Line, change: Change) -> dict[str, Any]:
+    first, second = race.names
+    leaders = {1: first, 0: EQUAL, -1: second}
     return {
-        "from": before,
-        "to": after,
+        "from": leaders[change.before],
+        "to": leaders[change.after],
         "along": race.axis,
-        "below": plain(crossing.below / walk.scale),
-        "above": plain(crossing.above / walk.scale),
+        "below": plain(change.below / walk.scale),
+        "above": plain(change.above / walk.scale),
         "unit": walk.unit,
-        **_quantities(race, crossing.point, crossing.above),
-        "reason": f"equal at {equal[0]}" if equal else "",
+        **_quantities(race, change.point, change.above),
+        "reason": "; ".join(race.misfits(change)),
     }
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.solvers.search import Crossing, Points, crossings
+from nearkv.solvers.search import Crossing, Points
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import FAR
 from nearkv.sweeps.explore.lines import Line
-from nearkv.sweeps.explore.race import Race
+from nearkv.sweeps.explore.race import Change, Race
 from nearkv.sweeps.space.bands import RATIO_ERROR, Band
 from nearkv.sweeps.space.study import Numbers
 from nearkv.sweeps.uncertainty.bands import error_scores
@@ -93,7 +93,7 @@ def _error(race: Race, band: Band, walk: Line) -> Numbers:
 
 
 def crossing_bands(
-    race: Race, band: Band, walk: Line, own: Sequence[Sequence[Crossing]]
+    race: Race, band: Band, walk: Line, own: Sequence[Sequence[Change]]
 ) -> list[list[dict[str, Any]]]:
     """Bands of crossings, in the order of the crossings at the stated numbers.
 
@@ -101,7 +101,7 @@ def crossing_bands(
         race: at the stated numbers.
         band: level and draws.
         walk: the values looked at.
-        own: crossings at the stated numbers, by design point.
+        own: changes at the stated numbers, by design point.
 
     Returns:
         For each design point and each of its crossings (or once where there is none) the columns
@@ -110,12 +110,15 @@ def crossing_bands(
     """
     drawn = drawn_race(race, band, walk)
     count = race.first.size * band.samples
-    changes = crossings(drawn.lead, count, walk.values, walk.whole)
-    table = _Crossings(contested(drawn, changes), band, walk.scale)
+    sides = {1} | {change.side for stated in own for change in stated}
+    tables = {}
+    for side in sides:
+        edges = drawn.edges(side, count, walk.values, walk.whole)
+        tables[side] = _Crossings(contested(drawn, edges), band, walk.scale)
     rows = []
     for point, stated in enumerate(own):
-        bands = [table.band(point, crossing.rises) for crossing in stated]
-        rows.append(bands or [table.band(point, None)])
+        bands = [tables[change.side].band(point, change.rises) for change in stated]
+        rows.append(bands or [tables[1].band(point, None)])
     return rows
 
 

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nearkv.costmodel.metrics import Answer
-from nearkv.solvers.search import Crossing, Points
+from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.targets import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import WORKLOAD
 from nearkv.sweeps.space.study import NONE, Numbers
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value along an axis at which the leader changes.
+
+    Attributes:
+        point: index of the design point.
+        below, above: values on either side of it, as of a `Crossing`.
+        before, after: 1 where the first system leads, -1 where the second does, 0 where neither.
+    """
+
+    point: int
+    below: float
+    above: float
+    before: int
+    after: int
+
+    @property
+    def rises(self) -> bool:
+        """Whether the first system gains."""
+        return self.after > self.before
+
+    @property
+    def side(self) -> int:
+        """Whose being behind begins or ends here: 1 of the first, or of both; -1 of the second."""
+        return -1 if self.before + self.after > 0 else 1
 
 
 @dataclass(frozen=True)
@@ -79,11 +106,74 @@ class Race:
         limited: Numbers = np.clip(lead, -FAR, FAR)
         return limited
 
-    def is_contested(self, crossing: Crossing) -> bool:
-        """Whether on both sides of a crossing at least one system fits."""
-        point = np.array([crossing.point])
-        for value in (crossing.below, crossing.above):
+    def edges(self, side: int, count: int, values: Numbers, whole: bool) -> list[Crossing]:
+        """Where the first falls behind or catches up, or (side -1) where the second does."""
+
+        def margin(point: Points, value: Numbers) -> Numbers:
+            lead: Numbers = side * self.lead(point, value)
+            return lead
+
+        edges = crossings(margin, count, values, whole)
+        return [replace(edge, rises=edge.rises == (side > 0)) for edge in edges]
+
+    def changes(self, values: Numbers, whole: bool) -> list[Change]:
+        """Where the leader changes along a line of values, point by point, rising."""
+        both = [
+            (edge.point, edge.below, edge.above)
+            for side in (1, -1)
+            for edge in self.edges(side, self.first.size, values, whole)
+        ]
+        changes: list[Change] = []
+        for point, below, above in sorted(set(both)):
+            before, after = self._signs(point, below, above)
+            change = Change(point, below, above, before, after)
+            last = changes[-1] if changes else None
+            if last and not whole and _meet(last, change):
+                changes[-1] = replace(last, above=above, after=after)
+            else:
+                changes.append(change)
+        return [change for change in changes if change.before != change.after]
+
+    def _signs(self, point: int, *values: float) -> list[int]:
+        """Who leads at some values: 1 the first, -1 the second, 0 neither."""
+        points = np.full(len(values), point)
+        lead = self.lead(points, np.array(values))
+        return [int(sign) for sign in np.sign(lead)]
+
+    def misfits(self, change: Change) -> list[str]:
+        """Sentences on systems that have an answer on one side of a change only."""
+        sentences = []
+        for probe in (self.first, self.second):
+            name = probe.block.system.name
+            below, above = (
+                self._reason(probe, change.point, value)
+                for value in (change.below, change.above)
+            )
+            if above and not below:
+                sentences.append(f"{name} no longer runs there: {above}")
+            if below and not above:
+                sentences.append(f"{name} does not run before: {below}")
+        return sentences
+
+    def _reason(self, probe: Probe, point: int, value: float) -> str:
+        """Why a system has no answer; empty where it has one."""
+        answer = self.answer(probe, np.array([point]), np.array([value]))
+        fits = answer.estimate.fits
+        place = int(np.ravel(fits.reason)[0])
+        sentence: str = fits.reasons[place]
+        return sentence
+
+    def is_contested(self, change: Change) -> bool:
+        """Whether on both sides of a change at least one system fits."""
+        point = np.array([change.point])
+        for value in (change.below, change.above):
             answers = self.columns(point, np.array([value]))
             if not np.isfinite(answers).any():
                 return False
         return True
+
+
+def _meet(last: Change, change: Change) -> bool:
+    """Whether a change begins where the last ends: one, in which rounding makes both equal."""
+    is_close = change.below - last.above <= CLOSE * abs(change.below)
+    return last.point == change.point and is_close

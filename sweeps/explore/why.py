@@ -9,6 +9,7 @@ import numpy as np
 
 from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING
 from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.explore.crossover import EQUAL
 from nearkv.sweeps.explore.rows import Rows, rows_of
 
 Row = Mapping[str, Any]
@@ -229,7 +230,13 @@ def why_crossover(rows: Sequence[Row]) -> list[str]:
 def _why_crossover(row: Row) -> str:
     unit = "" if row["unit"] == "1" else f" {row['unit']}"
     below, above = (f"{row[side]:,.6g}{unit}" for side in ("below", "above"))
-    return (
-        f"{row['model']}: {row['from']} leads up to {row['along']} {below}, "
-        f"{row['to']} from {above} on."
+    change = (
+        f"{_leads(row['from'])} up to {row['along']} {below}, "
+        f"{_leads(row['to'])} from {above} on"
     )
+    reason = f"; {row['reason']}" if row["reason"] else ""
+    return f"{row['model']}: {change}{reason}."
+
+
+def _leads(name: str) -> str:
+    return "both are equal" if name == EQUAL else f"{name} leads"
