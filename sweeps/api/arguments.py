@@ -159,7 +159,8 @@ def study_or_axes(
         return study_of(cast("Names", systems), cast("Models", model), axes)
     if systems is not None or model is not None or axes:
         raise InputError(
-            "the study holds the axes; give them there or as arguments, not both"
+            "the first argument is a study, which holds the axes: give them there, or leave it "
+            "out and name all others, as in systems='hilos'"
         )
     return study if isinstance(study, Study) else load_study(text_of(study, "study"))
 
