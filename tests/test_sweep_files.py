@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ from helpers import (
     until_safe,
     with_small_files,
 )
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs import execute
+from nearkv.sweeps.jobs.execute import to_file
+from nearkv.sweeps.jobs.plan import Piece, Plan
+from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.staging import staged
+from nearkv.sweeps.runtime.workers import Workers
+from nearkv.sweeps.space.study import Study
 
 pytestmark = pytest.mark.processes
 
@@ -256,3 +266,30 @@ def test_a_part_too_many_is_no_part(tmp_path: Path, whole: dict[str, Bytes]) -> 
     stranger.unlink()
     finish(file, "--resume")
     assert content(file) == whole["parquet"]
+
+
+def test_the_start_of_a_sweep_costs_what_is_finished_not_what_is_left(tmp_path: Path) -> None:
+    """No piece is looked at where none is finished: of a huge sweep there are millions."""
+
+    def pieces() -> Iterator[Piece]:
+        raise AssertionError("a piece is looked at")
+        yield
+
+    with staged(tmp_path / "out.csv", "csv", {}, pieces) as begun:
+        assert begun.rows == 0
+
+
+def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the sweep is begun")
+
+    monkeypatch.setattr(execute, "identity", never)
+    monkeypatch.setattr(Plan, "pieces", never)
+    axis = "1:32000:+1"
+    study = Study(("hilos",), ("opt-66b",), batch=axis, context=axis, output="1,2")
+    run = SweepRun(Workers(), True, False, lambda _: None, lambda _: False)
+    with pytest.raises(InputError, match="2,048,000,000 rows are very many; --yes writes them"):
+        to_file(study, tmp_path / "out.csv", (), run)
+    assert not list(tmp_path.iterdir())

@@ -60,6 +60,10 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
     rows = plan(study, only)
     most = PIECE[form]
     check_free(place, form == "parquet")
+    is_new = not (run.resume or staging_path(place).exists())
+    if is_new:  # before work that grows with the sweep
+        check_writable(place)
+        _check_size(rows, path, form, 0, run)
     key = identity(rows, only, f"{form} {most}")
     pieces = partial(rows.pieces, most)
     with careful(), staged(place, form, key, pieces, run.resume) as staging:
@@ -67,8 +71,9 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
             done = f"{place} is complete already, with {rows_of(staging.rows)}"
             run.say(f"{done}; nothing was left to do")
             return
-        with listening():
-            _check_size(rows, path, form, staging.rows, run)
+        if not is_new:
+            with listening():
+                _check_size(rows, path, form, staging.rows, run)
         _evaluate(rows, form, staging, run)
         staging.finish(provenance(rows.blocks))
         run.say(written(rows.size, place))

@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,15 @@ class Staging:
             self._clear()
             write_safely(self.folder / "study.json", text_of(dict(identity)))
         self._growth.begin()
-        safe = (piece.rows for piece in self._pieces() if piece.number in self._growth.safe)
-        self.rows = self._rows_added = sum(safe)
+        self.rows = self._rows_added = self._safe_rows()
         self._saved_at = time.monotonic()
         self.opened = True
+
+    def _safe_rows(self) -> int:
+        """Rows of the pieces that an earlier run made safe; looks at none after the last."""
+        safe = self._growth.safe
+        begun = islice(self._pieces(), max(safe, default=-1) + 1)
+        return sum(piece.rows for piece in begun if piece.number in safe)
 
     def remaining(self) -> Iterator[Piece]:
         """The pieces that are not finished, in order."""
