@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 from command_line import refusal, succeed
+from matplotlib.figure import Figure
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.style import save
 
 TABLE = "system,context_tok,status,step_ms\nslow,1024,ok,2\nfast,1024,infeasible,\n"
 PAIR = ("flexgen-dram", "hilos", "--model", "opt-30b")
@@ -141,3 +146,18 @@ def test_a_folder_is_no_table(tmp_path: Path) -> None:
     folder.mkdir()
     said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
     assert "is not an ordinary file" in said
+
+
+@pytest.mark.parametrize("form", ["pdf", "svg", "png"])
+def test_a_full_disk_is_one_sentence(tmp_path: Path, form: str) -> None:
+    """matplotlib's own writer of PDFs fails once more while it tidies up."""
+    figure = Figure()
+    figure.text(0.5, 0.5, "full")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            save(figure, tmp_path / f"a.{form}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.evaluation.provenance import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,14 +190,8 @@ def save(figure: Figure, path: str | Path) -> None:
     check_format(path)
     target = Path(path)
     form = target.suffix.removeprefix(".").lower()
-    unfinished = target.with_name(f".{target.name}.partial")
-    try:
-        with mpl.rc_context(SETTINGS):
-            figure.savefig(unfinished, format=form, dpi=300, metadata=UNDATED.get(form))
-        unfinished.replace(target)
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be written ({problem.strerror}); choose another place"
-        ) from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    drawn = BytesIO()  # what draws cannot tell a full disk
+    with mpl.rc_context(SETTINGS):
+        figure.savefig(drawn, format=form, dpi=300, metadata=UNDATED.get(form))
+    with replacing(target) as file:
+        file.buffer.write(drawn.getvalue())
