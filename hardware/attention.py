@@ -19,8 +19,10 @@ def full_attention(config: Config) -> Attention:
     """Grouped heads: num_attention_heads, num_key_value_heads, head_dim."""
     heads = heads_of(config)
     kv_heads = config.count("num_key_value_heads", default=heads)
+    if heads and not kv_heads:
+        raise config.refuse("num_key_value_heads", "must be 1 or more")
     size = _head_size(config, heads)
-    return Attention("full", heads, kv_heads or heads, size)
+    return Attention("full", heads, kv_heads, size)
 
 
 def _head_size(config: Config, heads: int) -> int:

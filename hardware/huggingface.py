@@ -233,9 +233,24 @@ def _quantity(value: float, unit: str, source: str) -> Quantity:
 # --- the file -----------------------------------------------------------------------------------
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, none of whose keys stands twice.
+
+    Raises:
+        ValueError: one does; of the others JSON would keep the last alone.
+    """
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        count = Counter(key for key, _ in pairs)
+        key, times = count.most_common(1)[0]
+        raise ValueError(f"key {key!r} stands {times} times")
+    return table
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        table = json.loads(read_text(path, "config.json"))
+        text = read_text(path, "config.json")
+        table = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(
             f"{path}: not a valid JSON file ({problem}); correct it there"

@@ -92,6 +92,7 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
         ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
         ({**LLAMA, "num_attention_heads": 0}, "must be more than zero"),
         ({**LLAMA, "num_key_value_heads": 7}, "no multiple"),
+        ({**LLAMA, "num_key_value_heads": 0}, "num_key_value_heads = 0 must be 1 or more"),
         ({**LLAMA, "num_hidden_layers": 10**9}, "1 to 10,000"),
         ({**LLAMA, "layer_types": ["full_attention"]}, "one entry for each layer, 80"),
         ({**LLAMA, "layer_types": ["mystery"] * 80}, "layer_types names 'mystery'"),
@@ -104,6 +105,14 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
 def test_a_broken_config_says_what_is_wrong(tmp_path: Path, config: object, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         load_llm(written(tmp_path, config))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """JSON lets the last win, so one of two numbers would be ignored in silence."""
+    file = Path(written(tmp_path, LLAMA))
+    file.write_text('{"num_hidden_layers": 2, ' + json.dumps(LLAMA)[1:])
+    with pytest.raises(InputError, match="key 'num_hidden_layers' stands 2 times"):
+        load_llm(str(file))
 
 
 def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
