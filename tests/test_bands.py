@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from command_line import succeed
@@ -13,10 +16,10 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.laws import Measured, Ranged, listed
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
-from nearkv.sweeps.commands.bands import check_draws
 from nearkv.sweeps.evaluation.probe import Probe
-from nearkv.sweeps.space.bands import MODEL_ERROR, draws_of
+from nearkv.sweeps.space.bands import MODEL_ERROR, check_draws, draws_of
 from nearkv.sweeps.space.study import Study, blocks
+from nearkv.sweeps.space.study_files import load_study
 from nearkv.sweeps.uncertainty.model_error import find_error
 from nearkv.sweeps.uncertainty.numbers import drawn_numbers
 
@@ -206,3 +209,31 @@ def test_what_to_measure_first_is_said_in_words() -> None:
     shown = succeed("sensitivity", "hilos", *POINT, "--sobol")
     assert shown.count("the band narrows from") >= 1
     assert "x wide" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"seed": 5}, "--seed 5: is of the requests drawn from a trace"),
+        ({"seed": -1}, "--seed -1: give a whole number, 0 or more"),
+        ({"seed": "x", "band": 90}, "--seed 'x': give a whole number"),
+        ({"samples": 5}, "--samples 5: are those of a band"),
+        ({"samples": 64.5, "band": 90}, "--samples 64.5: give a whole number"),
+        ({"band": "x"}, "--band 'x': give a number of percent"),
+        ({"band": True}, "--band True: give a number of percent"),
+        ({"method": 3}, "unknown method '3'"),
+        ({"batch": True}, "batch=True: give text, a number"),
+        ({"batch": {"a": 1}}, "give text, a number"),
+        ({"sets": {1: 2}}, "sets: 1 is no name"),
+    ],
+)
+def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        nearkv.compare("hilos", "opt-66b", **options)
+
+
+def test_a_study_file_with_a_seed_of_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\nseed = 4\n')
+    with pytest.raises(InputError, match=r"study\.toml, line 3: seed: 4: is of the requests"):
+        load_study(str(file))

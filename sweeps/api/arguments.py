@@ -10,6 +10,7 @@ from typing import TypedDict, TypeVar, cast
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
+from nearkv.sweeps.space.bands import check_draws
 from nearkv.sweeps.space.study import Study, comma_list
 from nearkv.sweeps.space.study_files import load_study
 
@@ -73,6 +74,9 @@ def text_of(value: object, name: str) -> str:
         return value
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
+    problem = "give text, a number, a path, or a list of these"
+    if isinstance(value, bool | bytes | Mapping):
+        raise InputError(f"{name}={value!r}: {problem}")
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, Real):
@@ -80,7 +84,7 @@ def text_of(value: object, name: str) -> str:
         return str(int(number)) if number.is_integer() else repr(number)
     if isinstance(value, Iterable):
         return ",".join(text_of(item, name) for item in value)
-    raise InputError(f"{name}={value!r}: give text, a number, a path, or a list of these")
+    raise InputError(f"{name}={value!r}: {problem}")
 
 
 def names_of(value: Names, name: str) -> tuple[str, ...]:
@@ -106,6 +110,9 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
     for name in axes:
         if name not in Axes.__annotations__:
             raise unknown("argument", name, Axes.__annotations__)
+    seed = axes.get("seed", Study.seed)
+    samples = axes.get("samples", Study.samples)
+    check_draws(seed, samples, axes.get("band"), "trace" in axes)
     sizes = {
         "batch": _sizes(axes.get("batch", Study.batch), "batch"),
         "context": _sizes(axes.get("context", Study.context), "context"),
@@ -120,10 +127,10 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         parts=_texts(axes.get("parts", {}), "parts"),
         zipped=_texts(axes.get("zip", {}), "zip"),
         traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
-        method=axes.get("method", Study.method),
-        seed=axes.get("seed", Study.seed),
+        method=text_of(axes.get("method", Study.method), "method"),
+        seed=seed,
         band=axes.get("band", Study.band),
-        samples=axes.get("samples", Study.samples),
+        samples=samples,
         plugins=names_of(axes["plugin"], "plugin") if "plugin" in axes else (),
         batch=sizes["batch"],
         context=sizes["context"],
@@ -184,4 +191,7 @@ def _texts(values: Mapping[str, Values], name: str) -> dict[str, str]:
         raise InputError(
             f"{name}={values!r}: give a dictionary, as in {name}={{'csd.count': 8}}"
         )
+    for key in values:
+        if not isinstance(key, str):
+            raise InputError(f"{name}: {key!r} is no name; give text, as in 'csd.count'")
     return {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}

@@ -173,14 +173,15 @@ def _placement(model: Models, options: Options) -> pd.DataFrame:
 def _subbatch(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.subbatch import SubbatchPoint, subbatch
 
-    study = _study(model, options, UNNAMED)
+    axes = {name: value for name, value in options.items() if name != "seed"}
+    study = _study(model, cast("Options", axes), UNNAMED)
     point = SubbatchPoint(
         model=_joined(study.models),
         platform=_joined(study.platforms) or "dgx-a100-pim",
         requests=text_of(_needed(options, "requests", "[2048, 3072]"), "requests"),
         prompts=text_of(options.get("prompts", ""), "prompts"),
         placement=options.get("placement", "balanced"),
-        seed=study.seed,
+        seed=options.get("seed", 0),
         time_limit=options.get("time_limit", 10.0),
         slack=options.get("slack", 0.02),
         sets=study.sets,

@@ -30,29 +30,6 @@ Samples = Annotated[
 ]
 
 
-def check_draws(seed: int, samples: int, band: float | None, has_trace: bool) -> None:
-    """Refuse options of draws where nothing is drawn.
-
-    Raises:
-        InputError: a band of 0 %, a seed without a trace or a band, or samples without a band.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.space.study import Study
-
-    if band == 0:
-        raise InputError(
-            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
-        )
-    has_band = band is not None
-    if seed and not (has_trace or has_band):
-        raise InputError(
-            "--seed is of the requests drawn from a trace; give --trace, or leave it out, "
-            "or give the --band that it draws"
-        )
-    if samples != Study.samples and not has_band:
-        raise InputError("--samples are those of a band; give --band, or leave it out")
-
-
 def show_band(study: Study) -> None:
     """Print what the band of a design point is made of."""
     from nearkv.sweeps.space.study import blocks

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from nearkv.sweeps.commands.bands import Band, Samples, check_draws
+from nearkv.sweeps.commands.bands import Band, Samples
 from nearkv.sweeps.commands.options import (
     Batch,
     Bed,
@@ -62,7 +62,7 @@ def axes(
     from nearkv.sweeps.runtime.plugin_files import load_plugins
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
-    check_draws(seed, samples, band, bool(trace))
+    _check_draws(seed, samples, band, trace)
     load_plugins(plugins)
     return Study(
         systems=(),
@@ -82,6 +82,13 @@ def axes(
         plugins=tuple(plugins),
         parts=pairs(parts, "--part"),
     )
+
+
+def _check_draws(seed: int, samples: int, band: float | None, trace: str) -> None:
+    """Refuse options of draws where nothing is drawn."""
+    from nearkv.sweeps.space.bands import check_draws
+
+    check_draws(seed, samples, band, bool(trace))
 
 
 def _output_tokens(output: str) -> str:

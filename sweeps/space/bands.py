@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
 
 FEWEST, MOST = 16, 1 << 16
 """Samples of a band."""
+SAMPLES = 1024
+"""Samples of a band where none are stated."""
 CHOSEN = "count"
 """The key of numbers that a designer chooses; what they range over is not unknown."""
 MODEL_ERROR = "model error"
@@ -90,4 +93,39 @@ def check_band(band: Band, method: str) -> None:
     if method != "fluid":
         raise InputError(
             f"--band: --method {method} has no band; the fluid model has, leave one of them out"
+        )
+
+
+def check_draws(seed: object, samples: object, band: object, has_trace: bool) -> None:
+    """Refuse options of draws that are no numbers, or where nothing is drawn.
+
+    Args:
+        seed: of the draws; 0 where none is stated.
+        samples: of a band; `SAMPLES` where none are stated.
+        band: its level; None where there is no band [%].
+        has_trace: whether requests are drawn.
+
+    Raises:
+        InputError: no number, a band of 0 %, a seed without a trace or a band, or samples without
+            a band.
+    """
+    whole = {"seed": seed, "samples": samples}
+    for name, value in whole.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+            raise InputError(f"--{name} {value!r}: give a whole number, 0 or more")
+    if band is not None and (isinstance(band, bool) or not isinstance(band, Real)):
+        raise InputError(f"--band {band!r}: give a number of percent, as in 90")
+    if band == 0:
+        raise InputError(
+            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
+        )
+    has_band = band is not None
+    if seed and not (has_trace or has_band):
+        raise InputError(
+            f"--seed {seed}: is of the requests drawn from a trace; give --trace, or leave it "
+            "out, or give the --band that it draws"
+        )
+    if samples != SAMPLES and not has_band:
+        raise InputError(
+            f"--samples {samples}: are those of a band; give --band, or leave it out"
         )

@@ -20,6 +20,7 @@ from nearkv.sweeps.space.axes import name_axis, size_axis
 from nearkv.sweeps.space.bands import (
     MODEL_ERROR,
     RATIO_ERROR,
+    SAMPLES,
     Band,
     check_band,
 )
@@ -76,7 +77,7 @@ class Study:
     method: str = "fluid"
     seed: int = 0
     band: float = 0.0
-    samples: int = 1024
+    samples: int = SAMPLES
     plugins: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     zipped: Mapping[str, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import located, read_toml, with_line
 from nearkv.hardware.folders import path_of
+from nearkv.sweeps.space.bands import check_draws
 from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study, blocks
 
@@ -60,6 +61,11 @@ def _read_study(path: Path) -> Study:
         entries[name] = _texts(table.get(key, {}), f"{path}: {key}")
     for key in _NUMBERS:
         entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
+    try:
+        band = table.get("band")
+        check_draws(entries["seed"], entries["samples"], band, bool(entries["traces"]))
+    except InputError as refusal:
+        raise InputError(f"{path}: {_about_key(str(refusal))}") from None
     return Study(**entries)
 
 
