@@ -185,7 +185,7 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
         (lambda: nearkv.solve("alpha", "opt-66b", vary="csd.count"), "does not take vary"),
         (lambda: nearkv.solve("hardware", "opt-66b"), "target is missing"),
         (nearkv.sweep, "give a study, or systems and a model"),
-        (lambda: nearkv.sweep("a.toml", systems="hilos"), "not both"),
+        (lambda: nearkv.sweep("a.toml", systems="hilos"), "leave it out"),
         (lambda: nearkv.estimate("hilos", "opt-66b", context=[1, 2]), "one design point"),
         (lambda: nearkv.estimate("hilos", object()), "model=<object"),  # type: ignore[arg-type]
         (
