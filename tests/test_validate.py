@@ -7,6 +7,7 @@ import io
 import json
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from nearkv.sweeps.validation.prediction import predict
 from nearkv.sweeps.validation.reproduce import command_of
 
 HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
+STEP = "id,low,unit,metric,system"
 MINE = f'{HEADER}\nmine,3,x,decode_tok_s,hilos,opt-66b,16,"32k,64k",alpha=0.5,hilos,alpha=0,mean\n'
 
 
@@ -96,6 +98,11 @@ def test_a_users_own_claim_is_predicted(tmp_path: Path) -> None:
         (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
         (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be finite"),
         (MINE.replace("mine,3", ",3"), "line 2: id is blank"),
+        (MINE.replace(",x,", ",GB,"), "line 2, unit: 'GB' does not measure a ratio"),
+        (f"{STEP}\nmine,72,GB,step_ms,hilos\n", "'GB' does not measure step_ms; write ms"),
+        (f"{STEP}\nmine,72,banana,step_ms,hilos\n", "line 2, unit: 'banana' does not measure"),
+        (f"{STEP}\nmine,72,ms,decode_tok_s,hilos\n", "'ms' does not measure decode_tok_s"),
+        (f"{STEP}\nmine,72,s,batch_run,hilos\n", "'s' does not measure batch_run; write x or"),
         (f"{HEADER}\nmine,3,x\n", "line 2: has more or fewer cells than the header"),
         (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
     ],
@@ -106,6 +113,25 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
         read_claims(path)
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "units", "size"),
+    [
+        ("step_ms", ("ms", "s"), 1000),
+        ("total_s", ("s", "h"), 3600),
+        ("decode_tok_s", ("1/s", "tok/s"), 1),
+        ("decode_tok_s", ("tok/s", "tokens/min"), 1 / 60),
+        ("energy_j_tok", ("J", "kJ/token"), 1000),
+        ("batch_run", ("1", "sequences"), 1),
+    ],
+)
+def test_a_claim_is_compared_in_its_unit(metric: str, units: tuple[str, str], size: float) -> None:
+    """The same statement in two units has one prediction, a number in each."""
+    claim = replace(load("hilos")[0], metric=metric, system="hilos", model="opt-66b", exclude="")
+    low, _ = predict(replace(claim, unit=units[0], take="min", over=""))
+    other, _ = predict(replace(claim, unit=units[1], take="min", over=""))
+    assert low == pytest.approx(other * size)
 
 
 @pytest.mark.parametrize("metric", ["decode_tok", "note"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_text
 from nearkv.sweeps.validation.claims import FIELDS, Claim
+from nearkv.sweeps.validation.units import unit_size
 
 REQUIRED = ("id", "low", "unit", "metric", "system")
 BOUNDS = ("exact", "approx", "at_most", "at_least", "range")
@@ -86,7 +87,12 @@ def _claim(cells: dict[str, str], where: str) -> Claim:
             raise unknown(name, texts[name], known, where)
     for name in ("low", "high"):
         _check_number(texts[name], f"{where}, {name}")
-    return Claim(**texts)
+    claim = Claim(**texts)
+    try:
+        unit_size(claim)
+    except InputError as problem:
+        raise InputError(f"{where}, unit: {problem}") from None
+    return claim
 
 
 def _check_number(text: str, where: str) -> None:

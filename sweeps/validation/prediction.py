@@ -15,6 +15,7 @@ from nearkv.sweeps.space.study import Block, Study, blocks, comma_list, pairs
 from nearkv.sweeps.validation.checks import checks, find_check
 from nearkv.sweeps.validation.checks.asking import number_at
 from nearkv.sweeps.validation.claims import Claim
+from nearkv.sweeps.validation.units import unit_size
 
 Values = NDArray[np.float64]
 
@@ -118,7 +119,7 @@ def predict(claim: Claim) -> Values:
 
 
 def _values(claim: Claim) -> Values:
-    """What the claim states, at every point of its grid."""
+    """What the claim states, at every point of its grid, in its unit."""
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
     if claim.metric in checks():
@@ -126,9 +127,9 @@ def _values(claim: Claim) -> Values:
         answer = find_check(claim.metric)(*words)
         return np.ravel(np.asarray(answer, dtype=float))
     column = _column(claim.metric, question_of(claim))
-    if not claim.over:
-        return column
-    return column / _column(claim.metric, question_of(claim, baseline=True))
+    if claim.over:
+        column = column / _column(claim.metric, question_of(claim, baseline=True))
+    return column / unit_size(claim)
 
 
 def _column(metric: str, question: Question) -> Values:
