@@ -122,6 +122,13 @@ def test_the_paragraph_of_the_tutorial_states_what_is_predicted() -> None:
         assert f" {stated[name]} " in page
 
 
+def test_the_example_of_what_is_not_modelled_has_such_a_row() -> None:
+    (example,) = blocks(DOCS / "not-modelled.md")
+    _, *words = shlex.split(example.text.removeprefix("$ "))
+    statuses = {line.split(",")[1] for line in succeed(*words, "--format", "csv").splitlines()}
+    assert statuses == {"status", "ok", "not-modelled"}
+
+
 SBATCH = """#!/bin/bash
 tasks=$(sed -n 's/^#SBATCH --array=0-//p' "$1")
 for task in $(seq 0 "$tasks"); do
