@@ -15,12 +15,9 @@ from nearkv.sweeps.space.study import Block, Study, blocks, comma_list, pairs
 from nearkv.sweeps.validation.checks import checks, find_check
 from nearkv.sweeps.validation.checks.asking import number_at
 from nearkv.sweeps.validation.claims import Claim
-from nearkv.sweeps.validation.units import unit_size
+from nearkv.sweeps.validation.units import PRINTED_UNITS, unit_size
 
 Values = NDArray[np.float64]
-
-PRINTED_UNITS = {"GFLOPS": 1e9, "PBW": 1e15, "billion params": 1e9}
-"""Units as papers print them that no specification is written in, in SI."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ def _column(metric: str, question: Question) -> Values:
 def size_of(unit: str) -> float:
     """One printed unit in SI; 1 for words and shares [SI]."""
     if unit in PRINTED_UNITS:
-        return PRINTED_UNITS[unit]
+        return PRINTED_UNITS[unit][1]
     try:
         dimension, size = unit_of(unit)
     except InputError:

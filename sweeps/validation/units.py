@@ -8,8 +8,15 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import unit_of
 from nearkv.sweeps.evaluation.catalogue import column_rows
 from nearkv.sweeps.validation.checks import checks
+from nearkv.sweeps.validation.checks.asking import quantity_at
 from nearkv.sweeps.validation.claims import Claim
 
+PRINTED_UNITS = {
+    "GFLOPS": ("FLOP/s", 1e9),
+    "PBW": ("B", 1e15),
+    "billion params": ("1", 1e9),
+}
+"""Units as papers print them that no specification is written in: dimension, size in SI."""
 TOKENS = re.compile(r"\btok(ens?)?\b", re.IGNORECASE)
 """What tables count, so that it is no unit: `tok/s` is `1/s`."""
 
@@ -27,7 +34,10 @@ def unit_size(claim: Claim) -> float:
     >>> unit_size(Claim("a", "", "", "", "", "72", "72", "s", metric="step_ms"))
     1000.0
     """
-    column = "1" if claim.over else column_unit(claim.metric)
+    if claim.metric == "number":
+        column: str | None = quantity_at(claim.system).unit
+    else:
+        column = "1" if claim.over else column_unit(claim.metric)
     if column is None:
         return 1.0
     stated, needed = _plain(claim.unit), _plain(column)
@@ -41,6 +51,8 @@ def unit_size(claim: Claim) -> float:
         required, column_size = _measure(needed)
     if dimension != required:
         subject = "a ratio" if claim.over else claim.metric
+        if claim.metric == "number":
+            subject = claim.system
         written = column if needed not in ("", "1") else "x or a word for what is counted"
         raise InputError(f"{claim.unit!r} does not measure {subject}; write {written}")
     return size / column_size
@@ -48,7 +60,7 @@ def unit_size(claim: Claim) -> float:
 
 def column_unit(metric: str) -> str | None:
     """The unit of a column, empty of a count; None where nobody states it."""
-    if metric == "number" or metric in checks():
+    if metric in checks():
         return None
     units = {str(row["column"]): str(row["unit"]) for row in column_rows()}
     if metric in units:
@@ -67,6 +79,8 @@ def _plain(unit: str) -> str:
 
 def _measure(unit: str) -> tuple[str, float]:
     """Dimension and size in SI; no dimension where it is a word and no unit."""
+    if unit in PRINTED_UNITS:
+        return PRINTED_UNITS[unit]
     try:
         return unit_of(unit)
     except InputError:

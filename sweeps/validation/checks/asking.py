@@ -12,7 +12,9 @@ from nearkv.costmodel.registry import System, find_knob, find_system
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.errors import unknown
 from nearkv.hardware.machine import Machine
+from nearkv.hardware.quantity import Quantity
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.space.sizes import size
 
@@ -31,14 +33,32 @@ def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
 
 
 def number_at(address: str) -> float:
-    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI]."""
+    """A number of a platform, a part or a model, named `NAME:ROLE.KEY` or `NAME:KEY` [SI].
+
+    Raises:
+        InputError: nothing has that address.
+    """
+    return quantity_at(address).si
+
+
+def quantity_at(address: str) -> Quantity:
+    """The same as its source prints it.
+
+    Raises:
+        InputError: nothing has that address.
+    """
     name, _, key = address.partition(":")
     if name in names("platform"):
-        role, _, number = key.partition(".")
-        return load_platform(name).roles[role].numbers[number].si
-    if name in names("part"):
-        return load_part(name).numbers[key].si
-    return load_llm(name).numbers[key].si
+        role, _, key = key.partition(".")
+        roles = load_platform(name).roles
+        if role not in roles:
+            raise unknown("part", role, roles, name)
+        numbers = roles[role].numbers
+    else:
+        numbers = (load_part if name in names("part") else load_llm)(name).numbers
+    if key not in numbers:
+        raise unknown("number", key, numbers, name)
+    return numbers[key]
 
 
 def workload(context: str | Real, batch: str = "16", output: str = "64") -> Workload:
