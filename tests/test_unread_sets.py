@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import invoke
 
 import nearkv
-from nearkv.hardware.errors import NearkvWarning
+from nearkv.hardware.errors import InputError, NearkvWarning
 
 MODEL = "opt-30b"
 UNREAD = {"csd.count": 4}
@@ -85,3 +86,42 @@ def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> No
     done = invoke("compare", "l3", "gpu-only", "--model", MODEL, "--trace", str(trace))
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("input_tok and output_tok are read, 'arrival_s' not") == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "systems", "options", "said"),
+    [
+        ("hardware", "hilos", {"vary": "csd.read", "target": "throughput_tok_s=1"}, "--vary"),
+        ("crossover", "hilos,flexgen-ssd", {"along": "csd.read=1GB/s:9GB/s"}, "--along"),
+    ],
+)
+def test_a_number_that_is_searched_and_not_read_is_told(
+    question: str, systems: str, options: Any, said: str
+) -> None:
+    """hilos reads its drives through their accelerators, never csd.read."""
+    with pytest.warns(NearkvWarning, match=f"{said} csd.read changes nothing"):
+        nearkv.solve(question, MODEL, systems=systems, context="1k", **options)
+
+
+def test_a_number_that_is_searched_and_read_is_not_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NearkvWarning)
+        options: Any = {"vary": "csd.count", "target": "throughput_tok_s=0.1"}
+        nearkv.solve("hardware", MODEL, systems="hilos", context="1k", **options)
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "value"),
+    [
+        ("hardware", "vary", 3.5),
+        ("hardware", "target", [None]),
+        ("batch", "limit", 3.5),
+        ("placement", "gpu_batch", 3.5),
+        ("placement", "fix", "x"),
+        ("subbatch", "slack", None),
+    ],
+)
+def test_an_option_of_another_type_is_refused(question: str, name: str, value: object) -> None:
+    options: Any = {name: value}
+    with pytest.raises(InputError, match=f"{name}=.*: give "):
+        nearkv.solve(question, MODEL, **options)

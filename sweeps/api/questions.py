@@ -186,6 +186,7 @@ def sensitivity(
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
     study = study_of(system, model, axes)
+    of = text_of(of, "of")
     if sobol:
         return table_of_rows(importance(study, of).rows)
     rows, band = elasticities(study, of)

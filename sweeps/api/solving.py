@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack, cast
+from numbers import Integral, Real
+from typing import Any, Unpack, cast, get_type_hints
 
 import pandas as pd
 
@@ -13,6 +14,15 @@ from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, study_of, t
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.space.study import Study
 
+_TEXTS = str | Iterable[str]
+_TYPES: Mapping[Any, tuple[type, str]] = {
+    str: (str, "text"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    Mapping[str, float]: (Mapping, "a dictionary of numbers"),
+    _TEXTS: (Iterable, "text or a list of texts"),
+}
+"""Type of an option -> what is accepted, in Python and in words."""
 UNNAMED = "hilos"
 """Stands in a study whose question names its systems itself."""
 
@@ -26,7 +36,7 @@ class Options(Axes, total=False):
         robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for;
             1 is the worst machine.
         vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
-        limit: of `batch` and `hardware`: what must be kept, as `tbt_ms=50,prefill_s=2`.
+        limit: of `batch` and `hardware`: what must be kept, as `step_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, placement, time_limit, slack: of `subbatch`.
@@ -71,6 +81,7 @@ def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFr
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
     True
     """
+    question = text_of(question, "question")
     if question not in QUESTIONS:
         raise unknown("question", question, QUESTIONS, "solve")
     answer, own = QUESTIONS[question]
@@ -79,7 +90,25 @@ def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFr
             raise InputError(
                 f"solve {question!r} does not take {name}; it takes {', '.join(own)}"
             )
+    for name, value in options.items():
+        if name not in Axes.__annotations__:
+            _check_type(name, value)
     return answer(model, options)
+
+
+def _check_type(name: str, value: object) -> None:
+    """Refuse a value that is not of the type that an option has.
+
+    Raises:
+        InputError: naming the type.
+    """
+    hint = get_type_hints(Options)[name]
+    kind, words = _TYPES.get(hint, (object, ""))
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputError(f"{name}={value!r}: give {words or 'another value'}")
+    items = value if isinstance(value, list | tuple) else ()
+    if hint == _TEXTS and not all(isinstance(item, str) for item in items):
+        raise InputError(f"{name}={value!r}: give {words}")
 
 
 def _study(model: Models, options: Options, systems: Names) -> Study:

@@ -39,23 +39,49 @@ def checked_blocks(study: Study) -> list[Block]:
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:
     """Warn of each number that is set and changes nothing: no system of any block reads it."""
     numbers = {address for block in study_blocks for address in block.sets.values()}
+    _warn_of_blocks(numbers, study_blocks, "--set")
+
+
+def warn_of_unread_searched(
+    addresses: Collection[str], study_blocks: Sequence[Block], option: str
+) -> None:
+    """Warn of each number that is searched and changes nothing: no system reads it.
+
+    Args:
+        addresses: what is searched, as `role.key`; a number that no platform states counts as read.
+        study_blocks: the design points.
+        option: that names what is searched.
+    """
+    stated = set()
+    for block in study_blocks:
+        for role, part in block.platform.roles.items():
+            stated |= {f"{role}.{key}" for key in part.numbers}
+    _warn_of_blocks(stated & set(addresses), study_blocks, option)
+
+
+def _warn_of_blocks(
+    numbers: Collection[str], study_blocks: Sequence[Block], option: str
+) -> None:
     read: set[str] = set()
     for block in study_blocks if numbers else ():
         read |= _read(block)
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
-    warn_of_unread(numbers, read, f"no system here reads it ({systems})")
+    warn_of_unread(numbers, read, f"no system here reads it ({systems})", option)
 
 
-def warn_of_unread(numbers: Collection[str], read: Set[str], why: str) -> None:
-    """Warn of each number that is set and was not read.
+def warn_of_unread(
+    numbers: Collection[str], read: Set[str], why: str, option: str = "--set"
+) -> None:
+    """Warn of each number that is varied and was not read.
 
     Args:
-        numbers: that are set, as `role.key`.
+        numbers: that are varied, as `role.key`.
         read: what was read.
         why: a number that is not read changes nothing.
+        option: that varies them.
     """
     for address in sorted(set(numbers) - read):
-        warn(f"--set {address} changes nothing: {why}")
+        warn(f"{option} {address} changes nothing: {why}")
 
 
 def _read(block: Block) -> set[str]:

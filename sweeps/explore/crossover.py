@@ -11,6 +11,7 @@ import numpy as np
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.evaluation.probe import Probe, check_column
 from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
     Line,
@@ -97,6 +98,7 @@ def _blocks(study: Study, axis: str) -> list[Block]:
     study_blocks = searched(study)
     for block in study_blocks:
         refuse_set(study, block, axis, "--along")
+    warn_of_unread_searched({axis}, study_blocks, "--along")
     return study_blocks
 
 

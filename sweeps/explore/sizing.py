@@ -22,6 +22,7 @@ from nearkv.sweeps.evaluation.targets import (
     parse_targets,
     span_of,
 )
+from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.space.study import Block, Numbers, Study, blocks, comma_list
@@ -44,7 +45,7 @@ def least_hardware(
         study: what to evaluate.
         vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value.
         wanted: targets; all must be reached.
-        limits: what must be kept besides, comma-separated, as in `tbt_ms=50,prefill_s=2`.
+        limits: what must be kept besides, comma-separated, as in `step_ms=50,prefill_s=2`.
 
     Returns:
         A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
@@ -64,8 +65,10 @@ def least_hardware(
         raise InputError(f"--band: solve hardware gives one size, not a band; {advice}")
     targets = _targets(wanted, limits)
     rows: Rows = []
-    for block in searched(study):
-        searched_line = line_of(vary, block)
+    study_blocks = searched(study)
+    lines = [line_of(vary, block) for block in study_blocks]
+    warn_of_unread_searched({along.axis for along in lines}, study_blocks, "--vary")
+    for block, searched_line in zip(study_blocks, lines, strict=True):
         refuse_set(study, block, searched_line.axis, "--vary")
         search = _Search(gauge(Probe(block), study, targets), targets, searched_line)
         rows += search.rows()
