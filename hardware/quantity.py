@@ -72,6 +72,7 @@ _NUMBER = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _SAMPLES = {
+    "bit": "16bit",
     "B": "512GiB",
     "B/s": "3.2GB/s",
     "FLOP/s": "312TFLOP/s",
@@ -80,7 +81,7 @@ _SAMPLES = {
     "USD": "2400USD",
     "1": "0.7",
 }
-"""Dimension -> a well-formed number of it."""
+"""Unit or dimension -> a well-formed number of it."""
 
 
 @dataclass(frozen=True)
@@ -217,5 +218,6 @@ def _size_of(written: str, unit: str, where: str, text: str) -> float:
 
 
 def example(unit: str) -> str:
-    """A well-formed number of a unit's dimension, for error messages."""
-    return _SAMPLES.get(unit_of(unit)[0], f"2{unit}")
+    """A well-formed number of a unit, or else of its dimension, for error messages."""
+    dimension, _ = unit_of(unit)
+    return _SAMPLES.get(unit) or _SAMPLES.get(dimension, f"2{unit}")

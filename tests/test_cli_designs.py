@@ -95,3 +95,10 @@ def test_questions_without_an_answer_are_one_sentence() -> None:
     assert "did you mean 'context'" in refused(
         "solve", "crossover", *point, "--along", "contxt=1:2"
     )
+
+
+def test_fixed_shares_are_read_as_the_help_writes_them() -> None:
+    place = ["solve", "placement", "--model", "opt-6.7b", "--search", "paper"]
+    listed = answer(*place, "--fix", "wg=0.2, cc=100%")
+    assert listed == answer(*place, "--fix", "wg=20%", "--fix", "cc=1")
+    assert listed[0]["wg"] == pytest.approx(0.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, new_platform, problems
+from nearkv.hardware.quantity import parse
+from nearkv.sweeps.commands.browsing import write_new
 from nearkv.sweeps.evaluation.readers import readers
+from nearkv.sweeps.space.own_system import new_system
 
 MINE = """\
 base = "hilos-h100"
@@ -131,3 +135,35 @@ def test_a_number_names_the_systems_that_read_it() -> None:
     assert by_key["p2p_read"] == ["hillinfer", "hilos", "inf2"]
     assert not any("flexgen-dram" in names for names in by_key.values())
     assert "flexgen-dram" in readers("gpu")["memory"]
+
+
+def test_the_endurance_that_a_column_reads_is_used() -> None:
+    """`endurance_requests` of hilos divides what the drives may write by what a request writes."""
+    assert "hilos" in readers("csd")["endurance"]
+
+
+def test_a_new_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Where it does not fit, no empty one is left; one that exists stays as it is."""
+    file = tmp_path / "mine.toml"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            write_new(file, "a = 1\n" * 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+    write_new(file, "a = 1\n")
+    with pytest.raises(InputError, match="File exists"):
+        write_new(file, "a = 2\n")
+    assert file.read_text() == "a = 1\n"
+
+
+def test_a_new_system_has_a_name_of_its_own() -> None:
+    with pytest.raises(InputError, match="'hilos': exists already; choose another name"):
+        new_system("hilos")
+
+
+def test_an_example_of_a_number_has_the_unit_it_is_stated_in() -> None:
+    with pytest.raises(InputError, match="'8' has no unit; write it like 16bit"):
+        parse("8", "bit", "precision.kv")

@@ -266,13 +266,14 @@ def write_new(file: Path, text: str) -> None:
     Raises:
         InputError: it does, or cannot be written.
     """
-    from nearkv.hardware.errors import InputError
+    import os
 
-    try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except OSError as problem:
-        raise InputError(f"{file}: cannot be written ({problem.strerror})") from None
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluation.provenance import write_text
+
+    if os.path.lexists(file):
+        raise InputError(f"{file}: cannot be written (File exists); choose another name")
+    write_text(file, text)
 
 
 def check_hardware(file: OwnFile) -> None:

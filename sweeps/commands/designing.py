@@ -66,7 +66,7 @@ Limits = Annotated[
     typer.Option(
         "--limit",
         metavar="COLUMN<=VALUE",
-        help="What the answer must keep: tbt_ms=50,prefill_s=2.",
+        help="What the answer must keep: step_ms=50,prefill_s=2.",
     ),
 ]
 Search = Annotated[
@@ -138,9 +138,10 @@ def placement(
     """
     from nearkv.sweeps.explore.placement import placements, shares_of
     from nearkv.sweeps.explore.why import why_placement
-    from nearkv.sweeps.space.study import pairs
+    from nearkv.sweeps.space.study import comma_list, pairs
 
     swaps = pairs(parts, "--part")
+    shares = comma_list(",".join(fix))
     rows = placements(
         model,
         context,
@@ -151,7 +152,7 @@ def placement(
         search=search,
         gpu_batch=gpu_batch,
         num_batches=num_batches,
-        fixed=shares_of(pairs(fix, "--fix")),
+        fixed=shares_of(pairs(shares, "--fix")),
     )
     machine = [*PLACED[:2], *(f"{role}.part" for role in swaps)]
     usual = [*machine, *PLACED[2:]] if len(rows) > 1 else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearkv.costmodel.metrics import Answer, cost, energy
+from nearkv.costmodel.metrics import COLUMNS, Answer
 from nearkv.costmodel.models import llm_from_part
 from nearkv.costmodel.registry import System, systems
 from nearkv.costmodel.workload import Workload
@@ -38,7 +38,7 @@ def _keys_read(system: System, kind: str) -> set[str]:
         except InputError:  # the system does not take this model
             continue
         answer = Answer(solved.estimate, machine, system.owns)
-        energy(answer)
-        cost(answer)
+        for column in COLUMNS.values():
+            column.compute(answer)
     addresses = [address.partition(".") for address in read]
     return {key for role, _, key in addresses if role in roles}

@@ -27,7 +27,7 @@ def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
 
     Args:
         study: what to evaluate; its batch does not count.
-        limits: upper limits on columns that grow with the batch: `tbt_ms=50`, comma-separated.
+        limits: upper limits on columns that grow with the batch: `step_ms=50`, comma-separated.
 
     Returns:
         A row per point: `largest_batch` and what ends it, a memory or a limit, `value`, the best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -98,11 +99,13 @@ def new_system(name: str) -> dict[str, str]:
     """Text of a system that works as it is, and of its test, by name of file.
 
     Raises:
-        InputError: the name is not kebab-case.
+        InputError: the name is not kebab-case, or a system has it.
     """
     if not _NAME.fullmatch(name):
         example = "small letters, digits and hyphens, as in my-system"
         raise InputError(f"systems new {name!r}: a name has {example}")
+    if name in systems():
+        raise InputError(f"systems new {name!r}: exists already; choose another name")
     module = name.replace("-", "_")
     words = {"name": name, "module": module, "function": module}
     return {
