@@ -249,6 +249,12 @@ def test_a_comparison_of_equals_names_both() -> None:
     )
 
 
+def test_a_system_is_not_said_to_be_faster_than_itself() -> None:
+    words = "compare flexgen-ssd hilos --model deepseek-v3 --batch 16 --context 64k --knob"
+    text = printed(*words.split(), "weights=paper,auto", "--columns", "step_ms").strip()
+    assert text.endswith("flexgen-ssd decodes fastest, 1.88 times its first row.")
+
+
 def test_a_pivot_needs_one_number_a_cell() -> None:
     rows = [{"system": "s", "model": "a", "ms": ms} for ms in (1.0, 2.0)]
     with pytest.raises(InputError, match="several rows have model a"):

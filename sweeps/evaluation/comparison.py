@@ -134,8 +134,9 @@ def conclusion(study: Study, table: Columns) -> list[str]:
             predicate = (
                 verdict.of_equals if len(rows["rivals"].iloc[0]) > 1 else verdict.of_one
             )
+            reference = "its first row" if names == first else first
             sentences.append(
-                f"{names} {predicate}{where}{_times(rows[verdict.ratio], first)}"
+                f"{names} {predicate}{where}{_times(rows[verdict.ratio], reference)}"
             )
     unanswered = len(frame) - len(answered)
     if unanswered:
@@ -168,8 +169,8 @@ def _distinct(names: pd.Series[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _times(ratios: pd.Series[float], first: str) -> str:
-    """How many times the first system's rate the best system's is."""
+def _times(ratios: pd.Series[float], reference: str) -> str:
+    """How many times the first row's rate the best system's is."""
     low = ratios.min()
     high = ratios.max()
     if not high > 1:
@@ -177,7 +178,7 @@ def _times(ratios: pd.Series[float], first: str) -> str:
     times = three_digits(low)
     if not np.isclose(low, high):
         times = f"{times} to {three_digits(high)}"
-    return f", {times} times {first}"
+    return f", {times} times {reference}"
 
 
 def _points(block: Block, study: Study) -> list[str]:
