@@ -109,17 +109,15 @@ def sweep(
     [8192, 16384, 24576, 32768]
     """
     from nearkv.sweeps.evaluation.evaluate import evaluate, stack
-    from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES
+    from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES, on_request
     from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 
-    only = ",".join(names_of(columns, "columns")) if columns is not None else ""
-    extra = (BOTTLENECK, TIMES) if breakdown else ()
-    if BOTTLENECK in only:
-        extra = (*extra, BOTTLENECK)
+    only = names_of(columns, "columns") if columns is not None else ()
+    extra = (*on_request(only), BOTTLENECK, TIMES) if breakdown else on_request(only)
     study_blocks = checked_blocks(study_or_axes(study, systems, model, axes))
     answer = stack(evaluate(study_blocks, extra))
-    return table_of_columns(select(answer, only))
+    return table_of_columns(select(answer, ",".join(only)))
 
 
 def pareto(
