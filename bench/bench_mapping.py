@@ -8,14 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.costmodel.llm import llm_of
 from nearkv.costmodel.mechanisms.head_tables import head_tables
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.sweeps.runtime.memory import keep_freed_memory
+from nearkv.sweeps.validation.checks.asking import model_on
 
 
 def median(call: Callable[[], object], times: int) -> float:
@@ -35,10 +34,7 @@ def medians(calls: list[Callable[[], object]], times: int) -> list[float]:
 
 def main() -> None:
     keep_freed_memory()
-    hw = load_platform("gh-asymmetric").machine()
-    llm = llm_of(
-        {key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, hw["precision"]
-    )
+    hw, llm = model_on("gh-asymmetric", "gpt3-175b")
     work = Workload(32.0, 1024.0, 1.0, fixed_context=1024.0)
     tables = head_tables(hw, llm, work)
     contexts = np.linspace(64.0, 4096.0, 1000).round()
@@ -55,8 +51,10 @@ def main() -> None:
         seconds[f"{name}, each of 1000 contexts"] = took / 1000
     for name, took in seconds.items():
         print(f"{name:30s} {1e6 * took:10.1f} us")
-    over, under = seconds["exact"] / seconds["greedy"], seconds["brute"] / seconds["exact"]
     exactly, greedily = in_grid
-    print(f"exact in a grid: {1e6 * exactly / 1000:.1f} us a point (at most 50)")
+    print(f"exact in a grid: {1e3 * exactly:.1f} us a point (at most 50)")
     print(f"exact / greedy in a grid {exactly / greedily:.2f} (at most 1)")
-    print(f"exact / greedy {over:.2f} (at most 10), brute / exact {under:.1f} (at least 50)")
+    over = seconds["exact"] / seconds["greedy"]
+    under = seconds["brute"] / seconds["exact"]
+    print(f"exact / greedy {over:.2f} (at most 10)")
+    print(f"brute / exact {under:.1f} (at least 50)")

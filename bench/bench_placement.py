@@ -8,12 +8,13 @@ from typing import Any
 
 import pulp
 
-from bench.placement_grid import SETTINGS, machine_and_model
+from bench.placement_grid import SETTINGS
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.placement.blocks import BlockProblem, Box
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.walks import paper
+from nearkv.sweeps.validation.checks.asking import model_on
 
 PROGRAMS = 543
 """What FlexGen's search solves for OPT-30B, prompt 512, output 32."""
@@ -39,7 +40,8 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    (hw, llm), work = machine_and_model(), Workload(1.0, 512.0, 32.0)
+    hw, llm = model_on("t4-flexgen", "opt-30b")
+    work = Workload(1.0, 512.0, 32.0)
     problem, walk = BlockProblem(hw, llm, work, {}), Recorded()
     found = paper(problem, walk, Box(1, problem.most, 1, problem.most))
     assert found is not None

@@ -8,26 +8,17 @@ import time
 from collections.abc import Sequence
 from itertools import product
 
-from nearkv.costmodel.llm import LLM, llm_of
 from nearkv.costmodel.workload import Workload
-from nearkv.hardware.catalog import load_llm, load_platform
-from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.placement import place
+from nearkv.sweeps.validation.checks.asking import model_on
 
 SETTINGS = tuple(product((100e9, 175e9, 250e9, 325e9, 400e9), (256.0, 512.0, 1024.0, 2048.0)))
 """Host memories [B] and prompts [1] of a grid."""
 
 
-def machine_and_model() -> tuple[Machine, LLM]:
-    """FlexGen's machine and OPT-30B."""
-    hw = load_platform("t4-flexgen").machine()
-    shape = {name: number.si for name, number in load_llm("opt-30b").numbers.items()}
-    return hw, llm_of(shape, hw["precision"])
-
-
 def cpu_seconds(settings: Sequence[tuple[float, float]]) -> float:
     """User and system time of this process to place OPT-30B in each setting."""
-    hw, llm = machine_and_model()
+    hw, llm = model_on("t4-flexgen", "opt-30b")
     start = time.process_time()
     for memory, prompt in settings:
         place(hw.with_values({"host.memory": memory}), llm, Workload(1.0, prompt, 32.0))

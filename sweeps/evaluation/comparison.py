@@ -136,7 +136,7 @@ def conclusion(study: Study, table: Columns) -> list[str]:
             )
             reference = "its first row" if names == first else first
             sentences.append(
-                f"{names} {predicate}{where}{_times(rows[verdict.ratio], reference)}"
+                f"{names} {predicate}{where}{_times(rows['ratio'], reference)}"
             )
     unanswered = len(frame) - len(answered)
     if unanswered:
@@ -160,7 +160,6 @@ def _best(
     leading = answered[answered[verdict.column] == most]
     by_point = leading.groupby(points, dropna=False, sort=False)
     best = by_point.agg(ratio=(verdict.ratio, "first"), rivals=(rivals, _distinct))
-    best = best.rename(columns={"ratio": verdict.ratio})
     best["best"] = [" and ".join(names) for names in best["rivals"]]
     return best
 
