@@ -144,8 +144,6 @@ class Csd:
     Attributes:
         hw, group, kv_width: what the attention kernel is chosen by, once it is needed.
         read, write: flash inside the devices, to and from the accelerators [B].
-        commit: synchronous writes of one page each [op].
-        stage: buffer transfers from host memory to the accelerators, one at a time [op].
         page: smallest write that is not amplified [B].
         capacity: all flash [B].
     """
@@ -155,10 +153,19 @@ class Csd:
     kv_width: Real
     read: Port
     write: Port
-    commit: Port
-    stage: Port
     page: Real
     capacity: Real
+
+    @property
+    def commit(self) -> Port:
+        """Synchronous writes of one page each [op]."""
+        part = self.hw.csd
+        return Port("csd.commit", "wait", per(part.commit, part.count), "op")
+
+    @property
+    def stage(self) -> Port:
+        """Buffer transfers from host memory to the accelerators, one at a time [op]."""
+        return Port("host.driver", "wait", per(self.hw.csd.dma), "op")
 
     @cached_property
     def attend(self) -> Port:
@@ -190,8 +197,6 @@ def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
         kv_width=kv_width,
         read=Port("csd.flash", "read", part.count * part.p2p_read),
         write=Port("csd.flash", "write", part.count * part.write),
-        commit=Port("csd.commit", "wait", per(part.commit, part.count), "op"),
-        stage=Port("host.driver", "wait", per(part.dma), "op"),
         page=part.page,
         capacity=part.count * part.capacity,
     )

@@ -13,18 +13,19 @@ All numbers broadcast over design points (NumPy); scalars stay scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 import numpy as np
 
-from nearkv.costmodel.sums import Number, longest_of, total
+from nearkv.costmodel.masks import Mask, plain, seconds_where
+from nearkv.costmodel.sums import Number, longest_of, sum_by_key, total
 
 Real = Number
 """A number for every design point: a scalar or an array that broadcasts with the others."""
-Key = TypeVar("Key")
+Leaves = Iterator[tuple[str, "Leaf", Real]]
+"""Paths, leaves, and a number of each."""
 
 
 class Span(ABC):
@@ -64,11 +65,17 @@ class Span(ABC):
         """The same in a span that resources of the role and others work in [s]."""
 
     @abstractmethod
-    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        """Yield (path, leaf, seconds of wall-clock time attributed to the leaf)."""
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        """Yield (path, leaf, seconds of wall-clock time attributed to the leaf).
+
+        Args:
+            path: of this span.
+            times: how often it runs [1].
+            where: the design points at which its time is attributed to its leaves.
+        """
 
     @abstractmethod
-    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _count(self, path: str, times: Real) -> Leaves:
         """Yield (path, leaf, how many times the leaf runs)."""
 
     def __mul__(self, times: Real) -> Span:
@@ -76,13 +83,13 @@ class Span(ABC):
 
     __rmul__ = __mul__
 
-    def leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
+    def leaves(self) -> Leaves:
         """Yield (path, leaf, how many times it runs [1]) for every leaf."""
         yield from self._count("", 1.0)
 
-    def attributed_leaves(self) -> Iterator[tuple[str, Leaf, Real]]:
+    def attributed_leaves(self) -> Leaves:
         """Yield (path, leaf, wall-clock seconds attributed to it [s]); they sum to `seconds`."""
-        yield from self._attribute("", 1.0)
+        yield from self._attribute("", 1.0, True)
 
     def breakdown(self) -> dict[str, Real]:
         """Wall-clock seconds attributed to each leaf [s], by path; they sum to `seconds`.
@@ -91,11 +98,11 @@ class Span(ABC):
         queue for one resource, it is that of the leaves on the resource, each its own.
         """
         leaves = self.attributed_leaves()
-        return _sum_by_key((path, seconds) for path, _, seconds in leaves)
+        return sum_by_key((path, seconds) for path, _, seconds in leaves)
 
     def attribution(self) -> dict[str, Real]:
         """Wall-clock seconds attributed to each resource [s]; they sum to `seconds`."""
-        return _sum_by_key(
+        return sum_by_key(
             (leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves()
         )
 
@@ -113,15 +120,7 @@ class Span(ABC):
         for _, leaf, times in self.leaves():
             if verb in ("", leaf.verb):
                 amounts.append(((leaf.resource, leaf.verb), times * leaf.amount))
-        return _sum_by_key(amounts)
-
-
-def _sum_by_key(items: Iterable[tuple[Key, Real]]) -> dict[Key, Real]:
-    """Sums of the values that share a key [theirs]."""
-    sums: dict[Key, Real] = {}
-    for key, value in items:
-        sums[key] = sums[key] + value if key in sums else value
-    return sums
+        return sum_by_key(amounts)
 
 
 class Leaf(Span):
@@ -168,10 +167,10 @@ class Leaf(Span):
         """All of its seconds: its one resource belongs to the role [s]."""
         return self.seconds
 
-    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        yield path or self.resource, self, share * self.seconds
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        yield path or self.resource, self, seconds_where(where, times, self.seconds)
 
-    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _count(self, path: str, times: Real) -> Leaves:
         yield path or self.resource, self, times
 
 
@@ -212,7 +211,7 @@ class Group(Span):
             self._busy[resource] = total(part.busy_of(resource) for part in users)
         return self._busy[resource]
 
-    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _count(self, path: str, times: Real) -> Leaves:
         for name, part in self.parts.items():
             yield from part._count(_join(path, name), times)
 
@@ -229,9 +228,9 @@ class Serial(Group):
         """Sum of the parts [s]."""
         return total(part.seconds for part in self.parts.values())
 
-    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         for name, part in self.parts.items():
-            yield from part._attribute(_join(path, name), share)
+            yield from part._attribute(_join(path, name), times, where)
 
 
 class Overlap(Group):
@@ -262,27 +261,31 @@ class Overlap(Group):
         parts = [part.seconds for part in self.parts.values()]
         return parts + [self.busy_of(resource) for resource in self.shared]
 
-    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        shares = iter(self._longest(share))
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        masks = iter(self._longest(where))
         for name, part in self.parts.items():
-            yield from part._attribute(_join(path, name), next(shares))
+            yield from part._attribute(_join(path, name), times, next(masks))
         for resource in self.shared:
-            queue_share = next(shares)
-            for leaf_path, leaf, times in self._count(path, 1.0):
+            queues = next(masks)
+            for leaf_path, leaf, runs in self._count(path, 1.0):
                 if leaf.resource == resource:
-                    yield leaf_path, leaf, queue_share * (times * leaf.seconds)
+                    seconds = seconds_where(queues, times, runs, leaf.seconds)
+                    yield leaf_path, leaf, seconds
 
-    def _longest(self, share: Real) -> Iterator[Real]:
-        """Yield the share for the first longest candidate and 0 for every other one [1].
+    def _longest(self, where: Mask) -> Iterator[Mask]:
+        """Yield where each candidate is the longest, of equals the first.
 
         argmax on stacked copies would materialise every branch at full size; compare instead.
         """
-        attributed: Any = False
+        attributed: Mask = False
         for candidate in self._candidates():
+            if where is False or attributed is True:
+                yield False
+                continue
             longest = np.equal(candidate, self.seconds)
             first = np.greater(longest, attributed)  # longest, and none before it is
-            attributed = np.logical_or(attributed, longest)
-            yield share * first
+            attributed = plain(np.logical_or(attributed, longest))
+            yield plain(first if where is True else np.logical_and(where, first))
 
 
 class Stream(Overlap):
@@ -315,10 +318,10 @@ class Repeat(Span):
         """Times x active seconds of the span [s]."""
         return self.times * self.span.active_of(role)
 
-    def _attribute(self, path: str, share: Real) -> Iterator[tuple[str, Leaf, Real]]:
-        yield from self.span._attribute(path, share * self.times)
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        yield from self.span._attribute(path, times * self.times, where)
 
-    def _count(self, path: str, times: Real) -> Iterator[tuple[str, Leaf, Real]]:
+    def _count(self, path: str, times: Real) -> Leaves:
         yield from self.span._count(path, times * self.times)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = float | NDArray[np.float64]
+Key = TypeVar("Key")
 
 
 def total(numbers: Iterable[Number]) -> Number:
@@ -27,8 +28,10 @@ def total(numbers: Iterable[Number]) -> Number:
 
 def _spans(whole: Number, part: Number) -> bool:
     """Whether a sum of two numbers has no axes but those of the first."""
+    if getattr(part, "ndim", 0) == 0:
+        return True
     shape, own = np.shape(whole), np.shape(part)
-    return not own or own == shape or np.broadcast_shapes(own, shape) == shape
+    return own == shape or np.broadcast_shapes(own, shape) == shape
 
 
 def is_zero(number: Any) -> bool:
@@ -55,7 +58,7 @@ def ends(number: Any) -> tuple[float, float]:
     if not isinstance(number, np.ndarray):
         first, last = number.ends
         return first, last
-    return (number.flat[0], number.flat[-1]) if number.size else (np.nan, np.nan)
+    return (number.item(0), number.item(-1)) if number.size else (np.nan, np.nan)
 
 
 def longest_of(seconds: Iterable[Number]) -> Number:
@@ -67,3 +70,19 @@ def longest_of(seconds: Iterable[Number]) -> Number:
     largest = smallest_first.pop()
     others = [one for one in smallest_first if not (is_zero(one) and _spans(largest, one))]
     return reduce(np.maximum, [*others, largest])
+
+
+def sum_by_key(items: Iterable[tuple[Key, Number]]) -> dict[Key, Number]:
+    """Sums of the values that share a key [theirs]."""
+    sums: dict[Key, Number] = {}
+    for key, value in items:
+        if key not in sums or is_everywhere(sums[key], 0.0):
+            sums[key] = value
+        elif not is_everywhere(value, 0.0):
+            sums[key] = sums[key] + value
+    return sums
+
+
+def is_everywhere(number: Number, value: float) -> bool:
+    """Whether a number is one scalar of this value, which spares an array operation."""
+    return isinstance(number, float) and number == value

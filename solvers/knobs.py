@@ -251,12 +251,16 @@ def _choose(question: _Question, name: str) -> Choice:
         breaks = knob.breaks(question.hw, question.llm, question.work, question.stated)
         return minimise_pieces(estimate_at, knob.low, knob.high, breaks)
     start, end = estimate_at(0.0), estimate_at(1.0)
-    if np.size(start.step.seconds) <= _MOST_PROBED:
-        probe = estimate_at(_PROBE)
-        if not is_affine(start, end, probe, _PROBE):
-            raise InputError(
-                f"{question.system.name}: amounts are not affine in {name}, so it cannot be "
-                f"solved; give {name} a value, or its knob the breaks between which they are"
-            )
     low, high = feasible_share(start.fits, end.fits, knob.low, knob.high)
-    return minimise(start.step, end.step, low, high)
+    try:
+        choice = minimise(start.step, end.step, low, high)
+        few = np.size(choice.seconds) <= _MOST_PROBED
+        affine = not few or is_affine(start, end, estimate_at(_PROBE), _PROBE)
+    except ValueError:  # the trees differ in more than their amounts
+        affine = False
+    if not affine:
+        raise InputError(
+            f"{question.system.name}: amounts are not affine in {name}, so it cannot be "
+            f"solved; give {name} a value, or its knob the breaks between which they are"
+        )
+    return choice

@@ -54,10 +54,16 @@ class Line(NamedTuple):
 
     def scaled(self, base: Line, times: Real) -> Line:
         """Times x (base + line) [s]."""
-        start = times * total((base.start, self.start))
-        if base.level and self.level:
-            return Line(start, start)
-        return Line(start, times * total((base.end, self.end)))
+        start = total((base.start, self.start))
+        end = start if base.level and self.level else total((base.end, self.end))
+        return Line(start, end).repeated(times)
+
+    def repeated(self, times: Real) -> Line:
+        """So many of these lines one after the other [s]."""
+        if isinstance(times, float) and times == 1:
+            return self
+        start = times * self.start
+        return Line(start, start if self.level else times * self.end)
 
 
 _ZERO = Line(0.0, 0.0)
