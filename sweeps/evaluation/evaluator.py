@@ -14,7 +14,7 @@ from nearkv.sweeps.evaluation.times import Cell
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
 
-MANY = 1 << 22
+MANY = 1 << 21
 """A block of fewer design points is done before a recording pays."""
 FUSED = 1 << 25
 """A block of fewer design points is done before compiled loops pay."""

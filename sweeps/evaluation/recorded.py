@@ -52,6 +52,9 @@ class Log(Protocol):
     def glimpse(self, recorded: Recorded) -> Any:
         """The first and the last number."""
 
+    def taken(self, recorded: Recorded) -> Value:
+        """What stands for a part of a small array in the record, once it is needed there."""
+
 
 def with_items(array: NDArray[Any], key: Any, items: Any) -> NDArray[Any]:
     """A copy with some items replaced."""
@@ -87,15 +90,30 @@ class Recorded(NDArrayOperatorsMixin):
     Attributes:
         recording: where.
         array: the ordinary array.
-        value: what stands for it in the record.
         whole: the same over the whole grid, where that is small.
+        key: the same object for the same numbers.
     """
 
-    def __init__(self, recording: Log, array: Any, value: Value) -> None:
-        self.whole: Any = None
+    def __init__(
+        self, recording: Log, array: Any, value: Value | None, whole: Any = None
+    ) -> None:
         self.recording = recording
         self.array = array
-        self.value = value
+        self.whole = whole
+        self.key = object()
+        self._value = value
+
+    @property
+    def value(self) -> Value:
+        """What stands for it in the record."""
+        if self._value is None:
+            self._value = self.recording.taken(self)
+        return self._value
+
+    @property
+    def varies(self) -> bool:
+        """Whether its shape depends on values."""
+        return self._value is not None and self._value.kind is None
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
@@ -122,7 +140,8 @@ class Recorded(NDArrayOperatorsMixin):
 
     def __setitem__(self, key: Any, items: Any) -> None:
         changed = self.recording.call(with_items, self, key, items)
-        self.array, self.value, self.whole = changed.array, changed.value, None
+        self.array, self._value, self.whole = changed.array, changed.value, None
+        self.key = changed.key
 
     __array__ = __float__ = __int__ = __index__ = __iter__ = __len__ = _refused
     __hash__ = object.__hash__
@@ -133,14 +152,14 @@ class Recorded(NDArrayOperatorsMixin):
     @property
     def shape(self) -> Any:
         """Its extent along each axis; recorded where that depends on values."""
-        if self.value.kind is None:
+        if self.varies:
             return self.recording.call(_shape_of, self)
         return np.shape(self.array)
 
     @property
     def size(self) -> Any:
         """How many numbers; recorded where that depends on values."""
-        if self.value.kind is None:
+        if self.varies:
             return self.recording.call(np.size, self)
         return np.size(self.array)
 
@@ -180,13 +199,14 @@ def nested(argument: Any, kind: type[Leaf]) -> Iterator[Leaf]:
 
 def replaced(argument: Any, replacement: Callable[[Recorded], Any]) -> Any:
     """The same structure with something else for each recorded array."""
-    if isinstance(argument, Recorded):
+    kind = type(argument)
+    if kind is Recorded:
         return replacement(argument)
-    if isinstance(argument, tuple):
-        return tuple(replaced(item, replacement) for item in argument)
-    if isinstance(argument, list):
+    if kind is tuple:
+        return tuple([replaced(item, replacement) for item in argument])
+    if kind is list:
         return [replaced(item, replacement) for item in argument]
-    if isinstance(argument, dict):
+    if kind is dict:
         return {key: replaced(item, replacement) for key, item in argument.items()}
     return argument
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,10 +51,15 @@ class Step:
     result: Any
 
     @cached_property
-    def reads(self) -> frozenset[int]:
-        """Places of the values among arguments and options."""
+    def operands(self) -> Mapping[int, Value]:
+        """The values among arguments and options, by place."""
         values = nested([self.arguments, self.options], Value)
-        return frozenset(value.place for value in values)
+        return {value.place: value for value in values}
+
+    @property
+    def reads(self) -> Set[int]:
+        """Places of the values among arguments and options."""
+        return self.operands.keys()
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class Recording:
         self._trail: object = ()  # all decisions so far and the glimpses since, in short
         self.events: list[Step | Decision] = []
         self.places = 0
+        self._box = part
         self._part = self._recorded(part, varies=False, is_new=False)
         self._results: dict[object, Recorded] = {}
         self._outcomes: dict[int, bool] = {}
@@ -110,10 +116,15 @@ class Recording:
 
     def input(self, whole: NDArray[Any]) -> Recorded:
         """Values over the whole grid, of which each box takes its part."""
-        extended = tuple(extent > 1 for extent in whole.shape[-self._axes :])
-        part: Recorded = self._computed(Part.of, (self._part, whole, extended), {})
-        part.whole = whole
-        return part
+        part = self._box.of(whole, self._extended(whole))
+        return Recorded(self, part, None, whole)
+
+    def taken(self, recorded: Recorded) -> Value:
+        """The part of a small array as a step, which most need not be: others come of them."""
+        whole = recorded.whole
+        arguments = (self._part, whole, self._extended(whole))
+        part: Recorded = self._computed(Part.of, arguments, {})
+        return part.value
 
     def call(self, function: Function, *arguments: Any, **options: Any) -> Any:
         """Compute a step and record it, unless the same was recorded."""
@@ -122,9 +133,10 @@ class Recording:
             return self._results[signature]
         if _is_small(function, arguments, options):
             wholes = replaced(arguments, lambda recorded: recorded.whole)
-            result: Any = self.input(function(*wholes))
-        else:
-            result = self._computed(function, arguments, options)
+            small = self.input(function(*wholes))
+            self._results[signature] = small
+            return small
+        result: Any = self._computed(function, arguments, options)
         if all(_is_light(recorded.value) for recorded in recorded_in(result)):
             self._results[signature] = result
         return result
@@ -145,11 +157,15 @@ class Recording:
         array = recorded.array
         return self._glimpses.setdefault(self._trail, (array.flat[0], array.flat[-1]))
 
+    def _extended(self, whole: NDArray[Any]) -> tuple[bool, ...]:
+        return tuple([extent > 1 for extent in whole.shape[-self._axes :]])
+
     def _computed(
         self, function: Function, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         answer = function(*arrays_in(arguments), **arrays_in(options))
-        varies = _varies(function, arguments, options)
+        operands = [*recorded_in(arguments), *recorded_in(options)]
+        varies = _varies(function, operands)
         if not isinstance(answer, tuple | list):
             is_new = isinstance(function, np.ufunc)
             return self._noted(function, arguments, options, answer, varies, is_new)
@@ -190,7 +206,7 @@ class Recording:
         if isinstance(argument, Recorded):
             if argument.recording is not self:
                 raise NotRecordableError("a value of another recording")
-            return Recorded, argument.value.place
+            return Recorded, argument.key
         if isinstance(argument, tuple | list):
             return tuple, tuple(self._signature(item) for item in argument)
         if isinstance(argument, dict):
@@ -213,11 +229,11 @@ def _is_small(function: Function, arguments: tuple[Any, ...], options: object) -
     is_elementwise = function is np.where or _is_elementwise(function)
     if not is_elementwise or options:
         return False
-    operands = list(recorded_in(arguments))
-    if any(operand.whole is None for operand in operands):
-        return False
     wholes = [one.whole if isinstance(one, Recorded) else one for one in arguments]
-    shape = np.broadcast_shapes(*(np.shape(whole) for whole in wholes))
+    if any(whole is None for whole in wholes):
+        return False
+    shapes = {np.shape(whole) for whole in wholes}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     return math.prod(shape) <= _SMALL
 
 
@@ -227,13 +243,12 @@ def _is_elementwise(function: Function) -> bool:
     return function.nout == 1 and function.signature is None
 
 
-def _varies(function: Function, arguments: object, options: object) -> bool:
+def _varies(function: Function, operands: Sequence[Recorded]) -> bool:
     """Whether the shape of an answer may be another for other values."""
     if function in (with_items, Part.of):
         return False
-    operands = [*recorded_in(arguments), *recorded_in(options)]
     picks = function is operator.getitem and any(_is_mask(one) for one in operands)
-    return picks or any(operand.value.kind is None for operand in operands)
+    return picks or any(operand.varies for operand in operands)
 
 
 def _share_memory(operands: Sequence[Recorded], answer: Any) -> None:

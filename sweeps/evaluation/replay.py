@@ -199,11 +199,16 @@ class Replay:
 
 
 def _function(steps: Sequence[Step], after: Places) -> tuple[Run, frozenset[int]]:
-    """A function that computes steps, and the places of the values it needs."""
+    """A function that computes steps, compiled when first called, and the places it needs."""
     lines, constants, needs = _lines(steps, after)
     body = "\n ".join([*lines, "pass"])
-    exec(f"def run(values):\n {body}", constants)
-    return constants["run"], frozenset(needs)
+
+    def run(values: list[Any]) -> None:
+        if "run" not in constants:
+            exec(f"def run(values):\n {body}", constants)
+        constants["run"](values)
+
+    return run, frozenset(needs)
 
 
 def _lines(
@@ -221,13 +226,10 @@ def _lines(
         if alive.isdisjoint(results):
             continue
         alive -= results
-        operands = {
-            value.place: value for value in nested([step.arguments, step.options], Value)
-        }
-        dying = [value for place, value in operands.items() if place not in alive]
+        dying = [value for place, value in step.operands.items() if place not in alive]
         drops = "".join(f"; values[{value.place}] = None" for value in dying)
         lines.append(f"{_assignment(step, dying, constants)}{drops}")
-        alive |= operands.keys()
+        alive |= step.reads
     lines.reverse()
     return lines, constants, alive
 
