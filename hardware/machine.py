@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import PARTLESS
 
 Value = float | NDArray[np.float64]
+Arguments = ParamSpec("Arguments")
+Built = TypeVar("Built")
 
 _PLACEHOLDER = 1.0
 """Stands for every number a machine lacks while those that are missing are collected."""
@@ -66,6 +70,7 @@ class Machine:
     def __init__(self, platform: str, roles: Mapping[str, Mapping[str, Value]]) -> None:
         self.platform = platform
         self.roles = {name: Role(platform, name, values) for name, values in roles.items()}
+        self.built: dict[object, tuple[object, Any]] = {}
 
     def __getattr__(self, role: str) -> Role:
         if role.startswith("__") or role == "roles":
@@ -89,6 +94,32 @@ class Machine:
             role, _, key = address.partition(".")
             roles[role][key] = value
         return Machine(self.platform, roles)
+
+
+def built_once(
+    build: Callable[Concatenate[Machine, Arguments], Built],
+) -> Callable[Concatenate[Machine, Arguments], Built]:
+    """Keep what a function builds of a machine: a system asks for the same parts again and again.
+
+    Arguments other than numbers and names are the same where they are one object.
+    """
+
+    @wraps(build)
+    def kept(
+        hw: Machine, /, *arguments: Arguments.args, **options: Arguments.kwargs
+    ) -> Built:
+        given = (*arguments, *options.items())
+        plain = [
+            one if isinstance(one, int | float | str | tuple) else id(one) for one in given
+        ]
+        key = (build, *plain)
+        if key not in hw.built:
+            # what is told by its identity is kept, so that no other takes its place
+            hw.built[key] = given, build(hw, *arguments, **options)
+        answer: Built = hw.built[key][1]
+        return answer
+
+    return kept
 
 
 class _CompleteRole(Role):

@@ -16,7 +16,7 @@ from nearkv.costmodel.mechanisms.offload import layer_compute
 from nearkv.costmodel.queue import Load, over_kinds
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
-from nearkv.hardware.machine import Machine
+from nearkv.hardware.machine import Machine, built_once
 
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
@@ -27,6 +27,7 @@ LACKS = {
 """Why they model no other."""
 
 
+@built_once
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""
     gpus = np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)
@@ -34,6 +35,7 @@ def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     return np.minimum(np.exp2(doublings), hw.gpu.count)
 
 
+@built_once
 def data_parallel(hw: Machine, llm: LLM) -> Real:
     """Replicas on the remaining GPUs [1]."""
     replicas = hw.gpu.count / tensor_parallel(hw, llm)

@@ -83,6 +83,7 @@ class Block:
             mesh: values by axis name, of shapes that broadcast.
             numbers: more hardware numbers to replace, by `role.key`, in SI.
         """
+        mesh = {axis: _same_everywhere(values) for axis, values in mesh.items()}
         replaced = {key: mesh[axis] for axis, key in self.sets.items()}
         machine = self.platform.machine().with_values({**replaced, **numbers})
         models = mesh["model"].astype(int)
@@ -115,3 +116,9 @@ class Block:
         if self.traces:
             return workload_of(self.traces, mesh["trace"].astype(int))
         return Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
+
+
+def _same_everywhere(values: Numbers) -> Numbers:
+    """An array of one number as that number, with which the formulas compute much faster."""
+    is_one = isinstance(values, np.ndarray) and values.size == 1
+    return values.reshape(-1)[0] if is_one else values
