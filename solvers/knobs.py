@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -146,9 +146,15 @@ def _resolve(question: _Question) -> Resolved:
     searched = [name for name in ruled.unsolved if system.knobs[name].kind != "share"]
     if not searched:
         return _solve_share(ruled)
-    question = question.having(joint)
-    candidates = _candidates(system, searched)
-    lowest = _seconds(question, candidates[:, 0], searched)
+    return _search(question.having(joint), searched)
+
+
+def _search(question: _Question, searched: list[str]) -> Resolved:
+    """Try every combination of values of whole-numbered knobs."""
+    candidates = _candidates(question.system, searched)
+    trial = _trial(question, candidates[:, 0], searched)
+    same: Resolved | None = trial  # where one is the best at all design points
+    lowest = _seconds(trial)
     shape = np.shape(lowest)
     at_once = max(_POINTS_AT_ONCE // max(math.prod(shape), 1), 1)
     best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *(1 for _ in shape))
@@ -156,15 +162,21 @@ def _resolve(question: _Question) -> Resolved:
         values = candidates[:, first : first + at_once]
         # combinations are the first axis, before those of the design points
         tried = values.reshape(*values.shape, *(1 for _ in shape))
-        seconds = _seconds(question, tried, searched)
-        seconds = np.broadcast_to(seconds, (values.shape[1], *shape))
+        is_one = values.shape[1] == 1
+        trial = _trial(question, values[:, 0] if is_one else tried, searched)
+        seconds = np.broadcast_to(_seconds(trial), (values.shape[1], *shape))
         fastest = np.argmin(seconds, axis=0)
         least = np.min(seconds, axis=0)
+        better = np.less(least, lowest)
+        if not np.any(better):
+            continue
+        same = trial if is_one and np.all(better) else None
         here = np.take_along_axis(tried, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
-        best = np.where(least < lowest, here, best)
+        best = np.where(better, here, best)
         lowest = np.minimum(lowest, least)
-    chosen = {name: best[place] for place, name in enumerate(searched)}
-    return _solve_share(_with_rules(question.having(chosen)))
+    if same:
+        return same
+    return _trial(question, best, searched)
 
 
 def _candidates(system: System, searched: list[str]) -> NDArray[np.float64]:
@@ -177,14 +189,18 @@ def _candidates(system: System, searched: list[str]) -> NDArray[np.float64]:
     return np.stack([values.ravel() for values in mesh])
 
 
-def _seconds(question: _Question, values: NDArray[np.float64], searched: list[str]) -> Real:
-    """Seconds of a step at some values of the searched knobs.
+def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> Resolved:
+    """The system at some values of the searched knobs."""
+    candidate = dict(zip(searched, values, strict=True))
+    # rules may look at what is searched, so they are evaluated anew for each value
+    return _solve_share(_with_rules(question.having(candidate)))
+
+
+def _seconds(trial: Resolved) -> Real:
+    """Seconds of a step.
 
     Where it does not fit, more than any step takes, and the more the more bytes are missing.
     """
-    candidate = dict(zip(searched, values, strict=True))
-    # rules may look at what is searched, so they are evaluated anew for each value
-    trial = _solve_share(_with_rules(question.having(candidate)))
     fits = trial.estimate.fits
     penalty = _BEYOND * (1 + fits.short_bytes)
     return np.where(fits.ok, trial.estimate.step.seconds, penalty)
