@@ -237,7 +237,7 @@ class BlockProblem:
         matrix[: MEMORY_ROWS.stop, :3] /= smallest  # the block shares the weights: w y
         matrix[MEMORY_ROWS, Y] += alone[:, _GBS] * box.gbs_low
         low[Y] = smallest / (box.gbs_high * box.nb_high)
-        return replace(frame, matrix=matrix, low=low)
+        return frame.having(matrix, low)
 
 
 def shortage(

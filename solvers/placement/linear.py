@@ -55,6 +55,11 @@ class Program:
         left = self.cost - prices @ self.matrix
         return float(prices @ self.limit + left @ np.where(left > 0, self.low, self.high))
 
+    def having(self, matrix: Vector, low: Vector) -> Program:
+        """The program with other entries and lower bounds of the same size."""
+        rest = (self.high, self.rows, self.columns)
+        return Program(self.cost, matrix, self.limit, self.equal, low, *rest)
+
     def with_row(self, name: str, entries: Vector, limit: float) -> Program:
         """The program with one constraint more: entries . x <= limit."""
         return replace(
