@@ -42,8 +42,8 @@ def is_zero(number: Any) -> bool:
     if getattr(number, "ndim", 0) == 0:
         return not number
     first, last = ends(number)
-    if isinstance(number, np.ndarray) and number.size == 1:
-        return not first
+    if isinstance(number, np.ndarray) and number.size <= 2:
+        return not (first or last)
     return not (first or last or number.any())
 
 
@@ -61,12 +61,18 @@ def ends(number: Any) -> tuple[float, float]:
     return (number.item(0), number.item(-1)) if number.size else (np.nan, np.nan)
 
 
+def _size(number: Any) -> int:
+    """How many numbers an array has, 1 of a scalar; `np.size` makes an array of each scalar."""
+    size: int = getattr(number, "size", 1)
+    return size
+
+
 def longest_of(seconds: Iterable[Number]) -> Number:
     """The largest of several times, 0 of none [s].
 
     The smallest arrays first: few operations then meet the shape that all of them make.
     """
-    smallest_first = sorted(seconds, key=np.size) or [0.0]
+    smallest_first = sorted(seconds, key=_size) or [0.0]
     largest = smallest_first.pop()
     others = [one for one in smallest_first if not (is_zero(one) and _spans(largest, one))]
     return reduce(np.maximum, [*others, largest])
