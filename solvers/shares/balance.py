@@ -195,27 +195,10 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
         ValueError: the spans differ in more than their amounts.
     """
     curve = _curve(start, end)
-    lowest = _lowest(curve, curve.tangent(0.0), curve.tangent(1.0))
-    lowest = _within(curve, lowest, low, high)
+    lowest = _lowest(curve, curve.tangent(low), curve.tangent(high))
     seconds = curve.times * lowest.f
     proven = curve.times * lowest.bound
     return Choice(lowest.x[()], seconds[()], proven[()], low, high)
-
-
-def _within(
-    curve: _Curve | _SumOfCurves, lowest: _Lowest, low: Real, high: Real
-) -> _Lowest:
-    """The lowest point in an interval: of a convex curve its own, or the end nearest to that."""
-    if is_zero(low) and is_zero(1 - high):
-        return lowest
-    x = np.clip(lowest.x, low, high)
-    shape = np.broadcast_shapes(np.shape(x), np.shape(lowest.f))
-    outside = np.broadcast_to(np.not_equal(x, lowest.x), shape)
-    if not np.any(outside):
-        return lowest
-    end = curve.at(outside).tangent(_at(x, outside))
-    seconds = np.asarray(end.f)
-    return lowest.completed(_Lowest(np.asarray(end.x), seconds, seconds), outside)
 
 
 def _lowest(curve: _Curve | _SumOfCurves, left: _Tangent, right: _Tangent) -> _Lowest:
