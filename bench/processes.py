@@ -48,7 +48,7 @@ def cost_of(
 
     def watch() -> None:
         while not is_over.wait(_EVERY):
-            most[0] = max(most[0], _peak(process.pid))
+            most[0] = max(most[0], _resident(process.pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -64,12 +64,26 @@ def cost_of(
     return Cost(wall, used.ru_utime + used.ru_stime, most[0])
 
 
-def _peak(process: int) -> float:
-    """Most memory that was resident at a time in a process, and in those it started [B]."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        return 0.0
-    peaks = [float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")]
-    return sum(peaks) + sum(_peak(int(child)) for child in children)
+def _resident(process: int) -> float:
+    """Memory that is resident now in a process and in those it started [B].
+
+    At least the most of any of them alone, which a look each hundredth of a second may miss.
+    """
+    processes = [process]
+    now, alone = 0.0, 0.0
+    for one in processes:
+        try:
+            lines = Path(f"/proc/{one}/status").read_text().splitlines()
+            children = Path(f"/proc/{one}/task/{one}/children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        processes += map(int, children)
+        fields = dict(line.split(":", 1) for line in lines)
+        now += _bytes(fields.get("VmRSS"))
+        alone = max(alone, _bytes(fields.get("VmHWM")))
+    return max(now, alone)
+
+
+def _bytes(field: str | None) -> float:
+    """A number of kibibytes in /proc; a process that has ended states none [B]."""
+    return float(field.split()[0]) * 1024 if field else 0.0
