@@ -101,18 +101,16 @@ def built_once(
 ) -> Callable[Concatenate[Machine, Arguments], Built]:
     """Keep what a function builds of a machine: a system asks for the same parts again and again.
 
-    Arguments other than numbers and names are the same where they are one object.
+    Arguments that are neither scalars nor names are the same where they are one object.
     """
 
     @wraps(build)
     def kept(
         hw: Machine, /, *arguments: Arguments.args, **options: Arguments.kwargs
     ) -> Built:
-        given = (*arguments, *options.items())
-        plain = [
-            one if isinstance(one, int | float | str | tuple) else id(one) for one in given
-        ]
-        key = (build, *plain)
+        given = (*arguments, *options.values())
+        plain = [one if isinstance(one, int | float | str) else id(one) for one in given]
+        key = (build, *options, *plain)
         if key not in hw.built:
             # what is told by its identity is kept, so that no other takes its place
             hw.built[key] = given, build(hw, *arguments, **options)

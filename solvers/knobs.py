@@ -268,15 +268,16 @@ def _choose(question: _Question, name: str) -> Choice:
         return minimise_pieces(estimate_at, knob.low, knob.high, breaks)
     start, end = estimate_at(0.0), estimate_at(1.0)
     low, high = feasible_share(start.fits, end.fits, knob.low, knob.high)
+    advice = f"give {name} a value, or its knob the breaks between which they are"
+    bent = f"{question.system.name}: amounts are not affine in {name}"
     try:
         choice = minimise(start.step, end.step, low, high)
         few = np.size(choice.seconds) <= _MOST_PROBED
-        affine = not few or is_affine(start, end, estimate_at(_PROBE), _PROBE)
-    except ValueError:  # the trees differ in more than their amounts
-        affine = False
-    if not affine:
+        is_straight = not few or is_affine(start, end, estimate_at(_PROBE), _PROBE)
+    except ValueError as problem:  # the trees differ in more than their amounts
         raise InputError(
-            f"{question.system.name}: amounts are not affine in {name}, so it cannot be "
-            f"solved; give {name} a value, or its knob the breaks between which they are"
-        )
+            f"{bent} ({problem}), so it cannot be solved; {advice}"
+        ) from problem
+    if not is_straight:
+        raise InputError(f"{bent}, so it cannot be solved; {advice}")
     return choice

@@ -26,6 +26,7 @@ from nearkv.costmodel.mechanisms.fluid import resident_in, tokens_reserved
 from nearkv.costmodel.mechanisms.head_tables import layer_tables
 from nearkv.costmodel.mechanisms.writeback import pages_per_row, rows_per_page
 from nearkv.costmodel.queue import Serving
+from nearkv.costmodel.resources import csd
 from nearkv.costmodel.systems.vllm import Parallel, communicate
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import load_platform
@@ -207,3 +208,22 @@ def test_a_choice_has_a_number_for_each_of_its_names() -> None:
         for knob in system.knobs.values():
             if knob.kind == "choice":
                 assert (knob.low, knob.high) == (0, len(knob.choices) - 1)
+
+
+def test_parts_of_a_machine_are_built_once_for_the_same_arguments() -> None:
+    hw = load_platform("hilos-a100").machine()
+    group = np.array([1.0, 4.0])
+    assert csd(hw, 1.0) is csd(hw, 1.0)
+    assert csd(hw, group) is csd(hw, group)
+    assert csd(hw, 1.0) is not csd(hw, 4.0)
+    both = np.asarray(csd(hw, group).attend.rate)
+    assert both[0] == csd(hw, 1.0).attend.rate
+    assert csd(hw, 1.0, kv_width=1.0).kv_width == 1.0
+    assert csd(hw, 1.0).kv_width == 2.0
+
+
+def test_a_machine_with_other_numbers_builds_its_own_parts() -> None:
+    hw = load_platform("hilos-a100").machine()
+    fewer = hw.with_values({"csd.count": hw.csd.count / 2})
+    assert fewer is not hw
+    assert csd(hw, 1.0).read.rate == 2 * csd(fewer, 1.0).read.rate

@@ -106,6 +106,18 @@ def test_amounts_that_bend_without_a_break_are_refused() -> None:
         resolve_knobs(bent, hw, model("opt-30b"), WORK, {"share": "auto"})
 
 
+def test_a_tree_that_changes_with_the_share_is_refused_with_the_reason() -> None:
+    def model_of(hw: object, llm: object, work: Workload, *, share: Real) -> Estimate:
+        span = (1 + share) * seconds_of(1.0, "a")
+        return Estimate(span, span, fits(host=(1.0, 2.0)), work, work.batch)
+
+    repeats = System("repeats", "inf2-a100", "inf2", (), {"share": Knob("share")}, model_of)
+    hw = load_platform("inf2-a100").machine()
+    reason = r"not affine in share \(the number of repetitions changes with the share\)"
+    with pytest.raises(InputError, match=reason):
+        resolve_knobs(repeats, hw, model("opt-30b"), WORK, {"share": "auto"})
+
+
 SHORT = st.floats(0.0, 100.0)
 
 

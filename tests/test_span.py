@@ -109,3 +109,32 @@ def test_work_of_nothing_keeps_the_axes_of_its_design_points() -> None:
 def test_a_device_without_work_is_never_active() -> None:
     step = serial(run=Leaf("gpu.run", "run", 3.0, 1.0, "FLOP"))
     assert (step.active_of("gpu"), step.active_of("csd")) == (3.0, 0.0)
+
+
+def test_each_point_is_attributed_to_its_own_longest_branch() -> None:
+    """At four points b, a, both (b counts, named first) and d are longest; c nowhere is."""
+    a = Leaf("a", "run", np.array([1.0, 5.0, 4.0, 2.0]), 1.0, "op")
+    b = leaf("b", 4.0)
+    c = leaf("c", 0.5)
+    d = Leaf("d", "run", np.array([3.0, 3.0, 3.0, 9.0]), 1.0, "op")
+    parts = (2 * overlap(b=b, a=a, never=serial(c=c), d=d)).breakdown()
+    assert np.array_equal(parts["b"], [8.0, 0.0, 8.0, 0.0])
+    assert np.array_equal(parts["a"], [0.0, 10.0, 0.0, 0.0])
+    assert np.array_equal(parts["d"], [0.0, 0.0, 0.0, 18.0])
+    assert parts["never/c"] == 0.0
+
+
+def test_a_queue_is_attributed_where_it_is_the_longest() -> None:
+    """Two parts share a: 2 + x seconds of it are longer than part y, 4 s, from x = 2 on."""
+    x = Leaf("a", "run", np.array([1.0, 3.0]), 1.0, "op")
+    parts = overlap(y=leaf("b", 4.0), first=leaf("a", 2.0), second=3 * (x * (1 / 3))).breakdown()
+    assert np.array_equal(parts["y"], [4.0, 0.0])
+    assert np.array_equal(parts["first"], [0.0, 2.0])
+    assert parts["second"] == pytest.approx([0.0, 3.0])
+
+
+def test_attribution_keeps_an_axis_that_moves_no_longest_branch() -> None:
+    wide = Leaf("a", "run", np.array([[3.0], [5.0]]), 1.0, "op")
+    parts = overlap(a=wide, b=leaf("b", 1.0)).attribution()
+    assert np.array_equal(parts["a"], [[3.0], [5.0]])
+    assert parts["b"] == 0.0
