@@ -84,7 +84,7 @@ def c_numbers(block: Block) -> tuple[Any, ...]:
     attention_weights = llm.attention_parameters * llm.attention_width
     gpu_link = link(hw, "gpu_link", "pcie").inward.rate
     rates = (on.run.rate, on.read.rate, host.bandwidth, host.memory, gpu_link)
-    reads = (hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(hw, llm.group)[0])
+    reads = (hw.derate.uplink, csd.p2p_read, csd.write, attention_kernel(csd, llm.group)[0])
     devices = (csd.commit, csd.dma, csd.page, csd.capacity)
     halves = (attention_weights, llm.layer_weight_bytes(1.0) - attention_weights)
     weights = (llm.layers, *halves, head_weights(llm, 1.0), llm.weight_bytes)

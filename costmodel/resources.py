@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from nearkv.costmodel.span import Port, Real
-from nearkv.hardware.machine import Machine, built_once
+from nearkv.hardware.machine import Machine, Role, built_once
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
@@ -146,13 +146,13 @@ class Csd:
     """Computational storage devices, their number working as one.
 
     Attributes:
-        hw, group, kv_width: what the attention kernel is chosen by, once it is needed.
+        part, group, kv_width: what the attention kernel is chosen by, once it is needed.
         read, write: flash inside the devices, to and from the accelerators [B].
         page: smallest write that is not amplified [B].
         capacity: all flash [B].
     """
 
-    hw: Machine
+    part: Role
     group: Real
     kv_width: Real
     read: Port
@@ -163,29 +163,28 @@ class Csd:
     @property
     def commit(self) -> Port:
         """Synchronous writes of one page each [op]."""
-        part = self.hw.csd
-        return Port("csd.commit", "wait", per(part.commit, part.count), "op")
+        return Port("csd.commit", "wait", per(self.part.commit, self.part.count), "op")
 
     @property
     def stage(self) -> Port:
         """Buffer transfers from host memory to the accelerators, one at a time [op]."""
-        return Port("host.driver", "wait", per(self.hw.csd.dma), "op")
+        return Port("host.driver", "wait", per(self.part.dma), "op")
 
     @cached_property
     def attend(self) -> Port:
         """Attention kernel, in KV bytes [B]."""
         rate, _ = self._kernel
-        return Port("csd.kernel", "run", self.hw.csd.count * rate)
+        return Port("csd.kernel", "run", self.part.count * rate)
 
     @property
     def kernel_power(self) -> Real:
         """Power of all kernels while they work [W]."""
         _, power = self._kernel
-        return self.hw.csd.count * power
+        return self.part.count * power
 
     @cached_property
     def _kernel(self) -> tuple[Real, Real]:
-        return attention_kernel(self.hw, self.group, self.kv_width)
+        return attention_kernel(self.part, self.group, self.kv_width)
 
 
 @built_once
@@ -197,7 +196,7 @@ def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
     """
     part = hw.csd
     return Csd(
-        hw=hw,
+        part=part,
         group=group,
         kv_width=kv_width,
         read=Port("csd.flash", "read", part.count * part.p2p_read),
@@ -218,7 +217,7 @@ def per(delay: Real, at_once: Real = 1.0) -> Real:
         return np.divide(at_once, delay)
 
 
-def attention_kernel(hw: Machine, group: Real, kv_width: Real = 2.0) -> tuple[Real, Real]:
+def attention_kernel(part: Role, group: Real, kv_width: Real = 2.0) -> tuple[Real, Real]:
     """Choose the best kernel of a device for a GQA group (HILOS Table 3, sec. 4.4).
 
     Two FLOPs a multiply-add make 2 k FLOPs an element of KV, so a kernel built for k queries
@@ -227,6 +226,7 @@ def attention_kernel(hw: Machine, group: Real, kv_width: Real = 2.0) -> tuple[Re
     the same KV, a smaller one leaves multipliers idle.
 
     Args:
+        part: the devices.
         group: query heads per KV head, g [1].
         kv_width: bytes of one KV element; Table 3 is for 2 [B].
 
@@ -236,11 +236,11 @@ def attention_kernel(hw: Machine, group: Real, kv_width: Real = 2.0) -> tuple[Re
     best_rate = np.zeros(np.shape(group))
     best_power = np.zeros(np.shape(group))
     for built in KERNEL_GROUPS:
-        flops = hw.csd.maybe(f"kernel_g{built}", 0.0)
-        power = hw.csd.maybe(f"kernel_power_g{built}", np.nan)
+        flops = part.maybe(f"kernel_g{built}", 0.0)
+        power = part.maybe(f"kernel_power_g{built}", np.nan)
         passes = np.ceil(np.divide(group, built))
         elements = flops / (2 * built)
-        rate = np.minimum(elements * kv_width, hw.csd.memory_bandwidth) / passes
+        rate = np.minimum(elements * kv_width, part.memory_bandwidth) / passes
         better = rate > best_rate
         best_rate = np.where(better, rate, best_rate)
         best_power = np.where(better, power, best_power)

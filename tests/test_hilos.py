@@ -89,20 +89,20 @@ def test_175b_at_128k_runs_on_one_a100_with_16_devices() -> None:
 
 def test_kernels_stream_kv_faster_than_flash_reads() -> None:
     # Table 3 and sec. 6.4: above 3.0 GB/s, g = 1 > g = 4 >= g = 5
-    one, four, five = (attention_kernel(BED, float(g))[0] for g in (1, 4, 5))
+    one, four, five = (attention_kernel(BED.csd, float(g))[0] for g in (1, 4, 5))
     assert one == pytest.approx(11.9e9)
     assert four == pytest.approx(11.7e9)
     assert five == pytest.approx(11.26e9)
-    assert attention_kernel(BED, 8.0)[0] == pytest.approx(11.7e9 / 2)
-    assert np.ravel(attention_kernel(BED, np.array([1.0, 4.0]))[1]).tolist() == [11.25, 15.39]
+    assert attention_kernel(BED.csd, 8.0)[0] == pytest.approx(11.7e9 / 2)
+    assert np.ravel(attention_kernel(BED.csd, np.array([1.0, 4.0]))[1]).tolist() == [11.25, 15.39]
 
 
 def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
     # 11.9 GFLOP/s are 5.95 G elements of K or V per second, whatever their width
     for width, rate in ((2.0, 11.9e9), (1.0, 5.95e9), (0.5, 2.975e9)):
-        assert attention_kernel(BED, 1.0, width)[0] == pytest.approx(rate)
+        assert attention_kernel(BED.csd, 1.0, width)[0] == pytest.approx(rate)
     # 32-bit elements would need 23.8 GB/s of the accelerator's 19.2
-    assert attention_kernel(BED, 1.0, 4.0)[0] == pytest.approx(19.2e9)
+    assert attention_kernel(BED.csd, 1.0, 4.0)[0] == pytest.approx(19.2e9)
     narrow = BED.with_values({"precision.kv": 0.5})
     work = Workload(16.0, 32768.0, 2.0).at(32768.0)
     wide_step, narrow_step = (

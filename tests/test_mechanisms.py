@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from statistics import NormalDist
 
 import numpy as np
@@ -30,6 +32,8 @@ from nearkv.costmodel.resources import csd
 from nearkv.costmodel.systems.vllm import Parallel, communicate
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.space.study import Study, blocks
 
 
 @pytest.mark.parametrize("tail", [0.5, 0.3, 0.1, 0.01, 1e-4, 1e-6])
@@ -227,3 +231,18 @@ def test_a_machine_with_other_numbers_builds_its_own_parts() -> None:
     fewer = hw.with_values({"csd.count": hw.csd.count / 2})
     assert fewer is not hw
     assert csd(hw, 1.0).read.rate == 2 * csd(fewer, 1.0).read.rate
+
+
+def test_a_machine_is_freed_with_what_was_built_of_it() -> None:
+    """A sweep builds one a box: waiting for the collector of cycles it would hold gigabytes."""
+    (block,) = blocks(Study(("hilos",), ("opt-30b",), "1,2", "4k,8k"))
+    gc.disable()
+    try:
+        hw, llm, work, requested = block.inputs(block.grid.whole)
+        resolve_knobs(block.system, hw, llm, work, requested).estimate.total.attribution()
+        machine = weakref.ref(hw)
+        assert hw.built
+        del hw
+        assert machine() is None
+    finally:
+        gc.enable()

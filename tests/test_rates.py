@@ -80,7 +80,7 @@ def test_devices_work_at_once() -> None:
 def test_the_kernel_that_is_fastest_attends(
     group: float, width: float, rate: float, power: float
 ) -> None:
-    fastest, watts = attention_kernel(HILOS, group, width)
+    fastest, watts = attention_kernel(HILOS.csd, group, width)
     assert (fastest, watts) == pytest.approx((rate, power))
 
 

@@ -137,7 +137,7 @@ def interval_rule(model: str) -> Real:
 def kernel_rates() -> Values:
     """KV that each kernel of Table 3 streams (sec. 6.4) [GB/s]."""
     hw = load_platform(PLATFORM).machine()
-    rates = [attention_kernel(hw, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
+    rates = [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
     return np.array(rates, dtype=float)
 
 
