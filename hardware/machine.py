@@ -112,7 +112,7 @@ def built_once(
         plain = [one if isinstance(one, int | float | str) else id(one) for one in given]
         key = (build, *options, *plain)
         if key not in hw.built:
-            # what is told by its identity is kept, so that no other takes its place
+            # an argument known by its identity is kept, so that no other object takes that
             hw.built[key] = given, build(hw, *arguments, **options)
         answer: Built = hw.built[key][1]
         return answer

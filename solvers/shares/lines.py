@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
-from nearkv.costmodel.sums import ends, is_zero, total
+from nearkv.costmodel.sums import ends, is_everywhere, is_zero, total
 
 
 class Line(NamedTuple):
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
     def repeated(self, times: Real) -> Line:
         """So many of these lines one after the other [s]."""
-        if isinstance(times, float) and times == 1:
+        if is_everywhere(times, 1.0):
             return self
         start = times * self.start
         return Line(start, start if self.level else times * self.end)

@@ -26,7 +26,6 @@ from nearkv.sweeps.evaluation.recorded import (
     arrays_in,
     nested,
     recorded_in,
-    replaced,
     values_in,
     with_items,
 )
@@ -107,7 +106,6 @@ class Recording:
         self._trail: object = ()  # all decisions so far and the glimpses since, in short
         self.events: list[Step | Decision] = []
         self.places = 0
-        self._box = part
         self._part = self._recorded(part, varies=False, is_new=False)
         self._results: dict[object, Recorded] = {}
         self._outcomes: dict[int, bool] = {}
@@ -116,23 +114,23 @@ class Recording:
 
     def input(self, whole: NDArray[Any]) -> Recorded:
         """Values over the whole grid, of which each box takes its part."""
-        part = self._box.of(whole, self._extended(whole))
+        part = self._part.array.of(whole, self._extended(whole))
         return Recorded(self, part, None, whole)
 
     def taken(self, recorded: Recorded) -> Value:
         """The part of a small array as a step, which most need not be: others come of them."""
         whole = recorded.whole
         arguments = (self._part, whole, self._extended(whole))
-        part: Recorded = self._computed(Part.of, arguments, {})
-        return part.value
+        part = recorded.array
+        return self._noted(Part.of, arguments, {}, part, varies=False, is_new=False).value
 
     def call(self, function: Function, *arguments: Any, **options: Any) -> Any:
         """Compute a step and record it, unless the same was recorded."""
         signature = (function, self._signature(arguments), self._signature(options))
         if signature in self._results:
             return self._results[signature]
-        if _is_small(function, arguments, options):
-            wholes = replaced(arguments, lambda recorded: recorded.whole)
+        wholes = _small_wholes(function, arguments, options)
+        if wholes is not None:
             small = self.input(function(*wholes))
             self._results[signature] = small
             return small
@@ -224,17 +222,19 @@ def _is_light(value: Value) -> bool:
     return value.kind is not None and math.prod(value.shape) <= _KEPT
 
 
-def _is_small(function: Function, arguments: tuple[Any, ...], options: object) -> bool:
-    """Whether an answer is one number for each of few points of the whole grid."""
+def _small_wholes(
+    function: Function, arguments: tuple[Any, ...], options: object
+) -> list[Any] | None:
+    """The operands over the whole grid, where the answer is a number for each of few points."""
     is_elementwise = function is np.where or _is_elementwise(function)
     if not is_elementwise or options:
-        return False
+        return None
     wholes = [one.whole if isinstance(one, Recorded) else one for one in arguments]
     if any(whole is None for whole in wholes):
-        return False
+        return None
     shapes = {np.shape(whole) for whole in wholes}
     shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-    return math.prod(shape) <= _SMALL
+    return wholes if math.prod(shape) <= _SMALL else None
 
 
 def _is_elementwise(function: Function) -> bool:
@@ -245,7 +245,7 @@ def _is_elementwise(function: Function) -> bool:
 
 def _varies(function: Function, operands: Sequence[Recorded]) -> bool:
     """Whether the shape of an answer may be another for other values."""
-    if function in (with_items, Part.of):
+    if function is with_items:
         return False
     picks = function is operator.getitem and any(_is_mask(one) for one in operands)
     return picks or any(operand.varies for operand in operands)
