@@ -16,9 +16,11 @@ from nearkv.solvers.placement.walks import _coarse
     [
         # four octaves of GPU batches, three and more of their number: cut at the square root of 64
         (Box(2, 32, 3, 30), (Box(2, 8, 3, 30), Box(9, 32, 3, 30))),
-        (Box(2, 8, 3, 30), (Box(2, 8, 3, 9), Box(2, 8, 10, 30))),
-        # as many octaves: the GPU batch first
+        # one octave of GPU batches, more than two of their number: cut at the square root of 90
+        (Box(2, 4, 3, 30), (Box(2, 4, 3, 9), Box(2, 4, 10, 30))),
+        # up to twice as many octaves of numbers: the GPU batch first
         (Box(1, 4, 1, 4), (Box(1, 2, 1, 4), Box(3, 4, 1, 4))),
+        (Box(1, 4, 1, 16), (Box(1, 2, 1, 16), Box(3, 4, 1, 16))),
         (Box(4, 4, 1, 8), (Box(4, 4, 1, 2), Box(4, 4, 3, 8))),
         (Box(7, 8, 1, 1), (Box(7, 7, 1, 1), Box(8, 8, 1, 1))),
         (Box(9, 9, 7, 8), (Box(9, 9, 7, 7), Box(9, 9, 8, 8))),
@@ -36,13 +38,26 @@ def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> N
         (0.0, 4),  # halfway from 8 to 2, the box's smallest, in octaves
         (60.0, 4),
         (240.0, 8),
-        (640.0, 12),  # 30 batches of 21: the square root of 21 * 8 is 12.96
+        (640.0, 13),  # 30 batches of 21.3: the square root of 21.3 * 8 is 13.06
         (1e12, 16),
     ],
 )
 def test_the_gpu_batch_is_cut_near_what_a_relaxation_points_to(sequences: float, low: int) -> None:
     box = Box(2, 32, 3, 30)
     assert box.halves(sequences) == (Box(2, low, 3, 30), Box(low + 1, 32, 3, 30))
+
+
+@pytest.mark.parametrize(("sequences", "low"), [(0.0, 1), (5.0, 1), (9.0, 2), (1e12, 2)])
+def test_the_number_of_batches_is_cut_no_higher_than_its_middle(sequences: float, low: int) -> None:
+    """Of batches of four: 5 sequences are one and 9 two, the middle of 1 and 8 is 2.8."""
+    assert Box(4, 4, 1, 8).halves(sequences) == (Box(4, 4, 1, low), Box(4, 4, low + 1, 8))
+
+
+@pytest.mark.parametrize("low", [10**17 + 1, 10**17 + 15])
+def test_no_part_of_a_huge_box_is_empty(low: int) -> None:
+    """Roots of such numbers are rounded to 10^17, below the box, or to 10^17 + 16, its end."""
+    parts = Box(low, low + 1, 1, 1).halves(1e18)
+    assert parts == (Box(low, low, 1, 1), Box(low + 1, low + 1, 1, 1))
 
 
 @pytest.mark.parametrize(("sequences", "batches"), [(21.0, 5), (0.0, 2), (1e9, 7)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from math import isqrt
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ from nearkv.solvers.placement.linear import Program, Simplex, Vector
 _COLUMNS = (*SHARES, "y", "T_pre", "T_gen")
 Y = len(SHARES)
 """Column of y in the programs."""
+OF_BLOCK = [0, 1, 2, Y]
+"""Columns that are y times something: a box with a larger smallest block has larger ones."""
 TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
 """Rows of time in the programs."""
 MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY))
@@ -64,24 +66,33 @@ class Box(NamedTuple):
         return self.gbs_low * self.nb_low
 
     def halves(self, sequences: float) -> tuple[Box, Box]:
-        """Cut the side that spans more octaves, at its geometric middle.
+        """Cut the GPU batch, or the number of batches where that spans far more octaves.
 
-        The GPU batch is cut halfway from there to the smallest that makes a block of about so many
-        sequences: what a relaxation points to is cut off sooner.
+        The GPU batch is cut halfway from its geometric middle to the smallest that makes a block
+        of about so many sequences, the number of batches at the lower of the two: what a
+        relaxation points to is cut off sooner.
         """
-        wider = self.gbs_high * self.nb_low >= self.nb_high * self.gbs_low
+        gbs_middle = sqrt(self.gbs_low * self.gbs_high)
+        nb_middle = sqrt(self.nb_low * self.nb_high)
+        wider = self.gbs_high**2 * self.nb_low >= self.nb_high * self.gbs_low**2
         if wider and self.gbs_low < self.gbs_high:
-            smallest = min(max(sequences / self.nb_high, self.gbs_low), self.gbs_high)
-            middle = isqrt(self.gbs_low * self.gbs_high)
-            cut = min(isqrt(int(smallest) * middle), self.gbs_high - 1)
+            smallest = min(sequences / self.nb_high, self.gbs_high)
+            middle = sqrt(max(smallest, self.gbs_low) * gbs_middle)
+            cut = _between(middle, self.gbs_low, self.gbs_high)
             return self._replace(gbs_high=cut), self._replace(gbs_low=cut + 1)
-        cut = min(isqrt(self.nb_low * self.nb_high), self.nb_high - 1)
+        pointed = sequences / self.gbs_low
+        cut = _between(min(pointed, nb_middle), self.nb_low, self.nb_high)
         return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
 
     def block(self, sequences: float) -> Box:
         """The block of its smallest GPU batch with about so many sequences."""
         nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
         return Box(self.gbs_low, self.gbs_low, nb, nb)
+
+
+def _between(place: float, low: int, high: int) -> int:
+    """The last number of the lower part of a range that is cut about there; neither is empty."""
+    return min(max(int(place), low), high - 1)
 
 
 def single_block(gpu_batch: int, num_batches: int) -> Box:
@@ -226,8 +237,8 @@ class BlockProblem:
             InputError: a rate is zero.
         """
         smallest, frame = float(box.sequences), self._frame
-        ends = (box.gbs_low, box.gbs_high)
-        cpu_rate = max(self._attention_rate(gbs) for gbs in ends)
+        rate = self._attention_rate
+        cpu_rate = max(rate(box.gbs_low), rate(box.gbs_high))
         on_cpu = self._times.on_cpu / cpu_rate
         alone, batched = self._bytes
         needed = (alone + batched / box.nb_high) * smallest

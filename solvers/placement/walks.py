@@ -6,14 +6,14 @@ Symbols: gbs GPU batch, nb number of batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.solvers.placement.blocks import BlockProblem, Box, Y, single_block
+from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Box, Y, single_block
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
@@ -97,10 +97,24 @@ def _relaxed_parts(
     for part in (box,) if box.single else box.halves(sequences):
         if part.sequences > problem.most:
             continue
-        relaxed = solve(problem.program(part), whole.relaxed.basis)
+        relaxed = _inherited(whole, part)
+        relaxed = relaxed or solve(problem.program(part), whole.relaxed.basis)
         if relaxed is not None:
             fitting.append((part, relaxed))
     return fitting
+
+
+def _inherited(whole: _Open, part: Box) -> Optimum | None:
+    """The optimum of a box, as that of a part whose program differs in the scale of y alone.
+
+    That is one with the same GPU batches and the same largest number of them; None where the part
+    leaves the optimum out, or is another one.
+    """
+    box, x = whole.box, whole.relaxed.x.copy()
+    if part != box._replace(nb_low=part.nb_low):
+        return None
+    x[OF_BLOCK] *= part.nb_low / box.nb_low
+    return replace(whole.relaxed, x=x) if x[Y] <= 1 else None
 
 
 def _sequences(box: Box, relaxed: Optimum) -> float:
