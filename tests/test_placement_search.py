@@ -177,3 +177,7 @@ def test_what_a_placement_does_not_depend_on_is_not_taken_in_silence() -> None:
             "opt-6.7b", "512", "32", "t4-flexgen", {}, {"gpu": "l4"}, gpu_batch=4, num_batches=1
         )
     assert "offload" in row["note"]
+    with pytest.raises(InputError, match="--search paper: --gpu-batch and --num-batches state"):
+        placements(
+            "opt-30b", "512", "32", "t4-flexgen", {}, {}, search="paper", gpu_batch=4, num_batches=1
+        )

@@ -54,6 +54,7 @@ def placements(
         InputError: a name, number or combination that cannot be used.
     """
     _check_read(sets)
+    _check_searched(choice)
     if parts:
         swaps = ", ".join(f"{role}={names}" for role, names in parts.items())
         warn(f"--part {swaps}: {_RATES}")
@@ -86,6 +87,16 @@ def _check_read(sets: Mapping[str, str]) -> None:
             raise InputError(
                 f"--set {address}: no placement depends on it; set {listed} or offload.*"
             )
+
+
+def _check_searched(choice: Mapping[str, Any]) -> None:
+    """Refuse the walk where there is nothing to search."""
+    is_stated = choice.get("gpu_batch") and choice.get("num_batches")
+    if choice.get("search") == "paper" and is_stated:
+        raise InputError(
+            "--search paper: --gpu-batch and --num-batches state the block, so nothing is "
+            "searched; leave out one of the three"
+        )
 
 
 def _combinations(
