@@ -20,7 +20,8 @@ from types import MappingProxyType
 import numpy as np
 
 from nearkv.costmodel.masks import Mask, plain, seconds_where
-from nearkv.costmodel.sums import Number, longest_of, sum_by_key, total
+from nearkv.costmodel.resource_names import in_several, only, roles_of, union
+from nearkv.costmodel.sums import Number, is_everywhere, longest_of, sum_by_key, total
 
 Real = Number
 """A number for every design point: a scalar or an array that broadcasts with the others."""
@@ -41,7 +42,7 @@ class Span(ABC):
     def seconds(self) -> Real:
         """Wall-clock time [s], broadcast over design points."""
 
-    @cached_property
+    @property
     @abstractmethod
     def resources(self) -> frozenset[str]:
         """Names of all resources that work in this span."""
@@ -52,13 +53,10 @@ class Span(ABC):
 
     def active_of(self, role: str) -> Real:
         """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
-        if role not in self._roles:
+        roles = roles_of(self.resources)
+        if role not in roles:
             return 0.0
-        return self.seconds if len(self._roles) == 1 else self._active_of(role)
-
-    @cached_property
-    def _roles(self) -> set[str]:
-        return {resource.partition(".")[0] for resource in self.resources}
+        return self.seconds if len(roles) == 1 else self._active_of(role)
 
     @abstractmethod
     def _active_of(self, role: str) -> Real:
@@ -154,10 +152,10 @@ class Leaf(Span):
         """Amount over rate [s]."""
         return self.amount / self.rate
 
-    @cached_property
+    @property
     def resources(self) -> frozenset[str]:
         """The one resource that works."""
-        return frozenset((self.resource,))
+        return only(self.resource)
 
     def busy_of(self, resource: str) -> Real:
         """All of its seconds on its own resource, none on others [s]."""
@@ -202,7 +200,11 @@ class Group(Span):
     @cached_property
     def resources(self) -> frozenset[str]:
         """Names of all resources of all parts."""
-        return frozenset().union(*(part.resources for part in self.parts.values()))
+        return union(self._users)
+
+    @cached_property
+    def _users(self) -> tuple[frozenset[str], ...]:
+        return tuple([part.resources for part in self.parts.values()])
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
@@ -236,14 +238,10 @@ class Serial(Group):
 class Overlap(Group):
     """At the same time, one resource serving one part at a time."""
 
-    @cached_property
+    @property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        used = shared = frozenset[str]()
-        for part in self.parts.values():
-            shared |= used & part.resources
-            used |= part.resources
-        return tuple(sorted(shared))
+        return in_several(self._users)
 
     @cached_property
     def seconds(self) -> Real:
@@ -275,10 +273,12 @@ class Overlap(Group):
     def _longest(self, where: Mask) -> Iterator[Mask]:
         """Yield where each candidate is the longest, of equals the first.
 
-        argmax on stacked copies would materialise every branch at full size; compare instead.
+        argmax on stacked copies would materialise every branch at full size; compare instead. The
+        last candidate is the longest where no other is.
         """
+        *others, _ = self._candidates()
         attributed: Mask = False
-        for candidate in self._candidates():
+        for candidate in others:
             if where is False or attributed is True:
                 yield False
                 continue
@@ -286,6 +286,7 @@ class Overlap(Group):
             first = np.greater(longest, attributed)  # longest, and none before it is
             attributed = plain(np.logical_or(attributed, longest))
             yield plain(first if where is True else np.logical_and(where, first))
+        yield plain(np.greater(where, attributed))
 
 
 class Stream(Overlap):
@@ -302,10 +303,10 @@ class Repeat(Span):
 
     @cached_property
     def seconds(self) -> Real:
-        """Times x seconds of the span [s]."""
-        return self.times * self.span.seconds
+        """Times x seconds of the span, which are not computed where it never runs [s]."""
+        return 0.0 if is_everywhere(self.times, 0.0) else self.times * self.span.seconds
 
-    @cached_property
+    @property
     def resources(self) -> frozenset[str]:
         """The resources of the repeated span."""
         return self.span.resources

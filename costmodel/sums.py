@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = float | NDArray[np.float64]
+Shape = tuple[int, ...]
 Key = TypeVar("Key")
 
 
@@ -28,10 +29,20 @@ def total(numbers: Iterable[Number]) -> Number:
 
 def _spans(whole: Number, part: Number) -> bool:
     """Whether a sum of two numbers has no axes but those of the first."""
-    if getattr(part, "ndim", 0) == 0:
-        return True
-    shape, own = np.shape(whole), np.shape(part)
-    return own == shape or np.broadcast_shapes(own, shape) == shape
+    own = _shape(part)
+    return not own or _covers(_shape(whole), own)
+
+
+def _shape(number: Any) -> Shape:
+    """That of an array, () of a scalar; `np.shape` makes an array of each scalar."""
+    shape: Shape = getattr(number, "shape", ())
+    return shape
+
+
+@lru_cache(1 << 10)
+def _covers(shape: Shape, own: Shape) -> bool:
+    """Whether an array of a shape keeps it where it meets one of another."""
+    return np.broadcast_shapes(own, shape) == shape
 
 
 def is_zero(number: Any) -> bool:
@@ -41,9 +52,9 @@ def is_zero(number: Any) -> bool:
     """
     if getattr(number, "ndim", 0) == 0:
         return not number
+    if isinstance(number, np.ndarray):
+        return bool(number.size) and not (number.item(0) or number.item(-1) or number.any())
     first, last = ends(number)
-    if isinstance(number, np.ndarray) and number.size <= 2:
-        return not (first or last)
     return not (first or last or number.any())
 
 
