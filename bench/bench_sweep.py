@@ -22,7 +22,7 @@ from nearkv.costmodel.mechanisms.offload import head_weights
 from nearkv.costmodel.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
-from nearkv.sweeps.evaluation.evaluator import Evaluator
+from nearkv.sweeps.evaluation.evaluator import RECORDED_AT_ONCE, Evaluator
 from nearkv.sweeps.evaluation.requested import TIMES
 from nearkv.sweeps.jobs.arrow import table
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
@@ -173,7 +173,7 @@ def repeated(in_c: float) -> None:
 def cpu(evaluator: Evaluator, block: Block) -> float:
     """Time of all cores for all points of a block, that of compilers included [s]."""
     start = sum(os.times()[:4])
-    for box in block.grid.boxes(POINTS_AT_ONCE):
+    for box in block.grid.boxes(RECORDED_AT_ONCE):
         evaluator.cells(box)
     return sum(os.times()[:4]) - start
 

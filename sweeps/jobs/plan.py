@@ -13,7 +13,7 @@ import numpy as np
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
-from nearkv.sweeps.evaluation.evaluator import Evaluator
+from nearkv.sweeps.evaluation.evaluator import RECORDED_AT_ONCE, Evaluator, is_recorded
 from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.evaluation.unread_sets import checked_blocks
@@ -64,7 +64,8 @@ class Plan:
         number = first = rows = 0
         boxes: list[tuple[int, Box]] = []
         for index, block in enumerate(self.blocks):
-            for box in block.grid.boxes(min(POINTS_AT_ONCE, most)):
+            at_once = RECORDED_AT_ONCE if is_recorded(block) else POINTS_AT_ONCE
+            for box in block.grid.boxes(min(at_once, most)):
                 more = size_of(box)
                 if boxes and rows + more > most:
                     yield Piece(number, first, rows, tuple(boxes))
