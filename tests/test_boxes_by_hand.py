@@ -7,7 +7,8 @@ from conftest import model
 
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.blocks import BlockProblem
+from nearkv.solvers.placement.boxes import Box, single_block
 from nearkv.solvers.placement.walks import _coarse
 
 

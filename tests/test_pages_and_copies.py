@@ -20,7 +20,8 @@ from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.mapping.exact import greedy
-from nearkv.solvers.placement.blocks import BlockProblem, single_block
+from nearkv.solvers.placement.blocks import BlockProblem
+from nearkv.solvers.placement.boxes import single_block
 from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import place
 

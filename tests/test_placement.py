@@ -264,9 +264,10 @@ def test_contradictions_are_refused(choice: dict[str, Any], requested: str) -> N
         place(T4, model("opt-6.7b"), WORK, **choice)
 
 
-def test_a_dead_rate_is_refused() -> None:
+@pytest.mark.parametrize("rate", ["host_to_gpu", "cpu_attention"])
+def test_a_dead_rate_is_refused(rate: str) -> None:
     with pytest.raises(InputError, match="a rate in 'offload' is zero"):
-        place(T4.with_values({"offload.host_to_gpu": 0.0}), model("opt-6.7b"), WORK)
+        place(T4.with_values({f"offload.{rate}": 0.0}), model("opt-6.7b"), WORK)
 
 
 @pytest.mark.parametrize("package", ["pulp", "highspy"])

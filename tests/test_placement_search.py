@@ -12,7 +12,8 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.blocks import BlockProblem
+from nearkv.solvers.placement.boxes import Box, single_block
 from nearkv.solvers.placement.linear import Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.walks import _inherited, _Open, full

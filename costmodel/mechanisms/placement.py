@@ -41,6 +41,8 @@ Row = NDArray[np.float64]
 _WG, _WC, _WD, _CG, _CC, _CD, _HG, _HC, _HD, _BLS, _GBS = np.eye(len(COLUMNS))
 _W_AWAY, _C_AWAY, _H_AWAY = _WC + _WD, _CC + _CD, _HC + _HD
 """Shares that are not on the GPU."""
+LARGE_BATCH = 64
+"""GPU batch from which on the CPU attends no faster, in FlexGen's cost model [1]."""
 
 
 def capacity(hw: Machine) -> dict[str, Real]:
@@ -59,7 +61,7 @@ def cpu_attention_rate(hw: Machine, llm: LLM, gpu_batch: Real) -> Real:
     It is monotone in the batch.
     """
     o = hw.offload
-    u = np.maximum(0.0, np.log2(64 / np.asarray(gpu_batch)))
+    u = np.maximum(0.0, np.log2(LARGE_BATCH / np.asarray(gpu_batch)))
     v = np.maximum(0.0, np.log2(4096 / np.asarray(llm.hidden)))
     loss = o.cpu_small_batch * u + o.cpu_small_model * v
     share = 1 + o.cpu_joint * u * v - loss

@@ -1,4 +1,4 @@
-"""The block of FlexGen's placement: which GPU batch and how many; the LP decides the shares.
+"""The LP of FlexGen's placement, over all blocks of a box: it decides the shares.
 
 Divided by the sequences of the block, the LP is one in the shares of cache and activations, in the
 weights' shares a sequence, and in y = 1 / bls. No entry is negative, so over a box of blocks the
@@ -10,11 +10,9 @@ Symbols: gbs GPU batch, nb number of batches, bls = gbs nb, y = smallest bls of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from math import sqrt
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.placement import (
     COLUMNS,
     DECODE,
+    LARGE_BATCH,
     MEMORY,
     PREFILL,
     SHARES,
@@ -33,11 +32,14 @@ from nearkv.costmodel.mechanisms.placement import (
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
+from nearkv.solvers.placement.boxes import Box
 from nearkv.solvers.placement.linear import Program, Simplex, Vector
 
 _COLUMNS = (*SHARES, "y", "T_pre", "T_gen")
 Y = len(SHARES)
 """Column of y in the programs."""
+_WEIGHTS, _OTHERS = slice(0, 3), slice(3, Y)
+"""Columns of the shares of weights, and of cache and activations."""
 OF_BLOCK = [0, 1, 2, Y]
 """Columns that are y times something: a box with a larger smallest block has larger ones."""
 TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
@@ -45,59 +47,6 @@ TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
 MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY))
 """Rows of memory in the programs."""
 _BLS, _GBS = COLUMNS.index("bls"), COLUMNS.index("gbs")
-
-
-class Box(NamedTuple):
-    """All blocks with a GPU batch and a number of batches in two ranges, ends included."""
-
-    gbs_low: int
-    gbs_high: int
-    nb_low: int
-    nb_high: int
-
-    @property
-    def single(self) -> bool:
-        """Whether it holds one block only."""
-        return self.gbs_low == self.gbs_high and self.nb_low == self.nb_high
-
-    @property
-    def sequences(self) -> int:
-        """Sequences of its smallest block [1]."""
-        return self.gbs_low * self.nb_low
-
-    def halves(self, sequences: float) -> tuple[Box, Box]:
-        """Cut the GPU batch, or the number of batches where that spans far more octaves.
-
-        The GPU batch is cut halfway from its geometric middle to the smallest that makes a block
-        of about so many sequences, the number of batches at the lower of the two: what a
-        relaxation points to is cut off sooner.
-        """
-        gbs_middle = sqrt(self.gbs_low * self.gbs_high)
-        nb_middle = sqrt(self.nb_low * self.nb_high)
-        wider = self.gbs_high**2 * self.nb_low >= self.nb_high * self.gbs_low**2
-        if wider and self.gbs_low < self.gbs_high:
-            smallest = min(sequences / self.nb_high, self.gbs_high)
-            middle = sqrt(max(smallest, self.gbs_low) * gbs_middle)
-            cut = _between(middle, self.gbs_low, self.gbs_high)
-            return self._replace(gbs_high=cut), self._replace(gbs_low=cut + 1)
-        pointed = sequences / self.gbs_low
-        cut = _between(min(pointed, nb_middle), self.nb_low, self.nb_high)
-        return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
-
-    def block(self, sequences: float) -> Box:
-        """The block of its smallest GPU batch with about so many sequences."""
-        nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
-        return Box(self.gbs_low, self.gbs_low, nb, nb)
-
-
-def _between(place: float, low: int, high: int) -> int:
-    """The last number of the lower part of a range that is cut about there; neither is empty."""
-    return min(max(int(place), low), high - 1)
-
-
-def single_block(gpu_batch: int, num_batches: int) -> Box:
-    """The box of a single block."""
-    return Box(gpu_batch, gpu_batch, num_batches, num_batches)
 
 
 @dataclass(frozen=True)
@@ -161,7 +110,8 @@ class BlockProblem:
         with np.errstate(divide="ignore", invalid="ignore"):
             prefill, decode = fastest.prefill(), fastest.decode()
             attention = unit_rate.decode() - decode
-        if not np.all(np.isfinite(np.concatenate([prefill, decode]))):
+        rows = np.concatenate([prefill, decode])
+        if not np.all(np.isfinite(rows)) or min(self._attention_rates) == 0:
             raise InputError(
                 f"platform {self.hw.platform!r}: a rate in 'offload' is zero; "
                 "all must be above zero"
@@ -226,9 +176,34 @@ class BlockProblem:
         )
 
     @cached_property
-    def _attention_rate(self) -> Callable[[int], float]:
-        """Attention on the CPU of a GPU batch, each computed once [FLOP/s]."""
-        return cache(lambda gbs: float(cpu_attention_rate(self.hw, self.llm, gbs)))
+    def _attention_rates(self) -> list[float]:
+        """Attention on the CPU of each GPU batch up to a large one [FLOP/s]."""
+        batches = np.arange(1.0, LARGE_BATCH + 1)
+        rates = np.ravel(cpu_attention_rate(self.hw, self.llm, batches))
+        return [float(rate) for rate in rates]
+
+    def _attention_rate(self, gbs: int) -> float:
+        return self._attention_rates[min(gbs, LARGE_BATCH) - 1]
+
+    @cached_property
+    def _terms(self) -> Vector:
+        """What each number of a box adds to the LP's matrix, a flat matrix a number of `program`.
+
+        A block shares the weights: their columns are w y, and their rows those of a sequence.
+        """
+        (alone, batched), frame = self._bytes, self._frame.matrix
+        terms = np.zeros((7, *frame.shape))
+        constant, per_rate, per_sequence, sequences, per_nb, sequences_per_nb, gbs = terms
+        constant[:] = frame
+        constant[TIME_ROWS, _WEIGHTS] = 0
+        per_sequence[TIME_ROWS, _WEIGHTS] = frame[TIME_ROWS, _WEIGHTS]
+        per_rate[TIME_ROWS, _OTHERS] = self._times.on_cpu[:, _OTHERS]
+        constant[MEMORY_ROWS, _WEIGHTS] = alone[:, _WEIGHTS]
+        per_nb[MEMORY_ROWS, _WEIGHTS] = batched[:, _WEIGHTS]
+        sequences[MEMORY_ROWS, _OTHERS] = alone[:, _OTHERS]
+        sequences_per_nb[MEMORY_ROWS, _OTHERS] = batched[:, _OTHERS]
+        gbs[MEMORY_ROWS, Y] = alone[:, _GBS]
+        return terms.reshape(len(terms), -1)
 
     def program(self, box: Box) -> Program:
         """The LP of a box: least seconds per sequence; exactly those where it is a single block.
@@ -236,17 +211,21 @@ class BlockProblem:
         Raises:
             InputError: a rate is zero.
         """
-        smallest, frame = float(box.sequences), self._frame
-        rate = self._attention_rate
-        cpu_rate = max(rate(box.gbs_low), rate(box.gbs_high))
-        on_cpu = self._times.on_cpu / cpu_rate
-        alone, batched = self._bytes
-        needed = (alone + batched / box.nb_high) * smallest
-        matrix, low = frame.matrix.copy(), frame.low.copy()
-        matrix[TIME_ROWS, :Y] += on_cpu[:, :Y]
-        matrix[MEMORY_ROWS, :Y] = needed[:, :Y]
-        matrix[: MEMORY_ROWS.stop, :3] /= smallest  # the block shares the weights: w y
-        matrix[MEMORY_ROWS, Y] += alone[:, _GBS] * box.gbs_low
+        frame = self._frame
+        smallest, nb = float(box.sequences), float(box.nb_high)
+        ends = (box.gbs_low, box.gbs_high)
+        per_rate = 1 / max(self._attention_rate(gbs) for gbs in ends)
+        numbers = (
+            1.0,
+            per_rate,
+            1 / smallest,
+            smallest,
+            1 / nb,
+            smallest / nb,
+            box.gbs_low,
+        )
+        matrix = np.dot(numbers, self._terms).reshape(frame.matrix.shape)
+        low = frame.low.copy()
         low[Y] = smallest / (box.gbs_high * box.nb_high)
         return frame.having(matrix, low)
 

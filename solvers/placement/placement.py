@@ -20,13 +20,8 @@ from nearkv.costmodel.mechanisms.placement import (
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.blocks import (
-    MEMORY_ROWS,
-    BlockProblem,
-    Box,
-    shortage,
-    single_block,
-)
+from nearkv.solvers.placement.blocks import MEMORY_ROWS, BlockProblem, shortage
+from nearkv.solvers.placement.boxes import Box, single_block
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, Vector, reference
 from nearkv.solvers.placement.walks import GAP, BestBlock, full, paper
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Box, Y, single_block
+from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Y
+from nearkv.solvers.placement.boxes import Box, single_block
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
