@@ -85,11 +85,9 @@ class Envelope:
 
     def flat(self) -> list[Line]:
         """The same as lines alone [s]."""
-        once = np.all(np.equal(self.times, 1))
-        if self.base is _ZERO and once:
+        if self.base is _ZERO and is_everywhere(self.times, 1.0):
             return self.lines
-        times = 1.0 if once else self.times
-        return [line.scaled(self.base, times) for line in self.lines]
+        return [line.scaled(self.base, self.times) for line in self.lines]
 
 
 def envelope(start: Span, end: Span) -> Envelope:
