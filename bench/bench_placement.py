@@ -62,12 +62,13 @@ def main() -> None:
             f"(at most 1/{1 / most:.0f} wanted)"
         )
     numbers = range(len(SETTINGS))
-    spent, together = [], []
+    singly: list[float] = []
+    together: list[float] = []
     for number in numbers:  # in turns: a machine is not always as fast
-        spent.append(grid_seconds(str(number)))
+        singly.append(grid_seconds(str(number)))
         if number % EVERY == 0:
             together.append(grid_seconds())
-    alone, shared = sum(spent) / len(numbers), statistics.median(together) / len(numbers)
+    alone, shared = sum(singly) / len(numbers), statistics.median(together) / len(numbers)
     print(
         f"{len(numbers)} settings in a grid: {1e3 * shared:.1f} ms of CPU each, "
         f"{shared / alone:.2f} of {1e3 * alone:.1f} ms alone in a process (at most 1/3 wanted)"

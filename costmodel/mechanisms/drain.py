@@ -5,13 +5,15 @@ Symbols: n tokens of an answer, t iterations since the last admission, r mean re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import serial
+from nearkv.costmodel.deferred import Deferred
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
@@ -19,6 +21,8 @@ from nearkv.costmodel.workload import Workload
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
 _TIMES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
 """Points and weights of the integral over the drain, as shares of its length."""
+_FEW = 1 << 12
+"""Seconds computed at once: from there on building spans costs less than computing them."""
 
 
 def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> Load:
@@ -108,11 +112,43 @@ def decode_run(
     if not np.any(drain.remainder):
         return Run(queue, token_seconds)
     parts: dict[str, Span] = {"queue": queue}
-    for number, (iterations, share) in enumerate(drain.pieces(), 1):
-        load = load_of(work, serving, share * sequences, 0.0)
-        last = serving.iteration(load)
+    pieces = list(drain.pieces())
+    decoding = [share * sequences for _, share in pieces]
+    drained = _iterations(work, serving, decoding, iteration.seconds)
+    for number, ((iterations, share), last) in enumerate(
+        zip(pieces, drained, strict=True), 1
+    ):
         times = iterations / steps
         parts[f"drain_{number}"] = times * last
         places = iterations * share
         token_seconds = token_seconds + places * last.seconds
     return Run(serial(**parts), token_seconds)
+
+
+def _iterations(
+    work: Workload, serving: Serving, decoding: Sequence[Real], like: Real
+) -> Sequence[Span]:
+    """Iterations of some sequences each, without prompts.
+
+    Of few design points their seconds are computed as those of one iteration along a further axis,
+    before all others: it takes the time to build one.
+
+    Args:
+        work, serving: as in `fluid.steady`.
+        decoding: sequences of each iteration [1].
+        like: seconds of another iteration, over the same design points.
+    """
+
+    def alone(sequences: Real) -> Span:
+        return serving.iteration(load_of(work, serving, sequences, 0.0))
+
+    if not isinstance(like, float | np.ndarray) or len(decoding) * np.size(like) > _FEW:
+        return [alone(sequences) for sequences in decoding]
+    points = np.broadcast_shapes(np.shape(like), *(np.shape(one) for one in decoding))
+    together = np.stack([np.broadcast_to(one, points) for one in decoding])
+    spans = alone(together)
+    seconds = np.broadcast_to(spans.seconds, together.shape)
+    return [
+        Deferred(one, spans.resources, partial(alone, sequences))
+        for one, sequences in zip(seconds, decoding, strict=True)
+    ]

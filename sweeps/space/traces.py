@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Trace:
     prompt: NDArray[np.float64]
     output: NDArray[np.float64]
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
         """Means of the requests and the moments that a decode step depends on."""
         s, n = self.prompt, self.output

@@ -1,0 +1,49 @@
+"""Spans whose seconds are known before they are built: the drain of a queue has six of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spans import leaf
+
+from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.deferred import Deferred
+from nearkv.costmodel.mechanisms import drain
+from nearkv.costmodel.span import Span
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
+
+
+def test_a_span_is_built_when_more_than_its_seconds_is_asked_for() -> None:
+    """Three of 5 s: 1 s of a, then 2 s of a beside 3 s of b and 1 s of a."""
+    built: list[Span] = []
+
+    def build() -> Span:
+        beside = serial(b=leaf("b", 3.0), a=leaf("a", 1.0))
+        built.append(serial(first=leaf("a", 1.0), both=overlap(x=leaf("a", 2.0), y=beside)))
+        return built[-1]
+
+    thrice = serial(t=3.0 * Deferred(5.0, frozenset("ab"), build))
+    assert thrice.seconds == 15.0
+    assert thrice.resources == {"a", "b"}
+    assert not built
+    assert thrice.busy() == {"a": 12.0, "b": 9.0}
+    y = {"t/both/y/b": 9.0, "t/both/y/a": 3.0}
+    assert thrice.breakdown() == {"t/first": 3.0, "t/both/x": 0.0, **y}
+    assert thrice.traffic() == {("a", "run"): 12.0, ("b", "run"): 9.0}
+    assert thrice.active_of("a") == 9.0
+    assert list(thrice.parts["t"].parts) == ["first", "both"]
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize("system", ["l3", "gpu-only", "hbm-pim", "rank-pim", "cpu-offload"])
+def test_a_drain_is_the_same_computed_at_once_or_piece_by_piece(
+    system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At few points its iterations are one along a further axis, with the machine's axes or not."""
+    sets = {"gpu.flops": "100TFLOP/s:300TFLOP/s:+100TFLOP/s"}
+    study = Study((system,), ("gpt-175b",), traces=("openr1", "longbench"), sets=sets)
+    at_once = table(study, ("bottleneck", "energy_j_tok"))
+    monkeypatch.setattr(drain, "_FEW", 0)
+    for name, column in table(study, ("bottleneck", "energy_j_tok")).items():
+        np.testing.assert_array_equal(at_once[name], column, err_msg=name)
