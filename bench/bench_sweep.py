@@ -22,12 +22,12 @@ from nearkv.costmodel.mechanisms.offload import head_weights
 from nearkv.costmodel.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
-from nearkv.sweeps.evaluation.evaluator import RECORDED_AT_ONCE, Evaluator
+from nearkv.sweeps.evaluation.evaluator import Evaluator
 from nearkv.sweeps.evaluation.requested import TIMES
 from nearkv.sweeps.jobs.arrow import table
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.execute import PIECE
-from nearkv.sweeps.jobs.plan import all_columns, plan
+from nearkv.sweeps.jobs.plan import SWEPT_AT_ONCE, all_columns, plan
 from nearkv.sweeps.runtime.memory import keep_freed_memory
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study
@@ -173,7 +173,7 @@ def repeated(in_c: float) -> None:
 def cpu(evaluator: Evaluator, block: Block) -> float:
     """Time of all cores for all points of a block, that of compilers included [s]."""
     start = sum(os.times()[:4])
-    for box in block.grid.boxes(RECORDED_AT_ONCE):
+    for box in block.grid.boxes(SWEPT_AT_ONCE):
         evaluator.cells(box)
     return sum(os.times()[:4]) - start
 

@@ -249,7 +249,7 @@ def test_reducers_keep_what_sorting_all_rows_finds(
     reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, every = by_sorting(reducer), table(MIXED)
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.POINTS_AT_ONCE", chunk)
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", chunk)
     monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
     kept = best(MIXED, reducer, quietly())
     for name, column in every.items():
@@ -298,7 +298,7 @@ def test_the_best_are_grouped_by_what_is_on_request(
     best_row: dict[str, float] = {}
     for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
         best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.POINTS_AT_ONCE", at_once)
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", at_once)
     kept = best(study, BestPer("throughput_tok_s", ("bottleneck",)), quietly())
     assert len(best_row) > 1
     assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row

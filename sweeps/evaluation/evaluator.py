@@ -16,8 +16,6 @@ from nearkv.sweeps.space.study import Block
 
 MANY = 1 << 21
 """A block of fewer design points is done before a recording pays."""
-RECORDED_AT_ONCE = 1 << 17
-"""Design points of a box that is recorded or repeated, which walks it in small pieces."""
 FUSED = 1 << 25
 """A block of fewer design points is done before compiled loops pay."""
 _MOST_RECORDINGS = 64
@@ -48,7 +46,7 @@ class Evaluator:
     ) -> None:
         self._block, self._wanted, self._extra = block, wanted, extra
         self.replays: dict[object, Replay] = {}
-        self._records = is_recorded(block)
+        self._records = block.is_closed_form and block.grid.size >= MANY
         self._fuses = block.grid.size >= FUSED
 
     def cells(self, box: Box) -> Cells:
@@ -77,11 +75,6 @@ class Evaluator:
         numbers, texts = _packed(computed)
         replay.add(recording, values_in(numbers), texts)
         return _unpacked(arrays_in(numbers), texts)
-
-
-def is_recorded(block: Block) -> bool:
-    """Whether a block is one of formulas, and large enough that a recording pays."""
-    return block.is_closed_form and block.grid.size >= MANY
 
 
 class _Axes:

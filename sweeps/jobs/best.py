@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.bounds import columns_at
-from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Columns, at, cells, stack
+from nearkv.sweeps.evaluation.evaluate import Columns, at, cells, stack
 from nearkv.sweeps.evaluation.requested import on_request
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.pruning import Search, Visit
 from nearkv.sweeps.jobs.plan import (
+    SWEPT_AT_ONCE,
     Piece,
     Plan,
     chosen,
@@ -157,12 +158,12 @@ def _picks(rows: Plan, numbers: Rows) -> Iterator[Pick]:
     """Where some rows lie, which are in order: of formulas alone, rows cost what they are."""
     first = 0
     for index, block in enumerate(rows.blocks):
-        boxes = block.grid.boxes(POINTS_AT_ONCE)
+        boxes = block.grid.boxes(SWEPT_AT_ONCE)
         for box in [block.grid.whole] if block.is_closed_form else boxes:
             size = size_of(box)
             start, end = np.searchsorted(numbers, (first, first + size))
-            for at_once in range(start, end, POINTS_AT_ONCE):
-                last = min(at_once + POINTS_AT_ONCE, end)
+            for at_once in range(start, end, SWEPT_AT_ONCE):
+                last = min(at_once + SWEPT_AT_ONCE, end)
                 yield Pick(index, box, numbers[at_once:last] - first)
             first += size
 

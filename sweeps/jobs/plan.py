@@ -12,14 +12,16 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, Names, cells, merge
-from nearkv.sweeps.evaluation.evaluator import RECORDED_AT_ONCE, Evaluator, is_recorded
+from nearkv.sweeps.evaluation.evaluate import Names, cells, merge
+from nearkv.sweeps.evaluation.evaluator import Evaluator
 from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluation.table import is_whole
 from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block, Study, blocks
 
+SWEPT_AT_ONCE = 1 << 17
+"""Design points of a box of a sweep: fewer than of a table in memory, each process holds one."""
 Kind = Literal["text", "flag", "whole", "number"]
 
 
@@ -64,8 +66,7 @@ class Plan:
         number = first = rows = 0
         boxes: list[tuple[int, Box]] = []
         for index, block in enumerate(self.blocks):
-            at_once = RECORDED_AT_ONCE if is_recorded(block) else POINTS_AT_ONCE
-            for box in block.grid.boxes(min(at_once, most)):
+            for box in block.grid.boxes(min(SWEPT_AT_ONCE, most)):
                 more = size_of(box)
                 if boxes and rows + more > most:
                     yield Piece(number, first, rows, tuple(boxes))
