@@ -21,7 +21,7 @@ import numpy as np
 
 from nearkv.costmodel.masks import Mask, plain, seconds_where
 from nearkv.costmodel.resource_names import in_several, only, roles_of, union
-from nearkv.costmodel.sums import Number, is_everywhere, longest_of, sum_by_key, total
+from nearkv.costmodel.sums import Number, longest_of, sum_by_key, total
 
 Real = Number
 """A number for every design point: a scalar or an array that broadcasts with the others."""
@@ -303,8 +303,8 @@ class Repeat(Span):
 
     @cached_property
     def seconds(self) -> Real:
-        """Times x seconds of the span, which are not computed where it never runs [s]."""
-        return 0.0 if is_everywhere(self.times, 0.0) else self.times * self.span.seconds
+        """Times x seconds of the span, with all its axes even if it never runs [s]."""
+        return self.times * self.span.seconds
 
     @property
     def resources(self) -> frozenset[str]:

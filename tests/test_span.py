@@ -138,3 +138,10 @@ def test_attribution_keeps_an_axis_that_moves_no_longest_branch() -> None:
     parts = overlap(a=wide, b=leaf("b", 1.0)).attribution()
     assert np.array_equal(parts["a"], [[3.0], [5.0]])
     assert parts["b"] == 0.0
+
+
+def test_a_span_that_never_runs_keeps_its_axes() -> None:
+    """Searches compare the seconds of one choice with those of another, of the same shape."""
+    never = serial(a=leaf("a", 1.0), b=0.0 * Leaf("b", "run", np.ones((3, 1)), 1.0, "op"))
+    assert np.shape(never.seconds) == (3, 1)
+    assert np.all(never.seconds == 1.0)
