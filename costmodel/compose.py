@@ -1,8 +1,12 @@
-"""Compose spans: `serial`, `overlap`, `stream` and `pipeline`, the words of every system."""
+"""Compose spans: `serial`, `overlap`, `stream`, `pipeline`: the words of every system."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from nearkv.costmodel.deferred import Deferred
 from nearkv.costmodel.span import Overlap, Port, Real, Repeat, Serial, Span, Stream
+from nearkv.costmodel.sums import is_everywhere
 
 
 def serial(**parts: Span) -> Span:
@@ -28,6 +32,23 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     """
     leaves = {name: port(amount, eq) for name, port in ports.items()}
     return Stream(leaves)
+
+
+def chosen(times: Real, build: Callable[[], Span]) -> Span:
+    """A span several times in a row; where it never runs it is built only to be looked into.
+
+    For the ways a system works in by choice, of which all but one run no time.
+
+    Args:
+        times: how often it runs, 0 where another way is chosen [1].
+        build: builds the span.
+
+    Returns:
+        seconds = times x those of the span [s]; a scalar 0 where `times` is one.
+    """
+    if is_everywhere(times, 0.0):
+        return Deferred(0.0, build, 0.0)
+    return times * build()
 
 
 def pipeline(items: Real, **stages: Span) -> Span:

@@ -23,10 +23,10 @@ def test_a_span_is_built_when_more_than_its_seconds_is_asked_for() -> None:
         built.append(serial(first=leaf("a", 1.0), both=overlap(x=leaf("a", 2.0), y=beside)))
         return built[-1]
 
-    thrice = serial(t=3.0 * Deferred(5.0, frozenset("ab"), build))
+    thrice = serial(t=3.0 * Deferred(1.0, build, 5.0))
     assert thrice.seconds == 15.0
-    assert thrice.resources == {"a", "b"}
     assert not built
+    assert thrice.resources == {"a", "b"}
     assert thrice.busy() == {"a": 12.0, "b": 9.0}
     y = {"t/both/y/b": 9.0, "t/both/y/a": 3.0}
     assert thrice.breakdown() == {"t/first": 3.0, "t/both/x": 0.0, **y}

@@ -128,10 +128,7 @@ def decode_run(
 def _iterations(
     work: Workload, serving: Serving, decoding: Sequence[Real], like: Real
 ) -> Sequence[Span]:
-    """Iterations of some sequences each, without prompts.
-
-    Of few design points their seconds are computed as those of one iteration along a further axis,
-    before all others: it takes the time to build one.
+    """Iterations of some sequences each, without prompts; of few design points built when needed.
 
     Args:
         work, serving: as in `fluid.steady`.
@@ -142,13 +139,52 @@ def _iterations(
     def alone(sequences: Real) -> Span:
         return serving.iteration(load_of(work, serving, sequences, 0.0))
 
-    if not isinstance(like, float | np.ndarray) or len(decoding) * np.size(like) > _FEW:
+    if not _are_few(like, len(decoding)):
         return [alone(sequences) for sequences in decoding]
-    points = np.broadcast_shapes(np.shape(like), *(np.shape(one) for one in decoding))
-    together = np.stack([np.broadcast_to(one, points) for one in decoding])
-    spans = alone(together)
-    seconds = np.broadcast_to(spans.seconds, together.shape)
+    loads = [(sequences, 0.0) for sequences in decoding]
     return [
-        Deferred(one, spans.resources, partial(alone, sequences))
-        for one, sequences in zip(seconds, decoding, strict=True)
+        Deferred(1.0, partial(alone, sequences), seconds)
+        for sequences, seconds in zip(
+            decoding, _at_once(work, serving, loads, like), strict=True
+        )
     ]
+
+
+def iteration_seconds(
+    work: Workload, serving: Serving, loads: Sequence[tuple[Real, Real]]
+) -> list[Real]:
+    """Seconds of iterations of so many sequences and prompt tokens each [s]."""
+    first, *others = loads
+    like = serving.iteration(load_of(work, serving, *first)).seconds
+    if _are_few(like, len(others)):
+        return [like, *_at_once(work, serving, others, like)]
+    iterations = [serving.iteration(load_of(work, serving, *load)) for load in others]
+    return [like, *(iteration.seconds for iteration in iterations)]
+
+
+def _are_few(like: Real, iterations: int) -> bool:
+    """Whether so many iterations of some design points are better computed at once."""
+    return isinstance(like, float | np.ndarray) and iterations * np.size(like) <= _FEW
+
+
+def _at_once(
+    work: Workload,
+    serving: Serving,
+    loads: Sequence[tuple[Real, Real]],
+    like: Real,
+) -> Iterator[Real]:
+    """Seconds of iterations as those of one along a further axis, before all others [s].
+
+    It takes the time to build one. Arguments as in `iteration_seconds`, and `like`: seconds of
+    another iteration, over the same design points.
+    """
+    points = np.broadcast_shapes(
+        np.shape(like), *(np.shape(number) for load in loads for number in load)
+    )
+    sequences, prompts = (
+        np.stack([np.broadcast_to(number, points) for number in numbers])
+        for numbers in zip(*loads, strict=True)
+    )
+    spans = serving.iteration(load_of(work, serving, sequences, prompts))
+    shape = (len(loads), *points)
+    return iter(np.broadcast_to(spans.seconds, shape))

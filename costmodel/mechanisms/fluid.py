@@ -8,7 +8,7 @@ Symbols: B requests, N resident, R = B / N rounds, s prompt, n output, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.bisection import bisect
-from nearkv.costmodel.mechanisms.drain import decode_run, drain_of, load_of
+from nearkv.costmodel.mechanisms.drain import decode_run, drain_of, iteration_seconds
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
-Holds = Callable[[Real], NDArray[np.bool_]]
 NONE: Mapping[str, Real] = {}
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
@@ -106,42 +105,42 @@ def decoding(work: Workload, serving: Serving) -> Real:
     chunk = np.maximum(serving.minimum_chunk, 1.0)
     prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
 
-    def ride(sequences: Real) -> NDArray[np.bool_]:
-        """Whether the minimum chunks carry the prompts."""
-        return np.less_equal(sequences * prompt_rate, chunk * serving.replicas)
-
-    def keep_up(sequences: Real) -> NDArray[np.bool_]:
-        """Whether those carry them, or decoding hides them."""
-        prompt = sequences * prompt_rate
-        alone = serving.iteration(load_of(work, serving, sequences, 0.0)).seconds
-        beside = serving.iteration(load_of(work, serving, sequences, prompt)).seconds
-        return ride(sequences) | np.less_equal(beside, np.multiply(alone, 1 + _HIDDEN))
-
     fewest = np.minimum(serving.replicas, most)
     one_loads = np.maximum(most / (1 + prompt_rate / chunk), most - serving.replicas)
     beside_loading = np.maximum(one_loads, fewest)
-    sustained = beside_loading
-    if not np.all(ride(beside_loading) | ~queued):
-        sustained = _sustained(ride, keep_up, fewest, beside_loading)
+    carried = chunk * serving.replicas / np.maximum(prompt_rate, 1e-30)
+    riding = np.maximum(np.minimum(carried, beside_loading), fewest)
+    sustained = riding
+    if np.any(queued & np.less(riding, beside_loading)):
+        sustained = _hidden(work, serving, prompt_rate, riding, beside_loading)
     return np.where(queued, sustained, most)[()]
 
 
-def _sustained(ride: Holds, keep_up: Holds, fewest: Real, most: Real) -> Real:
-    """Requests up to which prompts keep up: all, what minimum chunks carry, or what hides them [1].
+def _hidden(
+    work: Workload, serving: Serving, prompt_rate: Real, riding: Real, most: Real
+) -> Real:
+    """Requests up to which chunks carry the prompts, or decoding hides more of them [1].
 
     Args:
-        ride, keep_up: number of requests -> whether the minimum chunks carry their prompts, and
-            whether decoding hides them if not.
-        fewest, most: ends of the search [1].
+        work, serving: as in `decoding`.
+        prompt_rate: prompt tokens an iteration for each request that decodes [1].
+        riding: requests whose prompts the minimum chunks carry [1].
+        most: that memory holds [1].
     """
-    all_keep_up = keep_up(most)
-    riding = bisect(ride, fewest, most, halvings=_HALVINGS)
-    hidden = keep_up(riding) & ~all_keep_up  # bisection ends where chunks do not carry them
-    sustained = riding
-    if np.any(hidden):
-        further = bisect(keep_up, fewest, most, halvings=_HALVINGS)
-        sustained = np.where(hidden, further, riding)
-    return np.where(all_keep_up, most, sustained)
+
+    def hides(*numbers: Real) -> list[NDArray[np.bool_]]:
+        """Whether iterations of so many requests hide their prompts."""
+        alone = [(sequences, 0.0) for sequences in numbers]
+        beside = [(sequences, sequences * prompt_rate) for sequences in numbers]
+        seconds = iteration_seconds(work, serving, [*alone, *beside])
+        pairs = zip(seconds[: len(numbers)], seconds[len(numbers) :], strict=True)
+        return [np.less_equal(both, np.multiply(one, 1 + _HIDDEN)) for one, both in pairs]
+
+    hides_all, hides_more = hides(most, riding)
+    if np.any(hides_more & ~hides_all):
+        further = bisect(lambda number: hides(number)[0], riding, most, halvings=_HALVINGS)
+        riding = np.where(hides_more, further, riding)
+    return np.where(hides_all, most, riding)
 
 
 def steady(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial, stream
+from nearkv.costmodel.compose import chosen, overlap, serial, stream
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
@@ -117,8 +117,8 @@ def l3(
         in_sub_batch = sequences / (1 + interleave)
         random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
-        choices = [np.equal(placement, 0), np.equal(placement, 1)]
-        return np.select(choices, [random, 1.0], layerwise)[()]
+        homes = np.where(np.equal(placement, 1), 1.0, layerwise)
+        return np.where(np.equal(placement, 0), random, homes)[()]
 
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
@@ -147,12 +147,15 @@ def iteration(
     """
 
     def layer(kind: LLM, seen: Load) -> Span:
-        half = seen.share(0.5)
-        turns = phase(hw, llm, half, overlap_comm, kind)
-        whole = one_batch(hw, llm, seen, overlap_comm, kind)
+        def turn() -> Span:
+            return phase(hw, llm, seen.share(0.5), overlap_comm, kind)
+
+        def whole() -> Span:
+            return one_batch(hw, llm, seen, overlap_comm, kind)
+
         return serial(
-            interleaved=(2 * interleave) * turns,
-            one_batch=(1 - interleave) * whole,
+            interleaved=chosen(2 * interleave, turn),
+            one_batch=chosen(1 - interleave, whole),
         )
 
     return over_kinds(llm, load, layer)

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.compose import chosen, overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
@@ -77,18 +77,16 @@ def hbm_pim(
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
     def layer(kind: LLM, load: Load) -> Span:
-        half = load.share(0.5)
-        phase = overlap(
-            gpu=products_and_states(hw, llm, half, kind),
-            pim=banks(kind.kv_bytes(half.tokens, 1), "kappa tokens / L"),
-        )
-        one_batch = serial(
-            gpu=products_and_states(hw, llm, load, kind),
-            pim=banks(kind.kv_bytes(load.tokens, 1), "kappa tokens / L"),
-        )
+        def parts(part: Load) -> dict[str, Span]:
+            cache = kind.kv_bytes(part.tokens, 1)
+            return {
+                "gpu": products_and_states(hw, llm, part, kind),
+                "pim": banks(cache, "kappa tokens / L"),
+            }
+
         return serial(
-            interleaved=(2 * interleave) * phase,
-            one_batch=(1 - interleave) * one_batch,
+            interleaved=chosen(2 * interleave, lambda: overlap(**parts(load.share(0.5)))),
+            one_batch=chosen(1 - interleave, lambda: serial(**parts(load))),
         )
 
     kept = partial(on_gpus, hw, llm)

@@ -18,7 +18,7 @@ from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.notes import PARTLY, Names, lengthened, note
-from nearkv.sweeps.evaluation.requested import footprint, is_usual
+from nearkv.sweeps.evaluation.requested import TIMES, footprint, is_usual, on_request
 from nearkv.sweeps.evaluation.times import Cell, Offered, Times, Where
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
@@ -57,7 +57,7 @@ def cells(
     mesh = block.grid.mesh(box)
     shown = block.display_grid.mesh(box)
     points = Points(mesh, shown)
-    offered, resolved = _offered(block, points)
+    offered, resolved = _offered(block, points, on_request([*wanted, *extra]))
     if block.method == "simulate":
         from nearkv.sweeps.evaluation.simulated_columns import simulated
 
@@ -74,7 +74,7 @@ def cells_at(
     block: Block, points: Points, wanted: Collection[str] = (), extra: Collection[str] = ()
 ) -> dict[str, Cell]:
     """The same of any values of the axes, of a block that is neither simulated nor has bands."""
-    offered, _ = _offered(block, points)
+    offered, _ = _offered(block, points, on_request([*wanted, *extra]))
     return _chosen(offered, wanted, extra)
 
 
@@ -117,8 +117,10 @@ def _repeated(values: Values, shape: Shape) -> Values:
     return np.broadcast_to(values.ravel(), math.prod(shape))
 
 
-def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
-    """All columns, and the estimate they come from."""
+def _offered(
+    block: Block, points: Points, asked: Collection[str]
+) -> tuple[Offered, Resolved]:
+    """All columns, with those of `ON_REQUEST` that are asked for, and their estimate."""
     mesh = points.mesh
     hw, llm, work, requested = block.at(mesh)
     resolved = resolve_knobs(block.system, hw, llm, work, requested)
@@ -151,7 +153,8 @@ def _offered(block: Block, points: Points) -> tuple[Offered, Resolved]:
     for name, value in estimate.also.items():
         offered[name] = partial(_where, where, _cell, value)
     if block.method != "simulate":
-        offered |= Times(estimate, where).offered()
+        times = Times(estimate, where)
+        offered |= times.most() | (times.by_resource() if TIMES in asked else {})
     return offered | footprint(llm, work), resolved
 
 

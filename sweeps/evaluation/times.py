@@ -30,15 +30,14 @@ class Times:
     estimate: Estimate
     where: Where
 
-    def offered(self) -> Offered:
-        """The resource with most of the time, its share, and the seconds of each resource."""
-        columns: Offered = {
-            BOTTLENECK: self._bottleneck,
-            f"{BOTTLENECK}_share": self._share,
-        }
-        for resource in sorted(self.estimate.total.resources):
-            columns[f"{TIMES}{resource}"] = partial(self._seconds, resource)
-        return columns
+    def most(self) -> Offered:
+        """The resource with most of the time, and its share."""
+        return {BOTTLENECK: self._bottleneck, f"{BOTTLENECK}_share": self._share}
+
+    def by_resource(self) -> Offered:
+        """Seconds of each resource."""
+        names = sorted(self.estimate.total.resources)
+        return {f"{TIMES}{name}": partial(self._seconds, name) for name in names}
 
     @cached_property
     def _attribution(self) -> dict[str, Real]:
