@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -10,6 +11,25 @@ from nearkv.costmodel.span import Real
 
 PARTS = 8
 """Equal parts of a sequence's life at which costs that are not affine in it are averaged."""
+
+
+class Lengths(Protocol):
+    """Lengths in order, in parts of equal weight: the mean of each part over that of all [1].
+
+    What is affine in a length needs its mean alone, so a trace computes them when they are read.
+    """
+
+    @property
+    def contexts(self) -> tuple[Real, ...]:
+        """Contexts that a step sees, each for an equal part of the time."""
+
+    @property
+    def finals(self) -> tuple[Real, ...]:
+        """How long the requests that a step sees become, as above."""
+
+    @property
+    def prompts(self) -> tuple[Real, ...]:
+        """Prompts, each of an equal part of the requests."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +46,7 @@ class Spread:
         context_square: mean square over squared mean of the contexts a step sees [1].
         longest: longest request over the mean one, max(s + n) / E[s + n] [1].
         longest_output: longest answer over the mean one, max(n) / E[n] [1].
-        contexts, finals: the contexts that a step sees, and how long their requests become,
-            ordered in parts of equal time: mean of each part over that of all; none where
-            requests are equal [1].
-        prompts: the same of prompts, in parts of equal number [1].
+        lengths: parts of the requests, in order of their lengths; none where they are equal.
     """
 
     prompt_square: Real = 1.0
@@ -38,9 +55,7 @@ class Spread:
     context_square: Real = 1.0
     longest: Real = 1.0
     longest_output: Real = 1.0
-    contexts: tuple[Real, ...] = ()
-    finals: tuple[Real, ...] = ()
-    prompts: tuple[Real, ...] = ()
+    lengths: Lengths | None = None
 
 
 @dataclass(frozen=True)
@@ -82,20 +97,22 @@ class Workload:
         """
         if self.fixed_context is not None:
             return [self.fixed_context]
-        if self.spread.contexts:
-            return [part * self.context for part in self.spread.contexts]
+        if self.spread.lengths:
+            return [part * self.context for part in self.spread.lengths.contexts]
         middles = (np.arange(PARTS) + 0.5) / PARTS
         return [self.prompt + float(middle) * self.output for middle in middles]
 
     @property
     def finals(self) -> list[Real]:
         """Lengths at their ends of the sequences that a step sees; their mean is `final_seen`."""
-        return [part * self.final_seen for part in self.spread.finals or (1.0,)]
+        lengths = self.spread.lengths
+        return [part * self.final_seen for part in (lengths.finals if lengths else (1.0,))]
 
     @property
     def prompts(self) -> list[Real]:
         """Prompts, each for an equal part of the requests; their mean is `prompt` [1]."""
-        return [part * self.prompt for part in self.spread.prompts or (1.0,)]
+        lengths = self.spread.lengths
+        return [part * self.prompt for part in (lengths.prompts if lengths else (1.0,))]
 
     @property
     def final(self) -> Real:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown, warn
@@ -43,9 +43,14 @@ class Trace:
     prompt: NDArray[np.float64]
     output: NDArray[np.float64]
 
-    @cached_property
+    @property
     def workload(self) -> Workload:
         """Means of the requests and the moments that a decode step depends on."""
+        return replace(self._means, spread=replace(self._means.spread, lengths=self))
+
+    @cached_property
+    def _means(self) -> Workload:
+        """The same without what the trace itself is asked for: they would keep each other."""
         s, n = self.prompt, self.output
         prompt, output = np.mean(s), np.mean(n)
         context = (np.mean(s * n) + np.mean(n**2) / 2) / output
@@ -57,11 +62,24 @@ class Trace:
             context_square=float(context_square / context**2),
             longest=float(np.max(s + n) / np.mean(s + n)),
             longest_output=float(np.max(n) / output),
-            contexts=_parts(s + n * _MIDDLES, n / len(_MIDDLES)),
-            finals=_parts(s + n, n),
-            prompts=_parts(s, np.ones_like(s)),
         )
         return Workload(float(len(s)), float(prompt), float(output), spread=spread)
+
+    @cached_property
+    def contexts(self) -> tuple[float, ...]:
+        """Contexts that a step sees: a request is met once for each token it generates."""
+        s, n = self.prompt, self.output
+        return _parts(s + n * _MIDDLES, n / len(_MIDDLES))
+
+    @cached_property
+    def finals(self) -> tuple[float, ...]:
+        """How long the requests that a step sees become."""
+        return _parts(self.prompt + self.output, self.output)
+
+    @cached_property
+    def prompts(self) -> tuple[float, ...]:
+        """Prompts, each request counted once."""
+        return _parts(self.prompt, np.ones_like(self.prompt))
 
 
 def _parts(lengths: Lengths, weights: Lengths) -> tuple[float, ...]:
@@ -82,6 +100,32 @@ def _parts(lengths: Lengths, weights: Lengths) -> tuple[float, ...]:
     return tuple(parts.tolist())
 
 
+@dataclass(frozen=True)
+class _Arranged:
+    """Lengths of several traces, arranged as an index of them."""
+
+    traces: tuple[Trace, ...]
+    index: NDArray[np.int64]
+
+    @cached_property
+    def contexts(self) -> tuple[Real, ...]:
+        """Of the trace of each design point, as `Trace.contexts`."""
+        return self._arranged([trace.contexts for trace in self.traces])
+
+    @cached_property
+    def finals(self) -> tuple[Real, ...]:
+        """As `Trace.finals`."""
+        return self._arranged([trace.finals for trace in self.traces])
+
+    @cached_property
+    def prompts(self) -> tuple[Real, ...]:
+        """As `Trace.prompts`."""
+        return self._arranged([trace.prompts for trace in self.traces])
+
+    def _arranged(self, of_traces: Sequence[Sequence[float]]) -> tuple[Real, ...]:
+        return tuple(np.array(part)[self.index] for part in zip(*of_traces, strict=True))
+
+
 def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
     """Workloads of several traces, arranged as an index of them."""
     workloads = [trace.workload for trace in traces]
@@ -92,19 +136,14 @@ def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload
         arranged: NDArray[np.float64] = numbers[index]
         return arranged
 
-    def moment(name: str) -> Any:
-        """A number of every design point's trace, or one for each of the parts of its lengths."""
-        values = [getattr(spread, name) for spread in spreads]
-        if not isinstance(values[0], tuple):
-            return arranged(spreads, name)
-        return tuple(np.array(part)[index] for part in zip(*values, strict=True))
-
-    moments = {one.name: moment(one.name) for one in fields(Spread)}
+    names = [one.name for one in fields(Spread) if one.name != "lengths"]
+    moments = {name: arranged(spreads, name) for name in names}
+    lengths = _Arranged(traces, index)
     return Workload(
         batch=arranged(workloads, "batch"),
         prompt=arranged(workloads, "prompt"),
         output=arranged(workloads, "output"),
-        spread=Spread(**moments),
+        spread=Spread(**moments, lengths=lengths),
     )
 
 
