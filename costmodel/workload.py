@@ -21,15 +21,15 @@ class Lengths(Protocol):
 
     @property
     def contexts(self) -> tuple[Real, ...]:
-        """Contexts that a step sees, each for an equal part of the time."""
+        """Contexts that a step sees, each for an equal part of the time [1]."""
 
     @property
     def finals(self) -> tuple[Real, ...]:
-        """How long the requests that a step sees become, as above."""
+        """How long the requests that a step sees become, as above [1]."""
 
     @property
     def prompts(self) -> tuple[Real, ...]:
-        """Prompts, each of an equal part of the requests."""
+        """Prompts, each of an equal part of the requests [1]."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from spans import leaf
 
 from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.deferred import Deferred
-from nearkv.costmodel.mechanisms import drain
+from nearkv.costmodel.mechanisms import iterations
 from nearkv.costmodel.span import Span
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.study import Study
@@ -44,6 +44,6 @@ def test_a_drain_is_the_same_computed_at_once_or_piece_by_piece(
     sets = {"gpu.flops": "100TFLOP/s:300TFLOP/s:+100TFLOP/s"}
     study = Study((system,), ("gpt-175b",), traces=("openr1", "longbench"), sets=sets)
     at_once = table(study, ("bottleneck", "energy_j_tok"))
-    monkeypatch.setattr(drain, "_FEW", 0)
+    monkeypatch.setattr(iterations, "_FEW", 0)
     for name, column in table(study, ("bottleneck", "energy_j_tok")).items():
         np.testing.assert_array_equal(at_once[name], column, err_msg=name)

@@ -11,10 +11,10 @@ from tiny import SHAPE, WORK, needed
 
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import imbalance
-from nearkv.costmodel.mechanisms.fluid import decoding, resident
 from nearkv.costmodel.mechanisms.pageable import PageableStream
 from nearkv.costmodel.mechanisms.percent import relay
 from nearkv.costmodel.mechanisms.residency import Residency, most_in_host
+from nearkv.costmodel.mechanisms.residents import decoding, resident
 from nearkv.costmodel.models import _spread, _unstated
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.registry import find_system

@@ -20,7 +20,7 @@ from nearkv.costmodel.mechanisms.dimm import (
     row_efficiency,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.fluid import tokens_reserved
+from nearkv.costmodel.mechanisms.residents import tokens_reserved
 from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
     gpu_room,
@@ -36,7 +36,8 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
-from nearkv.sweeps.space.traces import Trace, load_trace
+from nearkv.sweeps.space.trace import Trace
+from nearkv.sweeps.space.traces import load_trace
 
 HW = load_platform("dgx-a100-pim").machine()
 MODELS = ("opt-66b", "gpt-89b", "gpt-175b")

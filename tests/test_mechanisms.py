@@ -23,9 +23,10 @@ from nearkv.costmodel.mechanisms.dimm import (
     row_efficiency,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.drain import Drain, drain_of, load_of
-from nearkv.costmodel.mechanisms.fluid import resident_in, tokens_reserved
+from nearkv.costmodel.mechanisms.drain import Drain, drain_of
 from nearkv.costmodel.mechanisms.head_tables import layer_tables
+from nearkv.costmodel.mechanisms.iterations import load_of
+from nearkv.costmodel.mechanisms.residents import resident_in, tokens_reserved
 from nearkv.costmodel.mechanisms.writeback import pages_per_row, rows_per_page
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.resources import csd

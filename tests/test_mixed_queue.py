@@ -27,7 +27,8 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.study import Study
-from nearkv.sweeps.space.traces import Trace, load_trace
+from nearkv.sweeps.space.trace import Trace
+from nearkv.sweeps.space.traces import load_trace
 
 FOUR: dict[str, Real] = {"policy.weights_per_gpu": 2_000.0}
 """They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""

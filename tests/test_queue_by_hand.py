@@ -12,7 +12,8 @@ import pytest
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.drain import Drain
-from nearkv.costmodel.mechanisms.fluid import decoding, resident_in, steady
+from nearkv.costmodel.mechanisms.fluid import steady
+from nearkv.costmodel.mechanisms.residents import decoding, resident_in
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.span import Leaf, Real, Span
 from nearkv.costmodel.workload import Spread, Workload

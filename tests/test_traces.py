@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.space.traces import Trace, load_trace, workload_of
+from nearkv.sweeps.space.trace import Trace, workload_of
+from nearkv.sweeps.space.traces import load_trace
 
 
 @pytest.mark.parametrize(

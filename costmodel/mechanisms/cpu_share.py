@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
-from nearkv.costmodel.mechanisms.fluid import resident_in
 from nearkv.costmodel.mechanisms.mixed_queue import (
     cache_bytes,
     longest_requests,
     request_bytes,
     seen_by_kinds,
 )
+from nearkv.costmodel.mechanisms.residents import resident_in
 from nearkv.costmodel.mechanisms.serving import (
     attention_launch,
     beside_weights,

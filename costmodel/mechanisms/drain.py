@@ -5,33 +5,21 @@ Symbols: n tokens of an answer, t iterations since the last admission, r mean re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import serial
-from nearkv.costmodel.deferred import Deferred
-from nearkv.costmodel.queue import Load, Serving
+from nearkv.costmodel.mechanisms.iterations import iterations_alone, load_of
+from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
 _TIMES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
 """Points and weights of the integral over the drain, as shares of its length."""
-_FEW = 1 << 12
-"""Seconds computed at once: from there on building spans costs less than computing them."""
-
-
-def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> Load:
-    """An iteration of so many sequences at the context of the step, and so many prompt tokens."""
-    tokens = sequences * work.context
-    hottest = tokens * serving.skew(sequences, work.spread.context_square)
-    squares = prompt * work.prompt * work.spread.prompt_square
-    load = Load(sequences, tokens, hottest, prompt, squares)
-    return load.on_kinds(serving.kinds, serving.skew)
 
 
 @dataclass(frozen=True)
@@ -114,7 +102,7 @@ def decode_run(
     parts: dict[str, Span] = {"queue": queue}
     pieces = list(drain.pieces())
     decoding = [share * sequences for _, share in pieces]
-    drained = _iterations(work, serving, decoding, iteration.seconds)
+    drained = iterations_alone(work, serving, decoding, iteration.seconds)
     for number, ((iterations, share), last) in enumerate(
         zip(pieces, drained, strict=True), 1
     ):
@@ -123,68 +111,3 @@ def decode_run(
         places = iterations * share
         token_seconds = token_seconds + places * last.seconds
     return Run(serial(**parts), token_seconds)
-
-
-def _iterations(
-    work: Workload, serving: Serving, decoding: Sequence[Real], like: Real
-) -> Sequence[Span]:
-    """Iterations of some sequences each, without prompts; of few design points built when needed.
-
-    Args:
-        work, serving: as in `fluid.steady`.
-        decoding: sequences of each iteration [1].
-        like: seconds of another iteration, over the same design points.
-    """
-
-    def alone(sequences: Real) -> Span:
-        return serving.iteration(load_of(work, serving, sequences, 0.0))
-
-    if not _are_few(like, len(decoding)):
-        return [alone(sequences) for sequences in decoding]
-    loads = [(sequences, 0.0) for sequences in decoding]
-    return [
-        Deferred(1.0, partial(alone, sequences), seconds)
-        for sequences, seconds in zip(
-            decoding, _at_once(work, serving, loads, like), strict=True
-        )
-    ]
-
-
-def iteration_seconds(
-    work: Workload, serving: Serving, loads: Sequence[tuple[Real, Real]]
-) -> list[Real]:
-    """Seconds of iterations of so many sequences and prompt tokens each [s]."""
-    first, *others = loads
-    like = serving.iteration(load_of(work, serving, *first)).seconds
-    if _are_few(like, len(others)):
-        return [like, *_at_once(work, serving, others, like)]
-    iterations = [serving.iteration(load_of(work, serving, *load)) for load in others]
-    return [like, *(iteration.seconds for iteration in iterations)]
-
-
-def _are_few(like: Real, iterations: int) -> bool:
-    """Whether so many iterations of some design points are better computed at once."""
-    return isinstance(like, float | np.ndarray) and iterations * np.size(like) <= _FEW
-
-
-def _at_once(
-    work: Workload,
-    serving: Serving,
-    loads: Sequence[tuple[Real, Real]],
-    like: Real,
-) -> Iterator[Real]:
-    """Seconds of iterations as those of one along a further axis, before all others [s].
-
-    It takes the time to build one. Arguments as in `iteration_seconds`, and `like`: seconds of
-    another iteration, over the same design points.
-    """
-    points = np.broadcast_shapes(
-        np.shape(like), *(np.shape(number) for load in loads for number in load)
-    )
-    sequences, prompts = (
-        np.stack([np.broadcast_to(number, points) for number in numbers])
-        for numbers in zip(*loads, strict=True)
-    )
-    spans = serving.iteration(load_of(work, serving, sequences, prompts))
-    shape = (len(loads), *points)
-    return iter(np.broadcast_to(spans.seconds, shape))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.fluid import memory_needed, resident, tokens_reserved
+from nearkv.costmodel.mechanisms.residents import memory_needed, resident, tokens_reserved
 from nearkv.costmodel.mechanisms.serving import beside_weights, kv_token_bytes
 from nearkv.costmodel.queue import Seen, Serving
 from nearkv.costmodel.span import Real

@@ -22,13 +22,14 @@ from nearkv.costmodel.mechanisms.cpu_share import (
     rooms,
     served,
 )
-from nearkv.costmodel.mechanisms.fluid import POLICY, resident, steady
+from nearkv.costmodel.mechanisms.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.mixed_queue import (
     cache_needed,
     request_size,
     room_in,
     seen_by_kinds,
 )
+from nearkv.costmodel.mechanisms.residents import resident
 from nearkv.costmodel.mechanisms.serving import (
     HEADS_AND_STATES,
     all_prompts_alone,

@@ -21,7 +21,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
 from nearkv.sweeps.evaluation.replica import Queue, Replica, Request
-from nearkv.sweeps.space.traces import Trace
+from nearkv.sweeps.space.trace import Trace
 
 
 @dataclass(frozen=True)

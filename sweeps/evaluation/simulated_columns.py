@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.layers import not_modelled
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.fluid import tokens_reserved
+from nearkv.costmodel.mechanisms.residents import tokens_reserved
 from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved

@@ -22,7 +22,8 @@ from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.space.cases import swapped
 from nearkv.sweeps.space.sizes import number, repeatable, size
-from nearkv.sweeps.space.traces import Trace, load_trace
+from nearkv.sweeps.space.trace import Trace
+from nearkv.sweeps.space.traces import load_trace
 
 PLACEMENTS = ("balanced", "random")
 QUEUED = 16

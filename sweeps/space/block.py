@@ -19,7 +19,7 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested
 from nearkv.sweeps.space.bands import Band, draws_of
 from nearkv.sweeps.space.grid import Axis, Box, Grid
-from nearkv.sweeps.space.traces import Trace, workload_of
+from nearkv.sweeps.space.trace import Trace, workload_of
 
 Numbers = NDArray[np.float64]
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]

@@ -3,148 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Spread, Workload
 from nearkv.hardware.catalog import Part, load_part, names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_text
+from nearkv.sweeps.space.trace import Trace
 
 _COLUMNS = ("input_tok", "output_tok")
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
 METHODS = ("fluid", "simulate")
 MOST_BYTES = 1 << 26
-PARTS = 16
-"""Parts of equal weight in which the lengths of a trace's requests are averaged."""
-_MIDDLES = ((np.arange(PARTS) + 0.5) / PARTS)[:, np.newaxis]
-"""Moments of a request's life at which its context is looked at, as shares of it."""
-
-Lengths = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Requests in order of arrival.
-
-    Attributes:
-        name: of the trace, or the path of the CSV.
-        prompt, output: tokens each brings and generates [1].
-    """
-
-    name: str
-    prompt: NDArray[np.float64]
-    output: NDArray[np.float64]
-
-    @property
-    def workload(self) -> Workload:
-        """Means of the requests and the moments that a decode step depends on."""
-        return replace(self._means, spread=replace(self._means.spread, lengths=self))
-
-    @cached_property
-    def _means(self) -> Workload:
-        """The same without what the trace itself is asked for: they would keep each other."""
-        s, n = self.prompt, self.output
-        prompt, output = np.mean(s), np.mean(n)
-        context = (np.mean(s * n) + np.mean(n**2) / 2) / output
-        context_square = np.mean(s**2 * n + s * n**2 + n**3 / 3) / output
-        spread = Spread(
-            prompt_square=float(np.mean(s**2) / prompt**2),
-            output_square=float(np.mean(n**2) / output**2),
-            product=float(np.mean(s * n) / (prompt * output)),
-            context_square=float(context_square / context**2),
-            longest=float(np.max(s + n) / np.mean(s + n)),
-            longest_output=float(np.max(n) / output),
-        )
-        return Workload(float(len(s)), float(prompt), float(output), spread=spread)
-
-    @cached_property
-    def contexts(self) -> tuple[float, ...]:
-        """Contexts that a step sees: a request is met once for each token it generates."""
-        s, n = self.prompt, self.output
-        return _parts(s + n * _MIDDLES, n / len(_MIDDLES))
-
-    @cached_property
-    def finals(self) -> tuple[float, ...]:
-        """How long the requests that a step sees become."""
-        return _parts(self.prompt + self.output, self.output)
-
-    @cached_property
-    def prompts(self) -> tuple[float, ...]:
-        """Prompts, each request counted once."""
-        return _parts(self.prompt, np.ones_like(self.prompt))
-
-
-def _parts(lengths: Lengths, weights: Lengths) -> tuple[float, ...]:
-    """Means of lengths in order, in parts of equal weight, over the mean of all [1].
-
-    Args:
-        lengths: in any order; one row for each weight, or one for all [tokens].
-        weights: how much each counts [1].
-    """
-    values, counts = np.broadcast_arrays(lengths, weights)
-    order = np.argsort(values, axis=None)
-    weight, value = counts.ravel()[order], values.ravel()[order]
-    weights_below = np.append(0.0, np.cumsum(weight))
-    sums_below = np.append(0.0, np.cumsum(weight * value))
-    edges = np.linspace(0.0, weights_below[-1], PARTS + 1)
-    sums = np.interp(edges, weights_below, sums_below)
-    parts = PARTS * np.diff(sums) / sums_below[-1]
-    return tuple(parts.tolist())
-
-
-@dataclass(frozen=True)
-class _Arranged:
-    """Lengths of several traces, arranged as an index of them."""
-
-    traces: tuple[Trace, ...]
-    index: NDArray[np.int64]
-
-    @cached_property
-    def contexts(self) -> tuple[Real, ...]:
-        """Of the trace of each design point, as `Trace.contexts`."""
-        return self._arranged([trace.contexts for trace in self.traces])
-
-    @cached_property
-    def finals(self) -> tuple[Real, ...]:
-        """As `Trace.finals`."""
-        return self._arranged([trace.finals for trace in self.traces])
-
-    @cached_property
-    def prompts(self) -> tuple[Real, ...]:
-        """As `Trace.prompts`."""
-        return self._arranged([trace.prompts for trace in self.traces])
-
-    def _arranged(self, of_traces: Sequence[Sequence[float]]) -> tuple[Real, ...]:
-        return tuple(np.array(part)[self.index] for part in zip(*of_traces, strict=True))
-
-
-def workload_of(traces: tuple[Trace, ...], index: NDArray[np.int64]) -> Workload:
-    """Workloads of several traces, arranged as an index of them."""
-    workloads = [trace.workload for trace in traces]
-    spreads = [workload.spread for workload in workloads]
-
-    def arranged(items: Sequence[object], name: str) -> NDArray[np.float64]:
-        numbers = np.array([getattr(item, name) for item in items], float)
-        arranged: NDArray[np.float64] = numbers[index]
-        return arranged
-
-    names = [one.name for one in fields(Spread) if one.name != "lengths"]
-    moments = {name: arranged(spreads, name) for name in names}
-    lengths = _Arranged(traces, index)
-    return Workload(
-        batch=arranged(workloads, "batch"),
-        prompt=arranged(workloads, "prompt"),
-        output=arranged(workloads, "output"),
-        spread=Spread(**moments, lengths=lengths),
-    )
 
 
 def traces_of(
