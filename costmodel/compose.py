@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nearkv.costmodel.deferred import Deferred
-from nearkv.costmodel.span import Overlap, Port, Real, Repeat, Serial, Span, Stream
+from nearkv.costmodel.overlap import Overlap, Stream
+from nearkv.costmodel.span import Port, Real, Repeat, Serial, Span
 from nearkv.costmodel.sums import is_everywhere
 
 

@@ -17,11 +17,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-import numpy as np
-
-from nearkv.costmodel.masks import Mask, plain, seconds_where
-from nearkv.costmodel.resource_names import in_several, only, roles_of, union
-from nearkv.costmodel.sums import Number, longest_of, sum_by_key, total
+from nearkv.costmodel.masks import Mask, seconds_where
+from nearkv.costmodel.resource_names import only, roles_of, union
+from nearkv.costmodel.sums import Number, sum_by_key, total
 
 Real = Number
 """A number for every design point: a scalar or an array that broadcasts with the others."""
@@ -215,7 +213,7 @@ class Group(Span):
 
     def _count(self, path: str, times: Real) -> Leaves:
         for name, part in self.parts.items():
-            yield from part._count(_join(path, name), times)
+            yield from part._count(join(path, name), times)
 
 
 class Serial(Group):
@@ -232,65 +230,7 @@ class Serial(Group):
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         for name, part in self.parts.items():
-            yield from part._attribute(_join(path, name), times, where)
-
-
-class Overlap(Group):
-    """At the same time, one resource serving one part at a time."""
-
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """Resources that more than one part needs."""
-        return in_several(self._users)
-
-    @cached_property
-    def seconds(self) -> Real:
-        """The longest part, or the longest queue for a shared resource [s]."""
-        return longest_of(self._candidates())
-
-    def _active_of(self, role: str) -> Real:
-        """The longest part's, or the longest queue within the role [s]."""
-        queues = [name for name in self.shared if name.startswith(f"{role}.")]
-        parts = [part.active_of(role) for part in self.parts.values()]
-        return longest_of(parts + [self.busy_of(name) for name in queues])
-
-    def _candidates(self) -> list[Real]:
-        """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
-        parts = [part.seconds for part in self.parts.values()]
-        return parts + [self.busy_of(resource) for resource in self.shared]
-
-    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
-        masks = iter(self._longest(where))
-        for name, part in self.parts.items():
-            yield from part._attribute(_join(path, name), times, next(masks))
-        for resource in self.shared:
-            queues = next(masks)
-            for leaf_path, leaf, runs in self._count(path, 1.0):
-                if leaf.resource == resource:
-                    seconds = seconds_where(queues, times, runs, leaf.seconds)
-                    yield leaf_path, leaf, seconds
-
-    def _longest(self, where: Mask) -> Iterator[Mask]:
-        """Yield where each candidate is the longest, of equals the first.
-
-        argmax on stacked copies would materialise every branch at full size; compare instead. The
-        last candidate is the longest where no other is.
-        """
-        *others, _ = self._candidates()
-        attributed: Mask = False
-        for candidate in others:
-            if where is False or attributed is True:
-                yield False
-                continue
-            longest = np.equal(candidate, self.seconds)
-            first = np.greater(longest, attributed)  # longest, and none before it is
-            attributed = plain(np.logical_or(attributed, longest))
-            yield plain(first if where is True else np.logical_and(where, first))
-        yield plain(np.greater(where, attributed))
-
-
-class Stream(Overlap):
-    """The same bytes through a chain of resources, as fast as the slowest lets them."""
+            yield from part._attribute(join(path, name), times, where)
 
 
 class Repeat(Span):
@@ -326,5 +266,6 @@ class Repeat(Span):
         yield from self.span._count(path, times * self.times)
 
 
-def _join(path: str, name: str) -> str:
+def join(path: str, name: str) -> str:
+    """The path of a part, below that of its span."""
     return f"{path}/{name}" if path else name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache, reduce
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,17 @@ Key = TypeVar("Key")
 def total(numbers: Iterable[Number]) -> Number:
     """Sum of numbers [theirs], 0 of none; those that are 0 everywhere save an array operation."""
     added: Number = 0.0
-    is_blank = True
+    is_blank, is_own = True, False
     for number in numbers:
         zero = is_zero(number)
         if zero and _spans(added, number):
             continue
-        added = number if is_blank and _spans(number, added) else added + number
+        if is_blank and _spans(number, added):
+            added, is_own = number, False
+        elif is_own and _has_place(added, number):
+            np.add(added, number, out=added)
+        else:
+            added, is_own = added + number, True
         is_blank = is_blank and zero
     return added
 
@@ -81,12 +86,34 @@ def _size(number: Any) -> int:
 def longest_of(seconds: Iterable[Number]) -> Number:
     """The largest of several times, 0 of none [s].
 
-    The smallest arrays first: few operations then meet the shape that all of them make.
+    The smallest arrays first, each into one that has all its axes, if there is one: few operations
+    then meet the shape that all of them make.
     """
     smallest_first = sorted(seconds, key=_size) or [0.0]
     largest = smallest_first.pop()
     others = [one for one in smallest_first if not (is_zero(one) and _spans(largest, one))]
-    return reduce(np.maximum, [*others, largest])
+    is_own = False
+    for place, one in enumerate(others):
+        into = (
+            later for later in range(place + 1, len(others)) if _spans(others[later], one)
+        )
+        if later := next(into, None):
+            others[later] = np.maximum(one, others[later])
+        elif is_own and _has_place(largest, one):
+            np.maximum(largest, one, out=largest)
+        else:
+            largest, is_own = np.maximum(largest, one), True
+    return largest
+
+
+def _has_place(whole: Number, part: Number) -> TypeGuard[NDArray[np.float64]]:
+    """Whether a sum of two arrays, or their maximum, can take the place of the first."""
+    return _is_plain(whole) and _is_plain(part) and _spans(whole, part)
+
+
+def _is_plain(number: Any) -> bool:
+    """Whether a number is an array of NumPy's own, not one of those that are recorded."""
+    return isinstance(number, np.ndarray) and number.dtype == np.float64
 
 
 def sum_by_key(items: Iterable[tuple[Key, Number]]) -> dict[Key, Number]:

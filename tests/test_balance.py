@@ -14,7 +14,8 @@ from spans import trees
 from nearkv.costmodel.blend import blend
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
+from nearkv.costmodel.overlap import Overlap
+from nearkv.costmodel.span import Leaf, Real, Repeat, Serial, Span
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs

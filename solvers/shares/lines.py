@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.span import Leaf, Overlap, Real, Repeat, Serial, Span
+from nearkv.costmodel.overlap import Overlap
+from nearkv.costmodel.span import Leaf, Real, Repeat, Serial, Span
 from nearkv.costmodel.sums import ends, is_everywhere, is_zero, total
 
 
