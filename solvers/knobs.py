@@ -78,6 +78,13 @@ class _Question:
         """The knobs that are not numbers yet."""
         return [name for name, value in self.requested.items() if isinstance(value, str)]
 
+    @property
+    def axes(self) -> int:
+        """The most axes that a number has of what is asked."""
+        parts = [vars(self.llm), vars(self.work), vars(self.work.spread), self.stated]
+        parts += [role.values for role in self.hw.roles.values()]
+        return max(getattr(number, "ndim", 0) for part in parts for number in part.values())
+
     def estimate(self, **shares: Real) -> Estimate:
         """Evaluate the system at the stated knobs and some more."""
         return self.system(self.hw, self.llm, self.work, {**self.stated, **shares})
@@ -152,19 +159,22 @@ def _resolve(question: _Question) -> Resolved:
 def _search(question: _Question, searched: list[str]) -> Resolved:
     """Try every combination of values of whole-numbered knobs."""
     candidates = _candidates(question.system, searched)
+    points = (1,) * question.axes
     trial = _trial(question, candidates[:, 0], searched)
     same: Resolved | None = trial  # where one is the best at all design points
     lowest = _seconds(trial)
-    shape = np.shape(lowest)
-    at_once = max(_POINTS_AT_ONCE // max(math.prod(shape), 1), 1)
-    best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *(1 for _ in shape))
+    at_once = max(_POINTS_AT_ONCE // max(math.prod(np.shape(lowest)), 1), 1)
+    best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *points)
     for first in range(1, candidates.shape[1], at_once):
         values = candidates[:, first : first + at_once]
         # combinations are the first axis, before those of the design points
-        tried = values.reshape(*values.shape, *(1 for _ in shape))
+        tried = values.reshape(*values.shape, *points)
         is_one = values.shape[1] == 1
         trial = _trial(question, values[:, 0] if is_one else tried, searched)
-        seconds = np.broadcast_to(_seconds(trial), (values.shape[1], *shape))
+        # one trial may lack an axis that another has, as what it runs knows nothing of it
+        seconds = _seconds(trial)
+        every = np.broadcast_shapes(np.shape(seconds), tried.shape[1:])
+        seconds = np.broadcast_to(seconds, every)
         fastest = np.argmin(seconds, axis=0)
         least = np.min(seconds, axis=0)
         better = np.less(least, lowest)

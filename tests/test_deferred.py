@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import model
 from spans import leaf
 
-from nearkv.costmodel.compose import overlap, serial
+from nearkv.costmodel.capacity import fits
+from nearkv.costmodel.compose import chosen, overlap, serial
 from nearkv.costmodel.deferred import Deferred
+from nearkv.costmodel.estimate import Estimate
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms import iterations
-from nearkv.costmodel.span import Span
+from nearkv.costmodel.mechanisms.fluid import switch
+from nearkv.costmodel.registry import System
+from nearkv.costmodel.span import Port, Real, Span
+from nearkv.costmodel.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.space.study import Study
 
@@ -47,3 +57,25 @@ def test_a_drain_is_the_same_computed_at_once_or_piece_by_piece(
     monkeypatch.setattr(iterations, "_FEW", 0)
     for name, column in table(study, ("bottleneck", "energy_j_tok")).items():
         np.testing.assert_array_equal(at_once[name], column, err_msg=name)
+
+
+def test_a_search_where_only_another_value_reads_an_axis() -> None:
+    """At 0 the link is not used at all; at 1 it is, and the faster links win."""
+
+    def either(hw: Machine, llm: LLM, work: Workload, *, on: Real) -> Estimate:
+        link = Port("link.bus", "move", hw.gpu_link.bandwidth)
+        here = Port("gpu.hbm", "read", 1.0)
+        step = serial(
+            away=chosen(on, lambda: link(30.0)),
+            here=chosen(1 - on, lambda: here(3.0)),
+        )
+        return Estimate(serial(), step, fits(gpu=(1.0, 2.0)), work, work.batch)
+
+    knob = switch("one way or the other")
+    system = System("either", "hilos-a100", "user", (), {"on": knob}, either)
+    bandwidth = np.array([[5.0], [10.0], [20.0]])
+    hw = load_platform("hilos-a100").machine().with_values({"gpu_link.bandwidth": bandwidth})
+    work = Workload(np.array([[1.0, 2.0]]), 10.0, 1.0)
+    answer = resolve_knobs(system, hw, model("opt-30b"), work, {"on": "auto"})
+    assert np.broadcast_to(answer.knobs["on"], (3, 2)).tolist() == [[0, 0], [0, 0], [1, 1]]
+    assert np.broadcast_to(answer.estimate.step.seconds, (3, 2))[:, 0].tolist() == [3.0, 3.0, 1.5]
