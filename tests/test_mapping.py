@@ -11,6 +11,8 @@ from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import Mapping, bytes_used, evaluate, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import major, pin
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.space.study import Study
 
 
 def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
@@ -231,3 +233,13 @@ def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(
     monkeypatch.setattr(pulp.LpProblem, "solve", unbounded)
     with pytest.raises(RuntimeError, match="HiGHS gave up: Unbounded"):
         milp(instance(np.random.default_rng(1), 4, 0))
+
+
+def test_layers_that_take_as_long_are_mapped_alike_alone_and_in_a_grid() -> None:
+    """Where both sides compute, no layer needs to be on HBM, whatever else is in the grid."""
+    names = ("layers_attention", "layers_qkv", "layers_fc", "hbm_used_gb")
+    alone = Study(("naive-granularity",), ("llama3.1-70b",), "16", "2k")
+    both = replace(alone, context="2k,8k")
+    for name in names:
+        assert table(alone)[name][0] == table(both)[name][0], name
+    assert table(alone)["layers_qkv"][0] == 0

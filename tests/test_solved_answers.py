@@ -14,6 +14,7 @@ from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.evaluation.provenance import provenance
 from nearkv.sweeps.explore.batches import best_batches
 from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.knobs import best_knob
 from nearkv.sweeps.explore.mapping import best_mapping
 from nearkv.sweeps.explore.sensitivity import sensitivity
 from nearkv.sweeps.explore.sizing import least_hardware
@@ -162,3 +163,13 @@ def test_one_design_is_counted_in_the_singular() -> None:
     assert "1 design that no other of the same workload beats" in text
     words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--per", "modell")
     assert "--per: unknown column 'modell'" in printed(*words, code=2)
+
+
+def test_a_rule_of_one_system_is_blank_for_another() -> None:
+    """HILOS rounds its rule to powers of two as well; INF2 prints one rule."""
+    both = best_knob(Study(("hilos", "inf2"), ("opt-66b",)), "alpha")
+    for row, name in enumerate(("hilos", "inf2")):
+        alone = best_knob(Study((name,), ("opt-66b",)), "alpha")
+        for column in ("value", "rule", "rule_loss"):
+            assert both[column][row] == alone[column][0], (name, column)
+    assert np.isnan(both["rule_power_of_two"].astype(float)).tolist() == [False, True]

@@ -238,7 +238,8 @@ def balanced_share(
     GPUs' memory binds, or all requests fit, a larger share speeds the GPUs up and slows the CPU
     down: best is where both take as long. Where host memory binds, a larger share leaves fewer
     residents to share the weights, so the GPUs have an optimum of their own, and both take as long
-    at most once before it. Where nothing fits, the GPUs are full.
+    at most once before it. Where nothing fits, the GPUs are full. A request that is too long for
+    the GPUs needs a share that is not 0.
 
     Layers of several kinds balance at shares of their own. Between the shares where a memory begins
     to bind, their sum bends where one of them balances, and is least there or between two.
@@ -248,6 +249,8 @@ def balanced_share(
     room = balance.room
     most = np.minimum((room.gpu + room.host) / (1 + room.state), room.batch)
     first = np.clip(1 + room.state - room.gpu / room.fewest, 0.0, 1.0)
+    one_in_host = np.equal(first, 0) & beyond_gpus(hw, llm, work)
+    first = np.where(one_in_host, np.minimum(1 / room.batch, 1.0), first)
     host_full = np.clip(room.host / np.maximum(most, 1e-30), first, 1.0)
     last = np.clip(room.host / room.fewest, host_full, 1.0)
     if not llm.kinds:

@@ -62,6 +62,19 @@ def in_use(hw: Machine, llm: LLM, most: Real = np.inf) -> Machine:
     return hw.with_values(counts)
 
 
+def paired(sequences: Real, replicas: Real) -> Real:
+    """How much of the time both sub-batches have a sequence on every replica [1].
+
+    One that decodes alone has nothing to take turns with, two have one each; a mean between is a
+    mix of both.
+    """
+    per_replica = sequences / replicas
+    if not np.any(np.less(per_replica, 2.0)):
+        return 1.0
+    second: Real = np.maximum(per_replica - 1, 0.0)
+    return np.minimum(second, 1.0)
+
+
 def kv_token_bytes(llm: LLM) -> Real:
     """KV cache of one token in all layers, kappa = 4 L D for plain attention and 16 bit [B]."""
     of_a_layer = llm.kv_bytes(1, 1)

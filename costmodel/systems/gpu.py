@@ -143,7 +143,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
         room=room_of_both(hw, llm, work, cpu_share),
         replicas=data_parallel(hw, llm),
-        longest_room=room_in(hw.host.memory, llm, work, 0.0),
+        longest_room=np.greater(cpu_share, 0) * room_in(hw.host.memory, llm, work, 0.0),
         kinds=seen_by_kinds(llm, work),
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
@@ -165,13 +165,17 @@ def both_memories(
 ) -> Fits:
     """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host.
 
+    Where the CPU attends to nothing, the GPUs hold it or nobody does.
+
     Recurrent states, which the CPU does not update, stay on the GPUs.
     """
     replicas, residents = serving.replicas, resident(work, serving)
     size = request_size(llm, work)
     cached, longest = residents * size.mean, replicas * size.longest
-    too_long = np.where(beyond_gpus(hw, llm, work), longest, 0.0)
-    on_gpu = replicas * llm.weight_bytes + size.unit * (1 - cpu_share) * cached
+    any_in_host = np.greater(cpu_share, 0)
+    too_long = np.where(any_in_host & beyond_gpus(hw, llm, work), longest, 0.0)
+    kept = np.maximum((1 - cpu_share) * cached, np.where(any_in_host, 0.0, longest))
+    on_gpu = replicas * llm.weight_bytes + size.unit * kept
     on_host = size.unit * np.maximum(cpu_share * cached, too_long)
     if llm.kinds:
         on_gpu = on_gpu + residents * llm.all_state_bytes(1)

@@ -36,6 +36,7 @@ from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
     in_use,
     linear,
+    paired,
     prefill_attention,
     prompts_to_dimms,
     states,
@@ -114,7 +115,8 @@ def l3(
 
     def skew(sequences: Real, sizes: Real) -> Real:
         """Fullest rankset over the mean, in one sub-batch [1]."""
-        in_sub_batch = sequences / (1 + interleave)
+        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
+        in_sub_batch = sequences / (1 + in_turns)
         random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
         homes = np.where(np.equal(placement, 1), 1.0, layerwise)
@@ -143,8 +145,10 @@ def iteration(
 ) -> Span:
     """One token more for every sequence: two sub-batches in turn, or one batch.
 
-    A choice weighs the two trees; one of them runs no time.
+    A choice weighs the two trees; one of them runs no time. A sequence that is alone on its replica
+    is no second sub-batch (sec. 5.2).
     """
+    in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
 
     def layer(kind: LLM, seen: Load) -> Span:
         def turn() -> Span:
@@ -154,8 +158,8 @@ def iteration(
             return one_batch(hw, llm, seen, overlap_comm, kind)
 
         return serial(
-            interleaved=chosen(2 * interleave, turn),
-            one_batch=chosen(1 - interleave, whole),
+            interleaved=chosen(2 * in_turns, turn),
+            one_batch=chosen(1 - in_turns, whole),
         )
 
     return over_kinds(llm, load, layer)

@@ -31,6 +31,7 @@ from nearkv.costmodel.mechanisms.serving import (
     data_parallel,
     in_use,
     on_gpus,
+    paired,
     products_and_states,
     prompts_to_dimms,
 )
@@ -84,9 +85,10 @@ def hbm_pim(
                 "pim": banks(cache, "kappa tokens / L"),
             }
 
+        in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
         return serial(
-            interleaved=chosen(2 * interleave, lambda: overlap(**parts(load.share(0.5)))),
-            one_batch=chosen(1 - interleave, lambda: serial(**parts(load))),
+            interleaved=chosen(2 * in_turns, lambda: overlap(**parts(load.share(0.5)))),
+            one_batch=chosen(1 - in_turns, lambda: serial(**parts(load))),
         )
 
     kept = partial(on_gpus, hw, llm)

@@ -21,6 +21,7 @@ from nearkv.costmodel.span import Real
 from nearkv.solvers.mapping.flat import Array, Chosen, at, fastest, flatten, some_points
 from nearkv.solvers.mapping.pairs import best_of_pairs
 from nearkv.solvers.mapping.rooms import best_by_room, sharing
+from nearkv.solvers.mapping.ties import settled
 
 _PAIRS_AT_ONCE = 1 << 17
 """Entries of one temporary; 1 MiB of float64, which a core's cache holds."""
@@ -141,6 +142,17 @@ def exact(tables: HeadTables) -> Mapping:
         rows = unproven[start : start + step]
         chosen.put(rows, best_of_pairs(some_points(flat, rows, count)))
     return _answer(tables.points, flat, chosen)
+
+
+def exact_and_fewest(tables: HeadTables) -> Mapping:
+    """The same, of equally fast ones that with the fewest units on HBM, see `settled`.
+
+    Whole layers often take as long on either side, which a point alone and one in a grid would
+    choose differently.
+    """
+    flat = flatten(tables)
+    chosen = _flat_units(tables, *exact(tables).units)
+    return _answer(tables.points, flat, settled(flat, chosen))
 
 
 def _fits(flat: HeadTables, chosen: Chosen) -> tuple[Array, Array]:

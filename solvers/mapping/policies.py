@@ -75,7 +75,7 @@ POLICIES = {
     "mapping-a-major": Policy(head_tables, partial(major, 0)),
     "mapping-q-major": Policy(head_tables, partial(major, 1)),
     "mapping-f-major": Policy(head_tables, partial(major, 2)),
-    "mapping-layers": Policy(layer_tables, mapping.exact),
+    "mapping-layers": Policy(layer_tables, mapping.exact_and_fewest),
 }
 """Policies by the solver name of a knob."""
 

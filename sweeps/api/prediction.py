@@ -15,7 +15,12 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluation.table import records
-from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
+from nearkv.sweeps.explore.explain import (
+    check_has_tree,
+    one_point,
+    point_columns,
+    time_tree,
+)
 from nearkv.sweeps.space.study import Study, blocks
 
 Phase = Literal["prefill", "step", "total"]
@@ -25,7 +30,8 @@ Phase = Literal["prefill", "step", "total"]
 class Prediction:
     """The columns of one design point by name, and tables of where its time goes.
 
-    The tables are empty where `status` is not ok.
+    The tables are empty where `status` is not ok; a simulated queue has but the first, as its time
+    is no sum of spans.
 
     Attributes:
         study: the question.
@@ -96,6 +102,7 @@ class Prediction:
         return table.groupby(keys, as_index=False).sum()
 
     def _span(self, phase: Phase) -> Span:
+        check_has_tree(self.study.method)
         span: Span = getattr(self.estimate, phase)
         return span
 

@@ -42,11 +42,18 @@ def estimate(study: Study, view: View, system: System, explain: Explain = False)
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
     """
     from nearkv.sweeps.evaluation.table import records
-    from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
+    from nearkv.sweeps.explore.explain import (
+        check_has_tree,
+        one_point,
+        point_columns,
+        time_tree,
+    )
     from nearkv.sweeps.space.study import comma_list
 
     chosen = replace(study, systems=(system,))
     block = one_point(chosen)
+    if explain:
+        check_has_tree(chosen.method)
     (point,) = records(point_columns(block, comma_list(view.columns)))
     if not explain:
         show_rows([point], view, study=chosen)

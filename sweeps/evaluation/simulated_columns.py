@@ -27,17 +27,25 @@ NOT_AFFINE = dict.fromkeys(
     "a simulation counts all tokens of a request in every layer; use --method fluid",
 )
 """Why a simulation takes no other attention than full, by its name."""
+EXPERTS = (
+    "experts not modelled: a simulation needs iterations affine in their load, and the experts "
+    "that are read are not; use --method fluid"
+)
 
 
 def simulable(llm: LLM, resolved: Resolved) -> Resolved:
-    """The same answers where a simulation has one: none for layers that keep fewer tokens.
+    """The same answers where a simulation has one: none for layers of fewer tokens, or experts.
 
     Between two events an iteration is affine in the tokens of its requests, which min(s, w) is not.
     """
-    if not llm.kinds:
+    lacks = not_modelled(llm, ("full",), NOT_AFFINE)
+    experts = np.greater(llm.sum_over_layers(lambda kind: kind.is_moe), 0)
+    if np.any(experts):
+        lacks[EXPERTS] = experts
+    if not lacks:
         return resolved
     estimate = resolved.estimate
-    fits = estimate.fits.without(not_modelled(llm, ("full",), NOT_AFFINE))
+    fits = estimate.fits.without(lacks)
     return replace(resolved, estimate=replace(estimate, fits=fits))
 
 

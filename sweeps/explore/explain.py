@@ -59,12 +59,25 @@ def time_tree(block: Block) -> Rows:
         which prefill makes, is followed by the tree of one decode step, its shares those of the
         step.
     """
+    check_has_tree(block.method)
     hw, llm, work, requested = block.inputs(block.grid.whole)
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
     rows = _tree("", estimate.total)
     if not _scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)
     return rows
+
+
+def check_has_tree(method: str) -> None:
+    """Refuse to explain by averages what is simulated event by event.
+
+    Raises:
+        InputError: it is.
+    """
+    if method == "simulate":
+        raise InputError(
+            "a simulated queue has no time tree, nor time per resource; explain --method fluid"
+        )
 
 
 def _tree(path: str, span: Span) -> Rows:

@@ -142,16 +142,22 @@ def _meeting(block: Block, knob: str, resolved: Resolved) -> NDArray[np.str_]:
 
 
 def _ruled(study: Study, knob: str, rule: str, answer: Columns) -> Columns:
-    """What a rule of the paper picks at the same points, and what it loses."""
-    table = stack(evaluate(_blocks(study, knob, rule)))
-    if len(table["system"]) != len(answer["system"]):
-        raise InputError(
-            f"rule {rule!r} of {knob} is not known to each of these systems; solve one at a time"
-        )
+    """What a rule of the paper picks at the same points, and what it loses.
+
+    Blank for a system that does not have the rule.
+    """
+    value, steps = np.full((2, len(answer["system"])), np.nan)
+    for name in study.systems:
+        if rule not in find_knob(find_system(name), knob).rules:
+            continue
+        alone = replace(study, systems=(name,))
+        table = stack(evaluate(_blocks(alone, knob, rule)))
+        rows = answer["system"] == name
+        value[rows] = table[knob]
+        steps[rows] = table["step_ms"]
     own = rule.removeprefix(PAPER).replace("-", "_")
-    steps = table["step_ms"].astype(float)
     return {
-        f"rule{own}": table[knob],
+        f"rule{own}": value,
         f"rule{own}_step_ms": steps,
         f"rule{own}_loss": excess(steps, answer["step_ms"].astype(float)),
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nearkv.costmodel.metrics import Answer
+from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
 from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.targets import FAR, higher_is_better
@@ -77,9 +78,29 @@ class Race:
         answers = []
         for probe, numbers in ((self.first, ours), (self.second, theirs)):
             answer = self.answer(probe, point, value, numbers)
-            answers.append(column(answer, self.of, len(point)))
+            values = column(answer, self.of, len(point))
+            self._check_filled(probe, answer, values, value)
+            answers.append(values)
         first, second = answers
         return first, second
+
+    def _check_filled(
+        self, probe: Probe, answer: Answer, values: Numbers, at: Numbers
+    ) -> None:
+        """Refuse to call a system behind that runs and has no such number.
+
+        Raises:
+            InputError: the column is blank where the system runs.
+        """
+        blank = np.isnan(values) & answer.estimate.fits.ok
+        if not blank.any():
+            return
+        name, first = probe.block.system.name, at[np.argmax(blank)]
+        raise InputError(
+            f"--of {self.of}: {name} runs at {self.axis} {first:g} and has no {self.of} there "
+            f"(see `nearkv columns show {self.of}`); compare another column, "
+            "as with --of throughput_tok_s"
+        )
 
     def answer(
         self,

@@ -195,11 +195,11 @@ def _why_batch(row: Row) -> str:
     largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
     if not largest:
         return f"{point}: no batch is served, bound by {ends}."
-    more = f"the largest, {largest:,.0f}, is bound by {ends}"
+    more = f"the largest of them, {largest:,.0f}, is bound by {ends}"
     if best == largest:
         move = "a looser one" if ends.startswith("the limit") else "more of it"
         return f"{point}: batch {best:,.0f}, bound by {ends}; {move} would raise the batch."
-    return f"{point}: batch {best:,.0f}, beyond which throughput does not rise; {more}."
+    return f"{point}: batch {best:,.0f}, the fastest of all that run at once; {more}."
 
 
 def why_hardware(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,67 @@
+"""What a queue has no number for is said, and nobody is called behind for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import nearkv
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.evaluate import table
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.explain import one_point, time_tree
+from nearkv.sweeps.space.study import Study
+
+
+def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
+    """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
+    pair = Study(("gpu-only", "l3"), ("gpt-175b",), traces=("openr1",))
+    with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
+        crossovers(pair, "gpu.count=8:32", "decode_tok_s")
+    (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
+    assert row["from"] == "l3"
+
+
+@pytest.mark.parametrize("ask", ["explain", "breakdown", "busy", "traffic"])
+def test_a_simulated_queue_has_no_time_tree(ask: str) -> None:
+    point = nearkv.estimate("l3", "opt-66b", trace="openr1", method="simulate")
+    answer: Callable[[], object] = getattr(point, ask)
+    with pytest.raises(InputError, match="a simulated queue has no time tree"):
+        answer()
+    study = Study(("l3",), ("opt-66b",), traces=("openr1",), method="simulate")
+    with pytest.raises(InputError, match="explain --method fluid"):
+        time_tree(one_point(study))
+
+
+@pytest.mark.parametrize("method", ["fluid", "simulate"])
+def test_a_cpu_that_attends_to_nothing_holds_nothing(method: str) -> None:
+    """The longest request fits no GPU: with no share in the host, neither does anything."""
+    without = Study(
+        ("cpu-offload",), ("opt-66b",), traces=("openr1",), knobs={"cpu_share": "0"}, method=method
+    )
+    offload, gpus = (
+        table(Study((name,), ("opt-66b",), traces=("openr1",), method=method))
+        for name in ("cpu-offload", "gpu-only")
+    )
+    none = table(without)
+    assert (offload["status"][0], gpus["status"][0]) == ("ok", "infeasible")
+    assert (none["status"][0], none["short_of"][0]) == ("infeasible", "gpu")
+    assert none["short_gb"][0] == pytest.approx(gpus["short_gb"][0])
+
+
+@pytest.mark.filterwarnings("ignore:--set")  # no host is as slow
+def test_a_request_that_is_too_long_for_the_gpus_has_a_share_in_the_host() -> None:
+    """All others fit, and attend faster there: the rule leaves one of them to the CPU."""
+    slow = {"host.bandwidth": "1MB/s"}
+    answer = table(Study(("cpu-offload",), ("opt-66b",), traces=("openr1",), sets=slow))
+    assert (answer["status"][0], answer["cpu_share"][0]) == ("ok", 1 / 1000)
+
+
+def test_experts_leave_other_models_simulated() -> None:
+    models = ("opt-66b", "mixtral-8x7b", "gpt-oss-120b")
+    answer = table(Study(("gpu-only",), models, traces=("dolphin",), method="simulate"))
+    alone = table(Study(("gpu-only",), models[:1], traces=("dolphin",), method="simulate"))
+    assert answer["status"].tolist() == ["ok", "not-modelled", "not-modelled"]
+    assert "experts not modelled: a simulation" in answer["reason"][1]
+    assert answer["throughput_tok_s"][0] == pytest.approx(alone["throughput_tok_s"][0])
