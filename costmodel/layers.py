@@ -91,8 +91,9 @@ def not_modelled(
         reasons: why not, by kind of attention.
     """
     missing: dict[str, NDArray[np.bool_]] = {}
-    for kind in llm.kinds.values():
-        attention = attention_kind(kind)
+    kinds = [(attention_kind(kind), kind) for kind in llm.kinds.values()]
+    # in one order, whatever models are beside it; that layers differ says the least, and is last
+    for attention, kind in sorted(kinds, key=lambda pair: (pair[0] == "full", pair[0])):
         if attention in attends:
             continue
         alone = np.equal(kind.layers, llm.layers) if attention == "full" else False

@@ -35,7 +35,8 @@ from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
+from nearkv.sweeps.evaluation.replica import SimulatedQueue
+from nearkv.sweeps.evaluation.simulate import simulate
 from nearkv.sweeps.space.trace import Trace
 from nearkv.sweeps.space.traces import load_trace
 

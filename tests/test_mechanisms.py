@@ -151,13 +151,15 @@ def test_a_drain_lasts_as_long_as_the_longest_answer() -> None:
     """Answers of 21 with E[n^2] = 1.5 E[n]^2 and up to 4 times the mean."""
     spread = Spread(output_square=1.5, longest_output=4.0)
     work = Workload(5.0, 100.0, 21.0, spread=spread)
-    queue = drain_of(work, np.array(True))
+    queue = drain_of(work, np.array(True), 200.0)
     assert (float(queue.longest), float(queue.remainder)) == (80, 15)
-    together = drain_of(work, np.array(False))
+    nearly_all = drain_of(work, np.array(True), 12.0)  # resident from the start: no more is left
+    assert (float(nearly_all.longest), float(nearly_all.remainder)) == (80, 12)
+    together = drain_of(work, np.array(False), 20.0)
     assert (float(together.longest), float(together.remainder)) == (80, 20)
-    alike = drain_of(Workload(5.0, 100.0, 21.0), np.array(True))
+    alike = drain_of(Workload(5.0, 100.0, 21.0), np.array(True), 200.0)
     assert (float(alike.longest), float(alike.remainder)) == (0, 0)
-    single = drain_of(Workload(5.0, 100.0, 1.0, spread=spread), np.array(True))
+    single = drain_of(Workload(5.0, 100.0, 1.0, spread=spread), np.array(True), 0.0)
     assert (float(single.longest), float(single.remainder)) == (0, 0)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nearkv
@@ -65,3 +68,35 @@ def test_experts_leave_other_models_simulated() -> None:
     assert answer["status"].tolist() == ["ok", "not-modelled", "not-modelled"]
     assert "experts not modelled: a simulation" in answer["reason"][1]
     assert answer["throughput_tok_s"][0] == pytest.approx(alone["throughput_tok_s"][0])
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "hbm-pim"])
+def test_more_memory_never_makes_a_queue_of_uneven_answers_slower(system: str) -> None:
+    """Half of LongBench's answers are one token: near the end most tokens are in the drain."""
+    memory = {"gpu.memory": "80GiB,110GiB,130GiB,138GiB,140GiB,200GiB"}
+    study = Study((system,), ("llama3.1-8b",), traces=("longbench",), sets=memory)
+    throughput = table(study)["throughput_tok_s"].astype(float)
+    assert np.all(np.diff(throughput) >= -1e-9 * throughput[:-1])
+    assert throughput[-1] < 1.05 * throughput[0]
+
+
+def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
+    """Every second answer is one token long, which its prompt gives; no replica takes them all."""
+    trace = tmp_path / "mix.csv"
+    rows = ["8000,180", "8000,1"] * 100
+    trace.write_text("\n".join(["input_tok,output_tok", *rows]))
+    sets = {"gpu.memory": "40GiB,140GiB"}
+    study = Study(("gpu-only",), ("llama3.1-8b",), traces=(str(trace),), sets=sets)
+    fluid = table(study)["total_s"].astype(float)
+    simulated = table(replace(study, method="simulate"))["total_s"].astype(float)
+    assert simulated == pytest.approx(fluid, rel=0.15)
+    assert simulated[1] <= simulated[0]
+
+
+def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
+    reasons = []
+    for models in (("gemma3-27b",), ("opt-66b", "gemma3-27b"), ("gemma3-27b", "opt-66b")):
+        answer = table(Study(("h2m2",), models))
+        reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
+    assert len(reasons) == 3
+    assert len(set(reasons)) == 1

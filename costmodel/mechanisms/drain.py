@@ -45,16 +45,22 @@ class Drain:
             yield self.longest * weight, (1 - time) ** exponent
 
 
-def drain_of(work: Workload, queued: NDArray[np.bool_]) -> Drain:
+def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
     """How the last requests leave; those that never queued have begun together.
 
-    Requests of equal length end together: nothing drains.
+    Requests of equal length end together: nothing drains. The last ones have no more to generate
+    than all: where nearly all are resident from the start, their mean remainder is what is left.
+
+    Args:
+        work: mean lengths and moments of the requests.
+        queued: where some waited.
+        iterations: of as many requests at a time as decode together, if none drained [1].
     """
     steps = np.maximum(work.output - 1, 0.0)
     spread = work.spread
     differ = np.greater(spread.output_square, 1)
     residual = steps * spread.output_square / 2
-    remainder = np.where(queued, residual, steps)
+    remainder = np.where(queued, np.minimum(residual, iterations), steps)
     last = steps * spread.longest_output
     longest = np.maximum(last, remainder)
     return Drain(

@@ -73,9 +73,9 @@ def steady(
     batch = np.maximum(work.batch, 1e-9)
     first = np.where(n < resident(work, serving), n, room)
     later = np.maximum(1 - first / batch, 0.0)
-    drain = drain_of(work, np.less(room, work.batch))
     steps = np.maximum(work.output - 1, 1e-9)
     iterations = np.maximum(work.batch / np.maximum(n, 1e-9) * steps, 1e-9)
+    drain = drain_of(work, np.less(room, work.batch), iterations)
     full = np.maximum(iterations - drain.remainder, 0.0)
 
     any_steps = np.greater(work.output, 1) & np.greater(full, 0)

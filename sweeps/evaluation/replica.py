@@ -1,4 +1,4 @@
-"""The state of a simulated replica: its requests, the queue it shares, and its clock."""
+"""The state of a simulated replica: its requests, its queue and its clock; what comes of all."""
 
 from __future__ import annotations
 
@@ -103,3 +103,27 @@ class Replica:
     count: int = 0
     preempted: int = 0
     decoding: float = 0.0
+
+
+@dataclass(frozen=True)
+class SimulatedQueue:
+    """Result of a simulation.
+
+    Attributes:
+        seconds: time until the last request ends [s].
+        tokens: generated tokens, over all requests [1].
+        iterations: decode iterations of the busiest replica [1].
+        preempted: requests put back because memory was full [1].
+        tbt: mean time between tokens [s].
+    """
+
+    seconds: float
+    tokens: float
+    iterations: float
+    preempted: int
+    tbt: float
+
+    @property
+    def throughput(self) -> float:
+        """Generated tokens per second [1/s]."""
+        return self.tokens / self.seconds

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,32 +19,8 @@ from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
-from nearkv.sweeps.evaluation.replica import Queue, Replica, Request
+from nearkv.sweeps.evaluation.replica import Queue, Replica, Request, SimulatedQueue
 from nearkv.sweeps.space.trace import Trace
-
-
-@dataclass(frozen=True)
-class SimulatedQueue:
-    """Result of a simulation.
-
-    Attributes:
-        seconds: time until the last request ends [s].
-        tokens: generated tokens, over all requests [1].
-        iterations: decode iterations of the busiest replica [1].
-        preempted: requests put back because memory was full [1].
-        tbt: mean time between tokens [s].
-    """
-
-    seconds: float
-    tokens: float
-    iterations: float
-    preempted: int
-    tbt: float
-
-    @property
-    def throughput(self) -> float:
-        """Generated tokens per second [1/s]."""
-        return self.tokens / self.seconds
 
 
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
@@ -158,7 +133,9 @@ def _play(queue: Queue) -> list[Replica]:
     while clock:
         _, i = heapq.heappop(clock)
         it = replicas[i]
-        _admit(it)
+        if _admit(it):
+            heapq.heappush(clock, (it.now, i))
+            continue
         if not it.loading and not it.order:
             continue
         chunk = _chunk(it)
@@ -175,10 +152,14 @@ def _play(queue: Queue) -> list[Replica]:
     return replicas
 
 
-def _admit(it: Replica) -> None:
+def _admit(it: Replica) -> bool:
     """Take requests while one of mean size fits and every replica gets its share.
 
-    Chunked prompts wait in `loading`; others are computed now, while decoding pauses.
+    Chunked prompts wait in `loading`. Others are computed now, while decoding pauses, one at a
+    time: meanwhile the replicas that are behind take theirs.
+
+    Returns:
+        Whether a prompt was computed.
     """
     queue = it.queue
     while queue.waiting:
@@ -186,7 +167,7 @@ def _admit(it: Replica) -> None:
         need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
         used = it.promised if queue.reserve else it.capacity_check
         if busy and (used + need > queue.room or busy * queue.replicas >= queue.unfinished):
-            return
+            return False
         queue.waiting.popleft()
         it.capacity_check += head.prompt
         it.promised += head.prompt + head.left
@@ -198,6 +179,8 @@ def _admit(it: Replica) -> None:
             it.now += seconds
             it.decoding += len(it.order) * seconds
             _start(it, head)
+            return True
+    return False
 
 
 def _start(it: Replica, request: Request) -> None:

@@ -14,7 +14,8 @@ from nearkv.costmodel.mechanisms.residents import tokens_reserved
 from nearkv.costmodel.span import Real
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
-from nearkv.sweeps.evaluation.simulate import SimulatedQueue, simulate
+from nearkv.sweeps.evaluation.replica import SimulatedQueue
+from nearkv.sweeps.evaluation.simulate import simulate
 from nearkv.sweeps.space.grid import Box
 from nearkv.sweeps.space.study import Block
 
