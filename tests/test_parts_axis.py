@@ -45,6 +45,7 @@ def test_a_swap_is_the_platform_with_that_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:--by")  # one of the parts has no price
 def test_every_table_has_a_column_for_it() -> None:
     parts = {"gpu": "a100-40gb,h200-sxm", "csd": ["smartssd", "isp"]}
     rows = nearkv.compare("hilos", "opt-66b", parts=parts)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fuzz.pruned import rows
 
 import nearkv
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.explore.crossover import crossovers
 from nearkv.sweeps.explore.explain import one_point, time_tree
+from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.jobs.reduce import Top
 from nearkv.sweeps.space.study import Study
 
 
@@ -100,3 +103,15 @@ def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
         reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
     assert len(reasons) == 3
     assert len(set(reasons)) == 1
+
+
+def test_rows_that_run_and_have_no_such_number_are_told() -> None:
+    """L3's prompts ride in its steps: it has no rate of decoding to be the best by."""
+    pair = Study(("l3", "gpu-only"), ("gpt-175b",), traces=("openr1",))
+    sentence = "--by decode_tok_s: l3 run at design points without decode_tok_s"
+    with pytest.warns(NearkvWarning, match=sentence):
+        answer = pareto(pair, "decode_tok_s,energy_j_tok", [])
+    assert answer["system"].tolist() == ["gpu-only"]
+    with pytest.warns(NearkvWarning, match=sentence):
+        best = rows(pair, Top("decode_tok_s", most=2))
+    assert best["system"].tolist() == ["gpu-only"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
+from nearkv.sweeps.evaluation.blanks import warn_of_blanks
 from nearkv.sweeps.evaluation.evaluate import Columns, chunks, stack
 from nearkv.sweeps.evaluation.requested import on_request
 from nearkv.sweeps.evaluation.table import plain
@@ -154,6 +155,7 @@ def pareto(
         best, costs = comparison.best, comparison.costs
         answer, proved = searched(study_blocks, contest, best, costs, extra)
         say(f"{proved:,} of {size:,} design points proved away by bounds")
+    warn_of_blanks(study_blocks, comparison.by, "--by")
     if not len(answer["system"]):
         condition = "meets every --where and " if comparison.limits else ""
         raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluation.bounds import columns_at
 from nearkv.sweeps.evaluation.evaluate import Columns, at, cells, stack
 from nearkv.sweeps.evaluation.requested import on_request
@@ -71,7 +72,9 @@ def best(
         numbers = kept.rows if kept is not None else np.zeros(0, np.int64)
         is_answered = len(numbers) > 0
         table = whole_rows(rows, numbers if is_answered else FIRST, run.workers)
-    if not is_answered and table["status"][0] == "ok":
+    if is_answered:
+        warn_of_blanks(rows.blocks, (reducer.by,), "--by")
+    elif table["status"][0] == "ok" or running_without(rows.blocks, reducer.by):
         raise InputError(f"no design point has {reducer.by}; compare by another column")
     return {name: table[name] for name in shown}
 
