@@ -24,18 +24,15 @@ class Overlap(Group):
     @cached_property
     def seconds(self) -> Real:
         """The longest part, or the longest queue for a shared resource [s]."""
-        return longest_of(self._open())
+        return longest_of(self._branches())
 
-    def _open(self) -> Iterator[Real]:
+    def _branches(self) -> Iterator[Real]:
         """Seconds of every part, overlaps among them opened, and of every queue [s].
 
         Their maximum is the same, with fewer operations on all design points.
         """
         for part in self.parts.values():
-            if isinstance(part, Overlap):
-                yield from part._open()
-            else:
-                yield part.seconds
+            yield from part._branches()
         yield from map(self.busy_of, self.shared)
 
     def _active_of(self, role: str) -> Real:

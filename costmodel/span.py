@@ -40,6 +40,10 @@ class Span(ABC):
     def seconds(self) -> Real:
         """Wall-clock time [s], broadcast over design points."""
 
+    def _branches(self) -> Iterator[Real]:
+        """Times of which the longest is that of this span [s]."""
+        yield self.seconds
+
     @property
     @abstractmethod
     def resources(self) -> frozenset[str]:
