@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import serial
-from nearkv.costmodel.mechanisms.iterations import iterations_alone, load_of
+from nearkv.costmodel.mechanisms.iterations import iteration_of, iterations_alone
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
@@ -100,7 +100,7 @@ def decode_run(
         drain: what follows.
     """
     steps = np.maximum(work.output - 1, 1e-9)
-    iteration = serving.iteration(load_of(work, serving, sequences, carried))
+    iteration = iteration_of(work, serving, sequences, carried)
     queue = (full / steps) * iteration
     token_seconds = full * iteration.seconds
     if not np.any(drain.remainder):

@@ -28,6 +28,11 @@ def load_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> 
     return load.on_kinds(serving.kinds, serving.skew)
 
 
+def iteration_of(work: Workload, serving: Serving, sequences: Real, prompt: Real) -> Span:
+    """An iteration under the load of so many sequences and prompt tokens."""
+    return serving.iteration(load_of(work, serving, sequences, prompt))
+
+
 def iterations_alone(
     work: Workload, serving: Serving, decoding: Sequence[Real], like: Real
 ) -> list[Span]:
@@ -38,10 +43,7 @@ def iterations_alone(
         decoding: sequences of each iteration [1].
         like: seconds of another iteration, over the same design points.
     """
-
-    def alone(sequences: Real) -> Span:
-        return serving.iteration(load_of(work, serving, sequences, 0.0))
-
+    alone = partial(iteration_of, work, serving, prompt=0.0)
     if not _are_few(like, len(decoding)):
         return [alone(sequences) for sequences in decoding]
     loads = [(sequences, 0.0) for sequences in decoding]
@@ -56,17 +58,11 @@ def iteration_seconds(
     work: Workload, serving: Serving, loads: Sequence[tuple[Real, Real]]
 ) -> list[Real]:
     """Seconds of iterations of so many sequences and prompt tokens each [s]."""
-
-    def apart(sequences: Real, prompt: Real) -> Real:
-        """Those of one [s]."""
-        load = load_of(work, serving, sequences, prompt)
-        return serving.iteration(load).seconds
-
     first, *others = loads
-    like = apart(*first)
+    like = iteration_of(work, serving, *first).seconds
     if _are_few(like, len(others)):
         return [like, *_at_once(work, serving, others, like)]
-    return [like, *(apart(*load) for load in others)]
+    return [like, *(iteration_of(work, serving, *load).seconds for load in others)]
 
 
 def _are_few(like: Real, iterations: int) -> bool:
@@ -92,5 +88,5 @@ def _at_once(
         np.stack([np.broadcast_to(number, points) for number in numbers])
         for numbers in zip(*loads, strict=True)
     )
-    together = serving.iteration(load_of(work, serving, sequences, prompts))
+    together = iteration_of(work, serving, sequences, prompts)
     return iter(np.broadcast_to(together.seconds, sequences.shape))
