@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.head_tables import HeadTables
-from nearkv.solvers.mapping.flat import Array, Chosen, at
+from nearkv.solvers.mapping.flat import Array, Chosen, at, some_points
 
 _EQUAL = 1 + 1e-12
 """Seconds that differ by less are equal but for rounding."""
@@ -21,7 +21,8 @@ def settled(flat: HeadTables, chosen: Chosen) -> Chosen:
     """
     units = [chosen.attention, chosen.qkv, chosen.fc]
     for which in range(len(units)):
-        seconds, on_lpddr = flat.seconds[which], flat.lpddr[which]
+        seconds = flat.seconds[which]
+        on_lpddr = flat.lpddr[which]
         n = units[which]
         rows = _tied(seconds, n)
         if not len(rows):
@@ -29,13 +30,11 @@ def settled(flat: HeadTables, chosen: Chosen) -> Chosen:
         held = Chosen(*units).sum_of(flat.lpddr)
         others = held - at(on_lpddr, n)
         spare = np.broadcast_to(flat.lpddr_room - others, n.shape)
+        tied = some_points(flat, rows, len(n))
+        own_seconds = tied.seconds[which]
+        left = tied.lpddr[which]
         fewest = n.copy()
-        fewest[rows] = _fewest(
-            seconds=_of(seconds, rows),
-            on_lpddr=_of(on_lpddr, rows),
-            n=n[rows],
-            spare=spare[rows],
-        )
+        fewest[rows] = _fewest(own_seconds, left, n[rows], spare[rows])
         units[which] = fewest
     return Chosen(*units)
 
@@ -58,8 +57,3 @@ def _fewest(seconds: Array, on_lpddr: Array, n: Array, spare: Array) -> Array:
     possible &= np.arange(counts) <= n[:, None]
     first = possible.argmax(1)
     return np.where(possible.any(1), first, n)
-
-
-def _of(table: Array, rows: NDArray[np.intp]) -> Array:
-    """The rows of a table of some points; one that serves all stays."""
-    return table if len(table) == 1 else table[rows]
