@@ -18,9 +18,16 @@ def plain(mask: Any) -> Mask:
 
     Where work is recorded to be repeated, it stays as it is: other points may differ.
     """
+    if isinstance(mask, np.bool_):
+        return bool(mask)
+    if isinstance(mask, np.ndarray):
+        if not mask.size:
+            return False
+        first: bool = mask.item(0)
+        other = mask.argmin() if first else mask.argmax()
+        if mask.item(other) == first:
+            return first
     outcome: Mask = mask
-    if isinstance(mask, np.ndarray | np.bool_) and (mask.all() or not mask.any()):
-        outcome = bool(mask.any())
     return outcome
 
 

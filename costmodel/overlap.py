@@ -26,14 +26,14 @@ class Overlap(Group):
         """The longest part, or the longest queue for a shared resource [s]."""
         return longest_of(self._branches())
 
-    def _branches(self) -> Iterator[Real]:
+    def _branches(self) -> list[Real]:
         """Seconds of every part, overlaps among them opened, and of every queue [s].
 
         Their maximum is the same, with fewer operations on all design points.
         """
-        for part in self.parts.values():
-            yield from part._branches()
-        yield from map(self.busy_of, self.shared)
+        queues = [self.busy_of(resource) for resource in self.shared]
+        parts = [branch for part in self.parts.values() for branch in part._branches()]
+        return parts + queues
 
     def _active_of(self, role: str) -> Real:
         """The longest part's, or the longest queue within the role [s]."""
@@ -52,6 +52,8 @@ class Overlap(Group):
             yield from part._attribute(join(path, name), times, next(masks))
         for resource in self.shared:
             queues = next(masks)
+            if queues is False:
+                continue
             for leaf_path, leaf, runs in self._count(path, 1.0):
                 if leaf.resource == resource:
                     seconds = seconds_where(queues, times, runs, leaf.seconds)

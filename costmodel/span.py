@@ -35,14 +35,14 @@ class Span(ABC):
     parts: Mapping[str, Span] = MappingProxyType({})
     """The named spans this one is composed of."""
 
-    @cached_property
+    @property
     @abstractmethod
     def seconds(self) -> Real:
         """Wall-clock time [s], broadcast over design points."""
 
-    def _branches(self) -> Iterator[Real]:
+    def _branches(self) -> list[Real]:
         """Times of which the longest is that of this span [s]."""
-        yield self.seconds
+        return [self.seconds]
 
     @property
     @abstractmethod
@@ -135,6 +135,9 @@ class Leaf(Span):
         eq: the equation this leaf comes from, for readers.
     """
 
+    seconds: Real = 0.0
+    """Amount over rate [s]."""
+
     def __init__(
         self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = ""
     ) -> None:
@@ -144,15 +147,11 @@ class Leaf(Span):
         self.rate = rate
         self.unit = unit
         self.eq = eq
+        self.seconds = amount / rate
 
     def with_amount(self, amount: Real) -> Leaf:
         """The same resource at the same rate, with another amount [B, FLOP or operations]."""
         return Leaf(self.resource, self.verb, amount, self.rate, self.unit, self.eq)
-
-    @cached_property
-    def seconds(self) -> Real:
-        """Amount over rate [s]."""
-        return self.amount / self.rate
 
     @property
     def resources(self) -> frozenset[str]:
@@ -211,8 +210,9 @@ class Group(Span):
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
         if resource not in self._busy:
-            users = (part for part in self.parts.values() if resource in part.resources)
-            self._busy[resource] = total(part.busy_of(resource) for part in users)
+            parts = zip(self.parts.values(), self._users, strict=True)
+            works = [part.busy_of(resource) for part, users in parts if resource in users]
+            self._busy[resource] = total(works)
         return self._busy[resource]
 
     def _count(self, path: str, times: Real) -> Leaves:
@@ -230,7 +230,7 @@ class Serial(Group):
     @cached_property
     def seconds(self) -> Real:
         """Sum of the parts [s]."""
-        return total(part.seconds for part in self.parts.values())
+        return total([part.seconds for part in self.parts.values()])
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         for name, part in self.parts.items():

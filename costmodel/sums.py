@@ -16,9 +16,13 @@ Key = TypeVar("Key")
 
 def total(numbers: Iterable[Number]) -> Number:
     """Sum of numbers [theirs], 0 of none; those that are 0 everywhere save an array operation."""
-    added: Number = 0.0
-    is_blank, is_own = True, False
-    for number in numbers:
+    remaining = iter(numbers)
+    added = next(remaining, 0.0)
+    is_blank: bool | None = None  # whether the sum is 0 everywhere, once it is looked at
+    is_own = False
+    for number in remaining:
+        if is_blank is None:
+            is_blank = is_zero(added)
         zero = is_zero(number)
         if zero and _spans(added, number):
             continue
@@ -58,7 +62,10 @@ def is_zero(number: Any) -> bool:
     if getattr(number, "ndim", 0) == 0:
         return not number
     if isinstance(number, np.ndarray):
-        return bool(number.size) and not (number.item(0) or number.item(-1) or number.any())
+        if not number.size:
+            return False
+        item = number.item  # and the largest shows what is positive, sooner than `any`
+        return not (item(0) or item(-1) or item(number.argmax()) or item(number.argmin()))
     first, last = ends(number)
     return not (first or last or number.any())
 
@@ -86,10 +93,15 @@ def _size(number: Any) -> int:
 def longest_of(seconds: Iterable[Number]) -> Number:
     """The largest of several times, 0 of none [s].
 
-    The smallest arrays first, each into one that has all its axes, if there is one: few operations
-    then meet the shape that all of them make.
+    Those of one shape first, then the smallest arrays, each into one that has all its axes, if
+    there is one: few operations then meet the shape that all of them make.
     """
-    smallest_first = sorted(seconds, key=_size) or [0.0]
+    by_shape: dict[Shape, Number] = {}
+    for one in seconds:
+        shape = _shape(one)
+        known = by_shape.get(shape)
+        by_shape[shape] = one if known is None else np.maximum(known, one)
+    smallest_first = sorted(by_shape.values(), key=_size) or [0.0]
     largest = smallest_first.pop()
     others = [one for one in smallest_first if not (is_zero(one) and _spans(largest, one))]
     is_own = False
