@@ -11,11 +11,12 @@ from tiny import SHAPE, WORK, needed
 
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import imbalance
+from nearkv.costmodel.mechanisms.iterations import Iterations
 from nearkv.costmodel.mechanisms.pageable import PageableStream
 from nearkv.costmodel.mechanisms.percent import relay
 from nearkv.costmodel.mechanisms.residency import Residency, most_in_host
 from nearkv.costmodel.mechanisms.residents import decoding, resident
-from nearkv.costmodel.models import _spread, _unstated
+from nearkv.costmodel.models import _chosen, _unstated
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.resources import gpu, host, link
@@ -109,7 +110,7 @@ def test_requests_load_before_they_decode(chunk: float, decode: float) -> None:
     work = Workload(batch=1000.0, prompt=200.0, output=21.0)
     serving = queue(12 * 210.5, chunk)
     assert resident(work, serving) == pytest.approx(11.5)
-    assert decoding(work, serving) == pytest.approx(decode)
+    assert decoding(Iterations(work, serving)) == pytest.approx(decode)
 
 
 def test_a_head_of_its_own_width_is_counted_apart() -> None:
@@ -198,5 +199,5 @@ def test_memory_ends_a_share_where_it_cuts_the_interval(
 
 def test_a_width_that_varies_over_points_is_that_of_the_model_of_each() -> None:
     varied = np.array([1.0, 2.0, 3.0])
-    assert np.ravel(_spread([varied], np.zeros(3, int))).tolist() == [1, 2, 3]
-    assert np.ravel(_spread([varied, 5.0], np.array([0, 1, 0]))).tolist() == [1, 5, 3]
+    assert np.ravel(_chosen([varied], np.zeros(3, int))).tolist() == [1, 2, 3]
+    assert np.ravel(_chosen([varied, 5.0], np.array([0, 1, 0]))).tolist() == [1, 5, 3]

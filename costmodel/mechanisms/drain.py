@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.compose import serial
-from nearkv.costmodel.mechanisms.iterations import iteration_of, iterations_alone
-from nearkv.costmodel.queue import Serving
+from nearkv.costmodel.mechanisms.iterations import Iterations
 from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
@@ -83,8 +82,7 @@ class Run:
 
 
 def decode_run(
-    work: Workload,
-    serving: Serving,
+    iterations: Iterations,
     sequences: Real,
     carried: Real,
     full: Real,
@@ -93,27 +91,20 @@ def decode_run(
     """Full iterations with the prompts they carry, then the drain.
 
     Args:
-        work, serving: as in `fluid.steady`.
+        iterations: of the queue.
         sequences: decoding in a full iteration [1].
         carried: prompt tokens in a full iteration [1].
         full: how many full iterations [1].
         drain: what follows.
     """
-    steps = np.maximum(work.output - 1, 1e-9)
-    iteration = iteration_of(work, serving, sequences, carried)
-    queue = (full / steps) * iteration
+    steps = np.maximum(iterations.work.output - 1, 1e-9)
+    pieces = list(drain.pieces()) if np.any(drain.remainder) else []
+    loads = [(sequences, carried), *((share * sequences, 0.0) for _, share in pieces)]
+    iteration, *drained = iterations.spans(loads)
     token_seconds = full * iteration.seconds
-    if not np.any(drain.remainder):
-        return Run(queue, token_seconds)
-    parts: dict[str, Span] = {"queue": queue}
-    pieces = list(drain.pieces())
-    decoding = [share * sequences for _, share in pieces]
-    drained = iterations_alone(work, serving, decoding, iteration.seconds)
-    for number, ((iterations, share), last) in enumerate(
-        zip(pieces, drained, strict=True), 1
-    ):
-        times = iterations / steps
-        parts[f"drain_{number}"] = times * last
-        places = iterations * share
-        token_seconds = token_seconds + places * last.seconds
-    return Run(serial(**parts), token_seconds)
+    parts = {"queue": (full / steps) * iteration}
+    for number, ((times, share), last) in enumerate(zip(pieces, drained, strict=True), 1):
+        parts[f"drain_{number}"] = (times / steps) * last
+        token_seconds = token_seconds + times * share * last.seconds
+    step = serial(**parts) if pieces else parts["queue"]
+    return Run(step, token_seconds)

@@ -15,6 +15,7 @@ import numpy as np
 from nearkv.costmodel.capacity import Fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.drain import decode_run, drain_of
+from nearkv.costmodel.mechanisms.iterations import Iterations
 from nearkv.costmodel.mechanisms.residents import decoding, resident, room_for
 from nearkv.costmodel.queue import Load, Serving
 from nearkv.costmodel.registry import Knob
@@ -68,7 +69,8 @@ def steady(
     Returns:
         Prefill, and one decode step over all rounds.
     """
-    n = decoding(work, serving)
+    queue = Iterations(work, serving)
+    n = decoding(queue)
     room = room_for(work, serving)
     batch = np.maximum(work.batch, 1e-9)
     first = np.where(n < resident(work, serving), n, room)
@@ -84,7 +86,7 @@ def steady(
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
     waiting = np.where(any_steps, (1 - serving.chunked) * later, 0.0)
     paused = waiting * prefill.seconds / iterations
-    run = decode_run(work, serving, n, carried, full, drain)
+    run = decode_run(queue, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused
     return Estimate(
         prefill=prefill,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.bisection import bisect
-from nearkv.costmodel.mechanisms.iterations import iteration_seconds
+from nearkv.costmodel.mechanisms.iterations import Iterations
 from nearkv.costmodel.queue import Serving
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -64,7 +64,7 @@ def memory_needed(work: Workload, serving: Serving) -> Real:
     return np.maximum(of_residents, serving.replicas * work.longest)
 
 
-def decoding(work: Workload, serving: Serving) -> Real:
+def decoding(iterations: Iterations) -> Real:
     """Requests that decode at a time: the residents, or as many as riding prompts replace [1].
 
     n_d requests end at a rate of n_d / (n - 1) an iteration, and as many prompts of s tokens must
@@ -72,6 +72,7 @@ def decoding(work: Workload, serving: Serving) -> Real:
     that is less, fewer decode than memory holds: the largest n_d whose prompts still ride along. A
     prompt takes memory before it decodes, s / chunk iterations, one prompt a replica at a time.
     """
+    work, serving = iterations.work, iterations.serving
     most = resident(work, serving)
     room = room_for(work, serving)
     ride = np.greater(serving.chunked, 0)
@@ -89,13 +90,12 @@ def decoding(work: Workload, serving: Serving) -> Real:
     riding = np.minimum(carried, beside_loading)
     sustained = np.maximum(riding, fewest)
     if np.any(queued & np.less(sustained, beside_loading)):
-        sustained = _with_hidden(work, serving, prompt_rate, sustained, beside_loading)
+        sustained = _with_hidden(iterations, prompt_rate, sustained, beside_loading)
     return np.where(queued, sustained, most)[()]
 
 
 def _with_hidden(
-    work: Workload,
-    serving: Serving,
+    iterations: Iterations,
     prompt_rate: Real,
     riding: Real,
     most: Real,
@@ -103,7 +103,7 @@ def _with_hidden(
     """Requests up to which chunks carry the prompts, or decoding hides more of them [1].
 
     Args:
-        work, serving: as in `decoding`.
+        iterations: as in `decoding`.
         prompt_rate: prompt tokens an iteration for each request that decodes [1].
         riding: requests whose prompts the minimum chunks carry [1].
         most: that memory holds [1].
@@ -113,7 +113,7 @@ def _with_hidden(
         """Whether iterations of so many requests hide their prompts."""
         alone = [(number, 0.0) for number in numbers]
         beside = [(number, number * prompt_rate) for number in numbers]
-        seconds = iteration_seconds(work, serving, alone + beside)
+        seconds = iterations.seconds(alone + beside)
         for one, both in zip(seconds, seconds[len(numbers) :], strict=False):
             hidden = np.multiply(one, 1 + _HIDDEN)
             yield np.less_equal(both, hidden)
