@@ -7,7 +7,7 @@ alpha share of the batch kept as X, c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def alpha_closed_form(
 ) -> Real:
     """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 [1]."""
     pci = link(hw, "uplink", "uplink").inward.rate
-    ssd = csd(hw, llm.group).read.rate
+    ssd = devices_of(hw, llm).read.rate
     return np.minimum(2 * pci / (ssd + pci), 1.0)
 
 
@@ -166,7 +166,7 @@ def decode_layer(
     if isinstance(llm, Recurrent):
         return weights.recurrent_layer(b)
     near = (1 - alpha) * b
-    devices = csd(hw, llm.group, llm.kv_width)
+    devices = devices_of(hw, llm)
     uplink = link(hw, "uplink", "uplink")
     new_rows = head_rows(llm, b, 1 - alpha, alpha)
     rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
@@ -190,7 +190,7 @@ def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Rea
     path = {
         "link": weights.link.outward,
         "uplink": uplink.outward,
-        "flash": csd(hw, weights.llm.group).write,
+        "flash": devices_of(hw, weights.llm).write,
     }
     prompts = cache_bytes(weights.llm, work.batch, alpha, work.prompt)
     return weights.prefill_layer(
@@ -198,9 +198,14 @@ def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Rea
     )
 
 
+def devices_of(hw: Machine, llm: LLM) -> Csd:
+    """The devices with the kernel for this model's heads, or those of one kind of its layers."""
+    return csd(hw, llm.group, llm.kv_width)
+
+
 def kernel_power(hw: Machine, llm: LLM) -> Real:
     """Power of the attention kernels, of the thirstiest where layers need different ones [W]."""
-    return llm.most_of_a_layer(lambda kind: csd(hw, kind.group).kernel_power)
+    return llm.most_of_a_layer(lambda kind: devices_of(hw, kind).kernel_power)
 
 
 def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
@@ -211,8 +216,10 @@ def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
 
 def most_buffers(llm: LLM, b: Real, caching: Caching) -> Real:
     """The same at whatever alpha takes most, so that no choice of alpha moves weights [B]."""
-    ends = [replace(caching, alpha=alpha) for alpha in (0.0, 1.0)]
-    only_kv, only_x = [buffer_bytes(llm, b, end) for end in ends]
+    only_kv, only_x = [
+        buffer_bytes(llm, b, Caching(alpha, caching.interval, caching.writeback))
+        for alpha in (0.0, 1.0)
+    ]
     return np.maximum(only_kv, only_x)
 
 
@@ -233,7 +240,7 @@ def stream_weights(
         link=link(hw, "gpu_link", "pcie"),
         home=choose_residency(choice, paper, hw, llm, work, room),
         storage={
-            "flash": csd(hw, llm.group).read,
+            "flash": devices_of(hw, llm).read,
             "uplink": uplink.inward,
             "file": host_.file,
         },
@@ -272,5 +279,5 @@ def capacity_check(
     return fits(
         gpu=(gpu_working_set(llm, work.prompt, home.gpu, b), weights.gpu.memory),
         host=(host_weights(hw, llm, home) + buffers, weights.host.memory),
-        csd=(home.storage * llm.weight_bytes + cache, csd(hw, llm.group).capacity),
+        csd=(home.storage * llm.weight_bytes + cache, devices_of(hw, llm).capacity),
     )
