@@ -16,6 +16,7 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import (
+    dimm_capacity,
     dimms,
     imbalance,
     least_loaded,
@@ -41,7 +42,7 @@ from nearkv.costmodel.mechanisms.serving import (
     prompts_to_dimms,
     states,
 )
-from nearkv.costmodel.queue import Load, Serving, over_kinds
+from nearkv.costmodel.queue import Load, Serving, Skew, over_kinds
 from nearkv.costmodel.registry import Knob, system
 from nearkv.costmodel.resources import gpu, link
 from nearkv.costmodel.span import Port, Real, Span
@@ -109,18 +110,9 @@ def l3(
         Prefill, one decode step of all rounds, and what fits.
         Source: L3 sec. 5.1 to 5.3, eqs. 1 to 4 with each chunk in its own sub-batch (erratum).
     """
-    memory = dimms(hw)
-    hosted = longest_requests(memory.capacity, llm, work)
+    hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
-
-    def skew(sequences: Real, sizes: Real) -> Real:
-        """Fullest rankset over the mean, in one sub-batch [1]."""
-        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
-        in_sub_batch = sequences / (1 + in_turns)
-        random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
-        layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
-        homes = np.where(np.equal(placement, 1), 1.0, layerwise)
-        return np.where(np.equal(placement, 0), random, homes)[()]
+    memory = dimms(hw)
 
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
@@ -129,7 +121,7 @@ def l3(
         replicas=data_parallel(hw, llm),
         chunked=1.0,
         reserve=policy,
-        skew=skew,
+        skew=fullest_rankset(hw, llm, interleave, placement),
         minimum_chunk=hw.policy.minimum_chunk,
         kinds=seen_by_kinds(llm, work),
     )
@@ -138,6 +130,28 @@ def l3(
         dimm=(cache_needed(llm, work, serving), memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
+
+
+def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, placement: Real) -> Skew:
+    """How the ranksets of a sub-batch share its KV: load of the fullest over the mean (sec. 5.1).
+
+    Args:
+        hw, llm, interleave, placement: as in `l3`.
+    """
+    balanced = np.equal(placement, 1)
+
+    def skew(sequences: Real, sizes: Real) -> Real:
+        """Of so many sequences, and mean square over squared mean of their sizes [1]."""
+        if np.all(balanced):
+            return 1.0
+        in_turns = interleave * paired(sequences, data_parallel(hw, llm))
+        in_sub_batch = sequences / (1 + in_turns)
+        random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
+        layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
+        homes = np.where(balanced, 1.0, layerwise)
+        return np.where(np.equal(placement, 0), random, homes)[()]
+
+    return skew
 
 
 def iteration(

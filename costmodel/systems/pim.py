@@ -13,7 +13,7 @@ from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.compose import chosen, overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.dimm import dimms
+from nearkv.costmodel.mechanisms.dimm import dimm_capacity, dimms
 from nearkv.costmodel.mechanisms.fluid import POLICY, steady, switch
 from nearkv.costmodel.mechanisms.mixed_queue import (
     cache_needed,
@@ -125,9 +125,9 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     Returns:
         Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
     """
-    memory = dimms(hw)
-    hosted = longest_requests(memory.capacity, llm, work)
+    hosted = longest_requests(dimm_capacity(hw), llm, work)
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
+    memory = dimms(hw)
 
     def layer(kind: LLM, load: Load) -> Span:
         return serial(
