@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -146,20 +146,24 @@ def _columns(
     tables: Sequence[Table], names: Sequence[str], index: Index | None
 ) -> dict[str, Real]:
     """Numbers by name: those of the only model, or of every design point's."""
-    columns: dict[str, Real] = {}
-    for name in names:
-        numbers = [table[name] for table in tables]
-        columns[name] = numbers[0] if index is None else _spread(numbers, index)
-    return columns
+    numbers = [[table[name] for table in tables] for name in names]
+    if index is None:
+        return {name: of_models[0] for name, of_models in zip(names, numbers, strict=True)}
+    return dict(zip(names, _spread(numbers, index), strict=True))
 
 
-def _spread(numbers: Sequence[Real], index: Index) -> Real:
-    """One number of every design point's model; a width may itself vary over design points."""
-    if all(np.ndim(number) == 0 for number in numbers):
-        return np.array(numbers)[index]
-    chosen = numbers[0]
-    for place, number in enumerate(numbers):
-        chosen = np.where(index == place, number, chosen)
+def _spread(numbers: Sequence[Sequence[Real]], index: Index) -> Iterable[Real]:
+    """Numbers of every design point's model; a width may itself vary over design points."""
+    if all(isinstance(number, float) for of_models in numbers for number in of_models):
+        return np.array(numbers, float).reshape(len(numbers), -1)[:, index]
+    return [_chosen(of_models, index) for of_models in numbers]
+
+
+def _chosen(of_models: Sequence[Real], index: Index) -> Real:
+    """One number of every design point's model."""
+    chosen = of_models[0]
+    for place, number in enumerate(of_models):
+        chosen = np.where(index == place, number, chosen)[()]
     return chosen
 
 

@@ -29,7 +29,7 @@ class Gpu:
         run: matrix products [FLOP].
         read: device memory [B].
         memory: capacity [B].
-        narrow: rates of narrower products: widest operand [B], rate [FLOP/s].
+        narrow: rates of narrower products, the widest first: widest operand [B], rate [FLOP/s].
     """
 
     run: Port
@@ -37,10 +37,12 @@ class Gpu:
     memory: Real
     narrow: tuple[tuple[float, Real], ...] = ()
 
-    def is_faster_for(self, operands: tuple[Real, ...]) -> bool:
+    def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
         """Whether any of these operands [B] is narrow enough for a faster rate."""
-        widest = max((width for width, _ in self.narrow), default=0.0)
-        return any(np.any(np.less_equal(operand, widest)) for operand in operands)
+        if not self.narrow:
+            return False
+        widest, _ = self.narrow[0]
+        return bool(np.any(np.less_equal(np.minimum(*operands), widest)))
 
     def products(self, operand: Real) -> Port:
         """Matrix products of operands so wide [B], at the rate of their width [FLOP]."""

@@ -35,7 +35,7 @@ class Role:
         self.platform, self.name, self.values = platform, name, dict(values)
 
     def __getattr__(self, key: str) -> Value:
-        if key.startswith("__"):
+        if key[:2] == "__":
             raise AttributeError(key)
         return self[key]
 
@@ -73,7 +73,7 @@ class Machine:
         self.built: dict[object, tuple[object, Any]] = {}
 
     def __getattr__(self, role: str) -> Role:
-        if role.startswith("__") or role == "roles":
+        if role[:2] == "__" or role == "roles":
             raise AttributeError(role)
         return self[role]
 
@@ -89,11 +89,16 @@ class Machine:
 
     def with_values(self, changes: Mapping[str, Value]) -> Machine:
         """A copy with some numbers replaced, named as `role.key`, in SI units."""
-        roles = {name: dict(role.values) for name, role in self.roles.items()}
+        changed: dict[str, dict[str, Value]] = {}
         for address, value in changes.items():
             role, _, key = address.partition(".")
-            roles[role][key] = value
-        return Machine(self.platform, roles)
+            changed.setdefault(role, {})[key] = value
+        copy = Machine(self.platform, {})
+        copy.roles.update(self.roles)
+        for role, values in changed.items():
+            before = self.roles[role].values
+            copy.roles[role] = Role(self.platform, role, {**before, **values})
+        return copy
 
 
 def built_once(
@@ -108,9 +113,10 @@ def built_once(
     def kept(
         hw: Machine, /, *arguments: Arguments.args, **options: Arguments.kwargs
     ) -> Built:
-        given = (*arguments, *options.values())
-        plain = [one if isinstance(one, int | float | str) else id(one) for one in given]
-        key = (build, *options, *plain)
+        key: object = build
+        if given := (*arguments, *options.values()):
+            plain = [one if isinstance(one, float | str) else id(one) for one in given]
+            key = (build, *options, *plain)
         if key not in hw.built:
             # an argument known by its identity is kept, so that no other object takes that
             hw.built[key] = given, build(hw, *arguments, **options)

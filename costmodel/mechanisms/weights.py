@@ -135,7 +135,7 @@ class WeightStream:
         """
 
         def layer_of(kind: LLM) -> Span:
-            weights = replace(self, llm=kind)
+            weights = self if kind is self.llm else replace(self, llm=kind)
             return layer(weights)
 
         layers = over_layers(self.llm, layer_of)
