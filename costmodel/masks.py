@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.sums import Number, is_everywhere
+from nearkv.costmodel.sums import Number, is_everywhere, is_zero
 
 Mask = bool | NDArray[np.bool_]
 """Some of the design points: all or none of them, or a flag for each."""
@@ -36,6 +36,8 @@ def seconds_where(where: Mask, *factors: Number) -> Number:
     if where is False:
         return 0.0
     *times, seconds = factors
+    if is_zero(seconds):
+        return seconds
     for number in reversed(times):
         if not is_everywhere(number, 1.0):
             seconds = number * seconds

@@ -235,15 +235,14 @@ def attention_kernel(part: Role, group: Real, kv_width: Real = 2.0) -> tuple[Rea
     Returns:
         KV bytes one device streams per second [B/s], power of its kernel [W].
     """
-    best_rate = np.zeros(np.shape(group))
-    best_power = np.zeros(np.shape(group))
+    best_rate: Real = 0.0
+    best_power: Real = 0.0
     for built in KERNEL_GROUPS:
         flops = part.maybe(f"kernel_g{built}", 0.0)
         power = part.maybe(f"kernel_power_g{built}", np.nan)
         passes = np.ceil(np.divide(group, built))
         elements = flops / (2 * built)
         rate = np.minimum(elements * kv_width, part.memory_bandwidth) / passes
-        better = rate > best_rate
-        best_rate = np.where(better, rate, best_rate)
-        best_power = np.where(better, power, best_power)
-    return best_rate[()], best_power[()]
+        best_power = np.where(rate > best_rate, power, best_power)[()]
+        best_rate = np.maximum(best_rate, rate)
+    return best_rate, best_power

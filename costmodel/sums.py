@@ -51,7 +51,10 @@ def _shape(number: Any) -> Shape:
 @lru_cache(1 << 10)
 def _covers(shape: Shape, own: Shape) -> bool:
     """Whether an array of a shape keeps it where it meets one of another."""
-    return np.broadcast_shapes(own, shape) == shape
+    if len(own) > len(shape):
+        return False
+    extents = zip(reversed(own), reversed(shape), strict=False)
+    return all(extent in (1, kept) for extent, kept in extents)
 
 
 def is_zero(number: Any) -> bool:

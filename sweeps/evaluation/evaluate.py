@@ -34,7 +34,7 @@ __all__ = [
 Columns = dict[str, NDArray[np.generic]]
 """Column name -> one value per design point, all of one length."""
 
-POINTS_AT_ONCE = 1 << 18
+POINTS_AT_ONCE = 200_000
 """Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
 MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
