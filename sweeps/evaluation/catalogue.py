@@ -115,6 +115,7 @@ ALWAYS = {
     "short_of": "the memory that misses most bytes",
     "short_gb": "what it misses [GB]",
     "note": "what differs from the question",
+    "method": "fluid or simulate; where a trace is asked for",
     "bottleneck": "the resource that most of the time is attributed to; on request",
     "bottleneck_share": "its share of the time; on request [1]",
     "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
@@ -125,10 +126,30 @@ ALWAYS = {
 }
 """Columns that are no metrics, and what they hold."""
 
+OF_FAMILIES = {
+    "tbt_ms": "mean time between tokens of a request, pauses for prompts counted [ms]",
+    "preempted": "requests that lost their place in memory; of simulations",
+    "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
+    "hbm_used_gb": "what the mapping keeps in HBM [GB]",
+    "lpddr_used_gb": "what the mapping keeps in LPDDR [GB]",
+    "hbm_attention_gb": "K and V of the heads mapped on HBM [GB]",
+    "hbm_qkv_gb": "weights of the QKV projection mapped on HBM [GB]",
+    "hbm_fc_gb": "weights of the other layers mapped on HBM [GB]",
+    "fragmentation_mb": "unused parts of the last pages of sequences, in both memories [MB]",
+    "page_table_mb": "flat page table of one chip over both memories [MB]",
+    "kv_gpu_gb": "K and V on the GPU when the requests end [GB]",
+    "kv_host_gb": "K and V in host memory when the requests end [GB]",
+    "kv_drive_gb": "K and V on the drive when the requests end [GB]",
+    "rank_pu_area_pct": "area of a rank's processing units over that of the buffer chip [%]",
+    "pu_power_pct": "power of all processing units over that of the DIMM [%]",
+}
+"""Columns that some systems alone answer, and what they hold."""
+
 
 def column_rows() -> Rows:
     """One row per column of results: its name, unit and definition."""
-    definitions = ALWAYS | {name: column.what for name, column in COLUMNS.items()}
+    metrics = {name: column.what for name, column in COLUMNS.items()}
+    definitions = ALWAYS | metrics | OF_FAMILIES
     rows: Rows = []
     for name, text in definitions.items():
         definition, _, unit = text.partition(" [")
