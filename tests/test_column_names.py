@@ -1,4 +1,4 @@
-"""Every column of every system's table is one that `nearkv columns` defines, or one of its knobs."""
+"""Every column of a system's table is one that `nearkv columns` defines, or one of its knobs."""
 
 from __future__ import annotations
 

@@ -37,6 +37,10 @@ def prefill(requests: Real, load: Load) -> Span:
     return seconds(requests + A_TOKEN * load.prompt + A_SQUARE * load.squares)
 
 
+WAITING = 0.9 * (0.895 + 0.105 / 2)
+"""Of ten places, those whose request waits for a prompt of a hundred, 10.5 of which fill memory."""
+
+
 def served(work: Workload, chunked: float) -> Estimate:
     serving = Serving(
         iteration=iteration,
@@ -54,7 +58,8 @@ def tbt(answer: Estimate) -> Real:
 
 
 def test_prompts_that_come_first_pause_those_that_decode() -> None:
-    """10 rounds of 20 iterations; those beyond the first 10.5 requests make others wait."""
+    """10 rounds of 20 iterations; a prompt beyond the first 10.5 makes the nine others wait, one of
+    those that fill memory half of them on average."""
     answer = served(WORK, chunked=0.0)
     prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
     whole = 1 + 10 * A_SEQUENCE
@@ -62,7 +67,7 @@ def test_prompts_that_come_first_pause_those_that_decode() -> None:
     assert answer.prefill.seconds == pytest.approx(prompts)
     assert answer.step.seconds == pytest.approx(10 * whole)
     assert answer.step_carries == 0
-    assert tbt(answer) == pytest.approx(1e3 * (whole + (1 - 0.105) * prompts / 200))
+    assert tbt(answer) == pytest.approx(1e3 * (whole + WAITING * prompts / 200))
 
 
 def test_prompts_that_ride_load_a_hundredth_of_the_places() -> None:
@@ -89,7 +94,7 @@ def test_prompts_that_differ_attend_by_their_mean_square() -> None:
         assert differ.prefill.seconds - alike.prefill.seconds == pytest.approx(more)
         rides = 0.25 * alike.step_carries * 200 * A_SQUARE
         longer = tbt(differ) - tbt(alike)
-        paused = 0.0 if chunked else (1 - 0.105) * more / 200
+        paused = 0.0 if chunked else WAITING * more / 200
         assert longer == pytest.approx(1e3 * (rides + paused))
 
 
@@ -104,7 +109,7 @@ def test_requests_that_drain_decode_as_many_tokens() -> None:
     # places: 185 + 15; those of the drain beside ever fewer, (1 - t)^(80 / 15 - 1) of ten
     beside = 80 / (2 * (80 / 15 - 1) + 1)
     places = 200 + A_SEQUENCE * 10 * (185 + beside)
-    expected = 1e3 * (places + (1 - 0.105) * prompts) / 200
+    expected = 1e3 * (places + WAITING * prompts) / 200
     assert tbt(answer) == pytest.approx(expected, rel=1e-4)
 
 
@@ -180,16 +185,14 @@ def test_no_iteration_is_evaluated_that_cannot_hide_prompts(chunk: float, iterat
 
 
 def test_one_request_at_a_time_takes_one_step_each() -> None:
-    """No rounding: a hundred requests of two tokens, one after the other."""
+    """A hundred requests of two tokens, one after the other: no prompt makes another one wait."""
     work = Workload(100.0, 200.0, 2.0)
     serving = Serving(iteration, prefill, 1.5 * 201.0, 1.0)
     answer = steady(work, serving, fits(gpu=(1.0, 2.0)))
     whole = 1 + A_SEQUENCE
-    prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
     assert answer.batch_run == 1
     assert answer.step.seconds == pytest.approx(100 * whole, rel=1e-12)
-    paused = (1 - 0.015) * prompts / 100
-    assert tbt(answer) == pytest.approx(1e3 * (whole + paused), rel=1e-12)
+    assert tbt(answer) == pytest.approx(1e3 * whole, rel=1e-12)
 
 
 def test_a_remainder_of_less_than_a_step_drains_as_well() -> None:

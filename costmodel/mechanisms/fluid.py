@@ -62,8 +62,7 @@ def steady(
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns beside the mean time between tokens, which counts the pauses for prompts that
-            come later.
+        also: columns beside the mean time between tokens, which counts the pauses for prompts.
         accelerator_power: as in `Estimate`.
 
     Returns:
@@ -80,12 +79,12 @@ def steady(
     drain = drain_of(work, np.less(room, work.batch), iterations)
     full = np.maximum(iterations - drain.remainder, 0.0)
 
-    any_steps = np.greater(work.output, 1) & np.greater(full, 0)
-    riding = np.where(any_steps, serving.chunked * later, 0.0)
+    any_steps = np.greater(work.output, 1)
+    riding = np.where(any_steps & np.greater(full, 0), serving.chunked * later, 0.0)
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
-    waiting = np.where(any_steps, (1 - serving.chunked) * later, 0.0)
-    paused = waiting * prefill.seconds / iterations
+    waiting = (1 - serving.chunked) * decoding_beside(n, serving, later)
+    paused = np.where(any_steps, waiting * prefill.seconds / iterations, 0.0)
     run = decode_run(queue, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused
     return Estimate(
@@ -99,6 +98,21 @@ def steady(
         also={"tbt_ms": 1e3 * between_tokens, **also},
         serving=serving,
     )
+
+
+def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
+    """Of n_d places, those whose request waits while a prompt that comes first is computed [1].
+
+    All but the one on each replica that the prompt is for. While memory fills at the start, half as
+    many on average: the first request waits for all others, the last for none.
+
+    Args:
+        n: requests that decode together [1].
+        serving: how they are served.
+        later: share of the prompts that come once memory is full [1].
+    """
+    others = np.maximum(1 - serving.replicas / np.maximum(n, 1e-9), 0.0)
+    return others * (later + (1 - later) / 2)
 
 
 def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
