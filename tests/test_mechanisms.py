@@ -140,11 +140,24 @@ def test_power_is_of_all_banks_and_ranks() -> None:
 
 def test_those_who_leave_last_take_their_remainder_between_them() -> None:
     """Shares of the last requests integrate to their mean remainder over the longest answer."""
-    pieces = list(Drain(longest=300.0, remainder=100.0).pieces())
-    assert sum(iterations for iterations, _ in pieces) == pytest.approx(300)
-    assert sum(iterations * share for iterations, share in pieces) == pytest.approx(100)
-    shares = [float(share) for _, share in pieces]
+    pieces = list(Drain(longest=300.0, remainder=100.0).pieces(0.01))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(300)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(100)
+    shares = [float(piece.decoding) for piece in pieces]
     assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0.01
+
+
+@pytest.mark.parametrize("longest", [100.0, 101.0, 130.0, 200.0, 299.0, 301.0, 2000.0, 30000.0])
+@pytest.mark.parametrize("least", [1.0, 0.5, 0.1, 1e-3])
+def test_every_drain_serves_the_remainders_and_ends_with_the_last(
+    longest: float, least: float
+) -> None:
+    """Laws from equal remainders to one request of three hundred that goes on."""
+    pieces = list(Drain(longest, remainder=100.0).pieces(least))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(longest, rel=1e-9)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(100, rel=2e-3)
+    assert all(float(piece.decoding) >= least * (1 - 1e-9) for piece in pieces)
 
 
 def test_a_drain_lasts_as_long_as_the_longest_answer() -> None:

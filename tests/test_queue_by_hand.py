@@ -100,14 +100,17 @@ def test_prompts_that_differ_attend_by_their_mean_square() -> None:
 
 def test_requests_that_drain_decode_as_many_tokens() -> None:
     """Answers with E[n^2] = 1.5 E[n]^2 and up to 4 times the mean: 80 iterations at the end for 15
-    that a mean request of the last ones needs. 185 full ones make 2,000 sequences' steps whole."""
+    that a mean request of the last ones needs. 185 full ones make 2,000 sequences' steps whole; at
+    the end, where less than one of ten would be left, one goes on."""
     work = Workload(100.0, 200.0, 21.0, spread=Spread(output_square=1.5, longest_output=4.0))
     answer = served(work, chunked=0.0)
-    iterations, steps = 185 + 80, 185 * 10 + 15 * 10
+    k = 80 / 15 - 1
+    alone = 80 * 0.1 ** (1 / k)
+    iterations, steps = 185 + 80, 185 * 10 + 15 * 10 + alone * (1 - 1 / (k + 1))
     assert answer.step.seconds == pytest.approx((iterations + A_SEQUENCE * steps) / 20, rel=1e-4)
     prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
-    # places: 185 + 15; those of the drain beside ever fewer, (1 - t)^(80 / 15 - 1) of ten
-    beside = 80 / (2 * (80 / 15 - 1) + 1)
+    # places: 185 + 15; those of the drain beside ever fewer, (1 - t)^k of ten, then beside none
+    beside = 80 / (2 * k + 1) * (1 - 0.1 ** (2 + 1 / k)) + alone * 0.1 * 0.1 / (k + 1)
     places = 200 + A_SEQUENCE * 10 * (185 + beside)
     expected = 1e3 * (places + WAITING * prompts) / 200
     assert tbt(answer) == pytest.approx(expected, rel=1e-4)
@@ -196,6 +199,6 @@ def test_one_request_at_a_time_takes_one_step_each() -> None:
 
 
 def test_a_remainder_of_less_than_a_step_drains_as_well() -> None:
-    pieces = list(Drain(longest=4.0, remainder=0.5).pieces())
-    assert sum(iterations for iterations, _ in pieces) == pytest.approx(4)
-    assert sum(iterations * share for iterations, share in pieces) == pytest.approx(0.5)
+    pieces = list(Drain(longest=4.0, remainder=0.5).pieces(0.1))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(4)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(0.5)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import nearkv
 from nearkv.solvers.subbatch.problem import (
     Chunks,
     Costs,
@@ -181,3 +182,22 @@ def test_prompts_leave_for_the_banks_though_nobody_attends() -> None:
     assert phases(instance, together, ((), ((0, 30.0),))) == pytest.approx((1, 0.25 + 4 + 3))
     # without prompts the banks have nothing to do while nobody attends
     assert phases(instance, together) == pytest.approx((1, 0.25 + 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "requests", "prompts", "slack", "most"),
+    [
+        ("opt-6.7b", "1430", "1431", 0.02, 144),
+        ("opt-6.7b", "1430", "1431,28", 0.02, 144),
+        ("gpt-175b", "64,64", "2,1728", 0.5, 208),
+        ("gpt-175b", "1,2,4,2", "146,157,15", 0.5, 205),
+    ],
+)
+def test_the_most_prompt_tokens_are_those_of_all_plans(
+    model: str, requests: str, prompts: str, slack: float, most: int
+) -> None:
+    """Counted by trying all plans; a solver proved less where its numbers span too wide a range."""
+    rows = nearkv.solve("subbatch", model, requests=requests, prompts=prompts, slack=slack)
+    best = rows.query("load == 'modelled' and method == 'optimal'")
+    assert best["proof"].item() == "optimal"
+    assert best["prompt_tok"].item() == best["most_prompt_tok"].item() == most

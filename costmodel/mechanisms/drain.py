@@ -17,8 +17,25 @@ from nearkv.costmodel.span import Real, Span
 from nearkv.costmodel.workload import Workload
 
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
-_TIMES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
+_PLACES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
 """Points and weights of the integral over the drain, as shares of its length."""
+_FAST = 2.0
+"""Exponent of the law from which on shares fall so fast that their logarithm is stepped through."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the drain.
+
+    Attributes:
+        iterations: that it takes [1].
+        decoding: share of the last requests that decode in each [1].
+        served: the same as the law of their remainders has it, less where one goes on alone [1].
+    """
+
+    iterations: Real
+    decoding: Real
+    served: Real
 
 
 @dataclass(frozen=True)
@@ -27,7 +44,8 @@ class Drain:
 
     Shares of the last requests that still decode follow (1 - t / t_max)^k, which has the longest
     answer as its end and their mean remainder r as its integral: k = t_max / r - 1. It is exact for
-    equal requests out of step (k = 1) and for a geometric law (k large).
+    equal requests out of step (k = 1) and for a geometric law (k large). Until t_max at least one
+    decodes, which takes the time of a whole iteration.
 
     Attributes:
         longest: iterations until the last request ends, t_max [1].
@@ -37,11 +55,24 @@ class Drain:
     longest: Real
     remainder: Real
 
-    def pieces(self) -> Iterator[tuple[Real, Real]]:
-        """Parts of the drain: iterations each takes, and the share that decodes in it [1]."""
-        exponent = self.longest / np.maximum(self.remainder, 1e-9) - 1
-        for time, weight in zip(_TIMES, _WEIGHTS, strict=True):
-            yield self.longest * weight, (1 - time) ** exponent
+    def pieces(self, least: Real) -> Iterator[Piece]:
+        """Parts of the drain, the last of which is that of the last request.
+
+        Args:
+            least: share of the requests that decodes until the end, one on each replica [1].
+        """
+        k = np.maximum(self.longest / np.maximum(self.remainder, 1e-9) - 1, 1e-9)
+        fall = -np.log(least)
+        until_last = -np.expm1(-fall / k)
+        slow = np.less_equal(k, _FAST)
+        for place, weight in zip(_PLACES, _WEIGHTS, strict=True):
+            steeply = np.exp(-place * fall / k)
+            left = np.where(slow, 1 - place * until_last, steeply)
+            length = np.where(slow, until_last, fall / k * steeply)
+            share = left**k
+            yield Piece(self.longest * weight * length, share, share)
+        alone = self.longest * (1 - until_last)
+        yield Piece(alone, least, least / (k + 1))
 
 
 def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
@@ -98,13 +129,14 @@ def decode_run(
         drain: what follows.
     """
     steps = np.maximum(iterations.work.output - 1, 1e-9)
-    pieces = list(drain.pieces()) if np.any(drain.remainder) else []
-    loads = [(sequences, carried), *((share * sequences, 0.0) for _, share in pieces)]
-    iteration, *drained = iterations.spans(loads)
+    least = np.minimum(iterations.serving.replicas / np.maximum(sequences, 1e-9), 1.0)
+    pieces = list(drain.pieces(least)) if np.any(drain.remainder) else []
+    decoding = [(piece.decoding * sequences, 0.0) for piece in pieces]
+    iteration, *drained = iterations.spans([(sequences, carried), *decoding])
     token_seconds = full * iteration.seconds
     parts = {"queue": (full / steps) * iteration}
-    for number, ((times, share), last) in enumerate(zip(pieces, drained, strict=True), 1):
-        parts[f"drain_{number}"] = (times / steps) * last
-        token_seconds = token_seconds + times * share * last.seconds
+    for number, (piece, last) in enumerate(zip(pieces, drained, strict=True), 1):
+        parts[f"drain_{number}"] = (piece.iterations / steps) * last
+        token_seconds = token_seconds + piece.iterations * piece.served * last.seconds
     step = serial(**parts) if pieces else parts["queue"]
     return Run(step, token_seconds)

@@ -52,7 +52,7 @@ class _Ride:
         length: its tokens [1].
         whole, part: 1 where it rides so.
         steps: of its part.
-        square: at least the square of the part's tokens.
+        square: at least the square of the part's tokens, over that of the prompt's.
     """
 
     prompt: int
@@ -76,12 +76,12 @@ class _Ride:
     @property
     def squares(self) -> Any:
         """Squares of what rides."""
-        return self.length**2 * self.whole + self.square
+        return self.length**2 * (self.whole + self.square)
 
     def chord(self, k: int) -> Any:
         """Square >= the line through (16 k)^2 and (16 (k + 1))^2, below every other step."""
         line = (2 * k + 1) * self.steps - k * (k + 1) * self.part
-        return self.square >= CHUNK_TOKENS**2 * line
+        return self.square >= (CHUNK_TOKENS / self.length) ** 2 * line
 
 
 @dataclass(frozen=True)
