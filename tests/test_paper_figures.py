@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 mpl.use("agg")
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures import papers
+from nearkv.sweeps.figures.described import drawing_of
 from nearkv.sweeps.figures.papers import PaperFigure, draw, figure_names, paper_figure
 from nearkv.sweeps.figures.stated import is_about
 from nearkv.sweeps.figures.style import load_pyplot
@@ -59,7 +60,7 @@ def test_every_study_of_a_paper_says_how_it_is_drawn() -> None:
 @pytest.mark.parametrize("name", figure_names())
 def test_a_drawing_has_only_keys_and_kinds_that_exist(name: str) -> None:
     content = tomllib.loads(next(f for f in STUDIES if f.stem == name).read_text())
-    drawing = papers._drawing(content, name)
+    drawing = drawing_of(content, name)
     assert drawing.kind in ("bars", "lines", "breakdown", "stack")
     assert drawing.kind == "breakdown" or (drawing.value and drawing.over)
 
@@ -191,3 +192,31 @@ def test_an_own_study_is_drawn_and_bad_keys_are_refused(
 def test_an_unknown_figure_is_refused() -> None:
     with pytest.raises(InputError, match=r"unknown study .*did you mean"):
         paper_figure("hilos-fig1O")
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"kind": "bars"}, "figure: value is missing"),
+        ({"kind": "bars", "value": "step_ms", "over": "nope"}, "figure: over: unknown column"),
+        ({"kind": "lines", "value": 3, "over": "batch"}, "figure: value must be text, not 3"),
+        ({"kind": "bars", "value": "step_ms", "over": "batch", "by": ["nope"]}, "by: unknown"),
+        ({"kind": "bars", "value": "step_ms", "over": "batch", "by": "batch"}, "by must be a list"),
+    ],
+)
+def test_an_own_drawing_is_refused_by_key(
+    tmp_path: Path, keys: dict[str, object], sentence: str
+) -> None:
+    file = tmp_path / "own.toml"
+    lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    study = 'systems = ["hilos"]\nmodel = ["opt-66b"]\n'
+    file.write_text(study + "[figure]\n" + "\n".join(lines))
+    with pytest.raises(InputError, match=sentence):
+        paper_figure(str(file))
+
+
+def test_a_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_bytes(b"\xc0\xff")
+    with pytest.raises(InputError, match="not a valid TOML file"):
+        paper_figure(str(file))

@@ -133,11 +133,14 @@ def _normalised(
     baseline: str,
 ) -> dict[tuple[Any, Any], Cell]:
     """Divide every group by the baseline's value in it; a band by the same number."""
-    if baseline not in series:
-        raise unknown("baseline", baseline, [str(name) for name in series])
+    by_text = {
+        f"{name:g}" if isinstance(name, float) else str(name): name for name in series
+    }
+    if str(baseline) not in by_text:
+        raise unknown("baseline", str(baseline), list(by_text))
     shown: dict[tuple[Any, Any], Cell] = {}
     for (group, name), cell in marks.items():
-        reference = marks.get((group, baseline))
+        reference = marks.get((group, by_text[str(baseline)]))
         unit = reference.value if reference else float("nan")
         shown[group, name] = cell.over(unit)
     return shown

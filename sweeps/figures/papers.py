@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
 from nearkv.sweeps.evaluation.evaluate import table
 from nearkv.sweeps.evaluation.requested import ON_REQUEST, on_request
 from nearkv.sweeps.figures.bars import bars, tick_of
+from nearkv.sweeps.figures.described import Drawing, check_drawn, drawing_of
 from nearkv.sweeps.figures.labels import label_of, stem_and_unit
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.series import check_columns, levels
@@ -24,7 +24,6 @@ from nearkv.sweeps.figures.stated import (
     statements_of,
 )
 from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
-from nearkv.sweeps.space.sizes import comma_list
 from nearkv.sweeps.space.study import Study
 from nearkv.sweeps.space.study_files import load_study
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-KINDS = ("bars", "lines", "breakdown", "stack")
-
 PANEL_HEIGHT, LEGEND_HEIGHT = 2.0, 0.16
 """Heights of a row of panels and of a line of their legend [inch]."""
 
@@ -42,34 +39,6 @@ LEGEND_COLUMNS = 3
 
 SERIES = "series"
 """The column that names a bar where several columns do."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """What `[figure]` of a study file says.
-
-    Attributes:
-        kind: bars, lines, breakdown (seconds by resource) or stack (columns on top of each other).
-        value: the column that is drawn; of a stack several, comma-separated.
-        over: the column along the axis.
-        by: columns whose values, in a row, name a bar or a line.
-        baseline: such a name; every group is divided by it.
-        panels: the column with a panel for each of its values.
-        log: bars on a logarithmic scale.
-    """
-
-    kind: str
-    value: str = ""
-    over: str = ""
-    by: tuple[str, ...] = ("system",)
-    baseline: str = ""
-    panels: str = ""
-    log: bool = False
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The columns that are drawn."""
-        return comma_list(self.value)
 
 
 @dataclass(frozen=True)
@@ -100,7 +69,7 @@ def figure_titles() -> dict[str, str]:
 
 
 def _file(name: str) -> dict[str, Any]:
-    return tomllib.loads(path_of("study", name).read_text(encoding="utf-8"))
+    return read_toml(path_of("study", name), "study")
 
 
 def paper_figure(name: str) -> PaperFigure:
@@ -115,10 +84,11 @@ def paper_figure(name: str) -> PaperFigure:
     import pandas as pd
 
     content = _file(name)
-    drawing = _drawing(content, name)
+    drawing = drawing_of(content, name)
     study = load_study(name)
     extra = ON_REQUEST if drawing.kind == "breakdown" else on_request(drawing.values)
     rows = pd.DataFrame(table(study, extra))
+    check_drawn(rows, drawing, name)
     rows[SERIES] = _series(rows, drawing, study)
     if drawing.kind in ("bars", "lines"):
         rows = rows.drop_duplicates([SERIES, drawing.over, *_panel_columns(drawing)])
@@ -152,28 +122,6 @@ def _matters(
 
 def _panel_columns(drawing: Drawing) -> list[str]:
     return [drawing.panels] if drawing.panels else []
-
-
-def _drawing(content: Mapping[str, Any], name: str) -> Drawing:
-    """Return how a study file says that it is drawn.
-
-    Raises:
-        InputError: it does not say so, or not in keys and kinds that exist.
-    """
-    options = content.get("figure")
-    if not isinstance(options, dict):
-        raise InputError(
-            f"{name}: has no [figure] table, which says how it is drawn; "
-            f"figures are {', '.join(figure_names())}"
-        )
-    known = [key.name for key in fields(Drawing)]
-    for key in options:
-        if key not in known:
-            raise unknown("key", key, known, f"{name}: figure")
-    if options.get("kind") not in KINDS:
-        raise unknown("kind", str(options.get("kind")), KINDS, f"{name}: figure")
-    by = tuple(options.get("by", ("system",)))
-    return Drawing(**(options | {"by": by}))
 
 
 def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
@@ -234,7 +182,8 @@ def _panels(figure: PaperFigure) -> dict[str, pd.DataFrame]:
     panels = {}
     for level in levels(rows, column):
         title = level if isinstance(level, str) else f"{label_of(column)}: {level:g}"
-        panels[title] = rows[rows[column] == level]
+        at_level = rows[column] == level
+        panels[title] = rows[at_level]
     return panels
 
 
@@ -270,8 +219,12 @@ def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
 def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
     """Draw a bar for each value along the axis, of columns on top of each other."""
     check_columns(rows, drawing.over, *drawing.values)
-    heights = {_part(name): rows[name].astype(float).to_numpy() for name in drawing.values}
-    draw_stacks(axes, list(map(tick_of, rows[drawing.over])), heights)
+    heights = {}
+    for name in drawing.values:
+        numbers = rows[name].astype(float)
+        heights[_part(name)] = numbers.to_numpy()
+    ticks = [tick_of(value) for value in rows[drawing.over]]
+    draw_stacks(axes, ticks, heights)
     axes.set_xlabel(label_of(drawing.over))
     axes.set_ylabel(stem_and_unit(drawing.values[0].partition(":")[0])[1])
     axes.legend()
