@@ -39,7 +39,7 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     """
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(set(known))
     near = get_close_matches(
         name[:LONGEST_ECHO].lower(), [n.lower() for n in names], n=1, cutoff=0.5
     )

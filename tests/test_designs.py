@@ -89,7 +89,9 @@ def test_never_is_explained_where_the_target_comes_closest() -> None:
         == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
     )
     (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
-    assert row["reason"].startswith("never: at csd.count = 64 still throughput_tok_s = ")
+    assert row["reason"].startswith(
+        "never: at csd.count = 64, where the range ends, still throughput_tok_s = "
+    )
     dram = replace(POINT, systems=("flexgen-dram",), context="1M")
     with pytest.warns(NearkvWarning, match="--vary uplink.bandwidth changes nothing"):
         (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])

@@ -126,7 +126,7 @@ def compare(
 
     chosen = replace(study, systems=tuple(systems))
     if chart:
-        check_chart(view)
+        check_chart(view, breakdown)
     check_shown(view.columns, breakdown, comma_list(ratio), study.method)
     if view.file:
         (check_figure if is_figure(view.file) else check_output)(view.file)

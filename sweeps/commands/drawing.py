@@ -49,16 +49,18 @@ def check_figure(file: str) -> None:
     load_pyplot().switch_backend("agg")
 
 
-def check_chart(view: View) -> None:
+def check_chart(view: View, breakdown: bool = False) -> None:
     """Refuse a chart beside what prints or writes a table for readers.
 
     Raises:
-        InputError: a format, or such a file.
+        InputError: a format, such a file, or a breakdown that no file takes.
     """
     from nearkv.hardware.errors import InputError
 
     if not view.is_for_people:
         raise InputError("--chart draws with letters; leave out --format")
+    if breakdown and not view.file:
+        raise InputError("--chart draws one column; leave out --breakdown")
     if text_format(view.file):
         raise InputError(
             f"--chart prints no table for -o {view.file}; leave out one of them"

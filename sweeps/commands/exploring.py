@@ -43,7 +43,10 @@ Sobol = Annotated[
 ]
 Where = Annotated[
     list[str],
-    typer.Option(metavar="COLUMN<=VALUE", help="Keep only such designs: step_ms<=200."),
+    typer.Option(
+        metavar="COLUMN<=VALUE",
+        help="Keep only such designs: step_ms<=200. = stands for the better side.",
+    ),
 ]
 
 PER = "model,context_tok,output_tok,trace"

@@ -73,9 +73,23 @@ def sweep(
     if reducer:
         _keep_best(chosen, reducer, run, view)
     elif view.file and not text_format(view.file):
+        _check_unarranged(view)
         _write(chosen, view.file, only, run)
     else:
         _print(chosen, only, view)
+
+
+def _check_unarranged(view: View) -> None:
+    """Refuse a pivot of a file, which holds a row for every point.
+
+    Raises:
+        InputError: there is one.
+    """
+    from nearkv.hardware.errors import InputError
+
+    if view.pivot:
+        use = f"--pivot arranges what is printed, and {view.file} holds a row a point"
+        raise InputError(f"{use}; leave out one of them")
 
 
 def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ def check_agreement(targets: Sequence[Target], option: str) -> None:
 
 def _target(text: str, option: str) -> Target:
     match = re.fullmatch(
-        r"\s*([a-z0-9_]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text
+        r"\s*([a-z0-9_.]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text
     )
     if match is None:
         raise InputError(

@@ -37,9 +37,19 @@ def checked_blocks(study: Study) -> list[Block]:
 
 
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:
-    """Warn of each number that is set and changes nothing: no system of any block reads it."""
+    """Warn of each number and each part that is set and changes nothing: no system reads it."""
     numbers = {address for block in study_blocks for address in block.sets.values()}
     _warn_of_blocks(numbers, study_blocks, "--set")
+    swaps = {swap for block in study_blocks for swap in block.platform.swapped.items()}
+    if not swaps:
+        return
+    read = {number.partition(".")[0] for block in study_blocks for number in _read(block)}
+    systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
+    for role, part in sorted(swaps):
+        if role not in read:
+            warn(
+                f"--part {role}={part} changes nothing: no system here reads it ({systems})"
+            )
 
 
 def warn_of_unread_searched(

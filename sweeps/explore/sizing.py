@@ -195,6 +195,14 @@ class _Search:
         margins = self._margin(np.full(len(falling), point), falling)
         return float(falling[np.argmax(margins)])
 
+    def is_cut_at(self, point: int, value: float) -> bool:
+        """Whether a value is the upper end of the range, up to which the targets come closer."""
+        last_two = self.line.values[-2:]
+        if value != last_two[-1] or len(last_two) < 2:
+            return False
+        before, at_end = self._margin(np.full(2, point), last_two)
+        return bool(at_end > before)
+
 
 @dataclass(frozen=True)
 class _Verdict:
@@ -276,6 +284,8 @@ class _Outcome:
         line_ = self.search.line
         unit = "" if line_.unit == "1" else f" {line_.unit}"
         at = f"never: at {line_.axis} = {self.value / line_.scale:.6g}{unit}"
+        if self.search.is_cut_at(self.point, self.value):
+            at += ", where the range ends,"
         point = np.array([self.point])
         fits = self.search.measured.probe.answer(point, numbers=self._numbers).estimate.fits
         memory = str(np.ravel(fits.short_of)[0])

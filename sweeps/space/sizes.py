@@ -139,14 +139,20 @@ def _range(item: str, read: Reader, where: str) -> list[float]:
 
 
 def _geometric(low: float, high: float, factor: float, where: str) -> list[float]:
-    if high < low or not factor > 1 or low <= 0:
+    if high < low:
+        raise InputError(f"{where} ends below its start; write the lower end first")
+    if low <= 0:
+        raise InputError(f"{where} never leaves 0; begin above it, or use a step")
+    if not factor > 1:
         raise InputError(f"{where} never reaches its end; use a factor above 1")
     steps = math.log(high / low) / math.log(factor)
     return [low * factor**step for step in _steps(steps, where)]
 
 
 def _arithmetic(low: float, high: float, step: float, where: str) -> list[float]:
-    if high < low or not step > 0:
+    if high < low:
+        raise InputError(f"{where} ends below its start; write the lower end first")
+    if not step > 0:
         raise InputError(f"{where} never reaches its end; use a step above 0")
     steps = (high - low) / step
     return [low + step * i for i in _steps(steps, where)]

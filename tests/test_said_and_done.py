@@ -1,0 +1,70 @@
+"""What a user says has an effect, or a sentence that it has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import refusal, succeed
+
+import nearkv
+from nearkv.hardware.errors import NearkvWarning
+from nearkv.sweeps.explore.sizing import least_hardware
+from nearkv.sweeps.space.study import Study
+
+HILOS = Study(("hilos",), ("opt-66b",))
+
+
+def test_a_part_that_no_system_reads_is_told() -> None:
+    with pytest.warns(NearkvWarning, match="--part ssd=pm9a3 changes nothing"):
+        nearkv.compare(["hilos"], "opt-66b", parts={"ssd": "pm9a3"})
+
+
+def test_a_chart_shows_no_breakdown() -> None:
+    sentence = refusal("compare", "hilos", "--model", "opt-66b", "--chart", "--breakdown")
+    assert "leave out --breakdown" in sentence
+
+
+def test_a_file_of_rows_has_no_pivot(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    words = ("sweep", "--system", "hilos", "--model", "opt-66b", "--context", "1k,2k")
+    assert "--pivot" in refusal(*words, "--pivot", "context_tok", "-o", str(file))
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ("8k:4k:x2", "ends below its start"),
+        ("8k:4k:+1k", "ends below its start"),
+        ("1k:4k:x1", "use a factor above 1"),
+        ("1k:4k:+0", "use a step above 0"),
+    ],
+)
+def test_a_range_that_never_ends_says_why(values: str, why: str) -> None:
+    assert why in refusal("compare", "hilos", "--model", "opt-66b", "--context", values)
+
+
+def test_designs_are_limited_by_a_number_that_is_set() -> None:
+    words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--set", "csd.count=1:16:+1")
+    front = succeed(*words, "--where", "csd.count<=4", "--format", "csv")
+    counts = [line.split(",")[6] for line in front.splitlines()[1:]]
+    assert set(counts) <= {"1", "2", "3", "4"}
+    assert counts
+
+
+@pytest.mark.parametrize(
+    ("varied", "ends"), [("csd.count=1:4", True), ("host.memory=800GB:900GB", False)]
+)
+def test_a_range_that_ends_too_soon_is_named(varied: str, ends: bool) -> None:
+    (row,) = least_hardware(HILOS, varied, (), ["throughput_tok_s=50"])
+    assert row["limit"] == "never"
+    assert ("where the range ends" in row["reason"]) is ends
+
+
+def test_a_baseline_may_be_a_number() -> None:
+    table = pd.DataFrame({"system": "hilos", "context_tok": [1, 1], "devices": [4, 8]})
+    axes = nearkv.plot.bars(table.assign(step_ms=[2.0, 1.0]), "step_ms", by="devices", baseline="4")
+    heights = [bar.get_bbox().height for bar in axes.patches]  # type: ignore[attr-defined]
+    assert heights == [1.0, 0.5]
