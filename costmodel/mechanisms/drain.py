@@ -62,13 +62,17 @@ class Drain:
             least: share of the requests that decodes until the end, one on each replica [1].
         """
         k = np.maximum(self.longest / np.maximum(self.remainder, 1e-9) - 1, 1e-9)
-        fall = -np.log(least)
-        until_last = -np.expm1(-fall / k)
+        steepness = -np.log(least) / k
+        until_last = -np.expm1(-steepness)
         slow = np.less_equal(k, _FAST)
+        is_any_slow, is_all_slow = np.any(slow), np.all(slow)
         for place, weight in zip(_PLACES, _WEIGHTS, strict=True):
-            steeply = np.exp(-place * fall / k)
-            left = np.where(slow, 1 - place * until_last, steeply)
-            length = np.where(slow, until_last, fall / k * steeply)
+            left, length = 1 - place * until_last, until_last
+            if not is_all_slow:
+                steeply = np.exp(-place * steepness)
+                along = steepness * steeply
+                left = np.where(slow, left, steeply) if is_any_slow else steeply
+                length = np.where(slow, length, along) if is_any_slow else along
             share = left**k
             yield Piece(self.longest * weight * length, share, share)
         alone = self.longest * (1 - until_last)

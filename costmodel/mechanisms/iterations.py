@@ -71,8 +71,11 @@ class Iterations:
             loads: as in `spans`.
             like: seconds of another, over the same design points [s].
         """
-        shapes = {np.shape(number) for load in loads for number in load}
-        points = np.broadcast_shapes(np.shape(like), *shapes)
+        # `np.shape` makes an array of each scalar
+        shapes: set[tuple[int, ...]] = {np.shape(like)}
+        for load in loads:
+            shapes |= {getattr(number, "shape", ()) for number in load}
+        points = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes.pop()
         sequences, prompts = np.empty((2, len(loads), *points))
         for place, load in enumerate(loads):
             sequences[place], prompts[place] = load
