@@ -39,17 +39,15 @@ def checked_blocks(study: Study) -> list[Block]:
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:
     """Warn of each number and each part that is set and changes nothing: no system reads it."""
     numbers = {address for block in study_blocks for address in block.sets.values()}
-    _warn_of_blocks(numbers, study_blocks, "--set")
     swaps = {swap for block in study_blocks for swap in block.platform.swapped.items()}
-    if not swaps:
+    if not (numbers or swaps):
         return
-    read = {number.partition(".")[0] for block in study_blocks for number in _read(block)}
-    systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
+    read, why = _read_by(study_blocks), _nobody_of(study_blocks)
+    warn_of_unread(numbers, read, why)
+    roles = {number.partition(".")[0] for number in read}
     for role, part in sorted(swaps):
-        if role not in read:
-            warn(
-                f"--part {role}={part} changes nothing: no system here reads it ({systems})"
-            )
+        if role not in roles:
+            warn(f"--part {role}={part} changes nothing: {why}")
 
 
 def warn_of_unread_searched(
@@ -66,17 +64,20 @@ def warn_of_unread_searched(
     for block in study_blocks:
         for role, part in block.platform.roles.items():
             stated |= {f"{role}.{key}" for key in part.numbers}
-    _warn_of_blocks(stated & set(addresses), study_blocks, option)
+    if numbers := stated & set(addresses):
+        read = _read_by(study_blocks)
+        warn_of_unread(numbers, read, _nobody_of(study_blocks), option)
 
 
-def _warn_of_blocks(
-    numbers: Collection[str], study_blocks: Sequence[Block], option: str
-) -> None:
-    read: set[str] = set()
-    for block in study_blocks if numbers else ():
-        read |= _read(block)
+def _read_by(study_blocks: Sequence[Block]) -> set[str]:
+    """Numbers that any block depends on, as `role.key`."""
+    return {number for block in study_blocks for number in _read(block)}
+
+
+def _nobody_of(study_blocks: Sequence[Block]) -> str:
+    """That no system of a study reads a number or a part."""
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
-    warn_of_unread(numbers, read, f"no system here reads it ({systems})", option)
+    return f"no system here reads it ({systems})"
 
 
 def warn_of_unread(
