@@ -115,7 +115,9 @@ def built_once(
     ) -> Built:
         key: object = build
         if given := (*arguments, *options.values()):
-            plain = [one if isinstance(one, float | str) else id(one) for one in given]
+            plain = [
+                one if isinstance(one, int | float | str) else id(one) for one in given
+            ]
             key = (build, *options, *plain)
         if key not in hw.built:
             # an argument known by its identity is kept, so that no other object takes that

@@ -126,6 +126,8 @@ def _range(item: str, read: Reader, where: str) -> list[float]:
     high = read(bounds[1], where)
     rule = bounds[2]
     where = f"{where}: range {item!r}"
+    if high < low:
+        raise InputError(f"{where} ends below its start; write the lower end first")
     if rule.startswith("x"):
         factor = parse(rule[1:], "1", where)
         numbers = _geometric(low, high, factor, where)
@@ -139,8 +141,6 @@ def _range(item: str, read: Reader, where: str) -> list[float]:
 
 
 def _geometric(low: float, high: float, factor: float, where: str) -> list[float]:
-    if high < low:
-        raise InputError(f"{where} ends below its start; write the lower end first")
     if low <= 0:
         raise InputError(f"{where} never leaves 0; begin above it, or use a step")
     if not factor > 1:
@@ -150,8 +150,6 @@ def _geometric(low: float, high: float, factor: float, where: str) -> list[float
 
 
 def _arithmetic(low: float, high: float, step: float, where: str) -> list[float]:
-    if high < low:
-        raise InputError(f"{where} ends below its start; write the lower end first")
     if not step > 0:
         raise InputError(f"{where} never reaches its end; use a step above 0")
     steps = (high - low) / step
