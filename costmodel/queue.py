@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from nearkv.costmodel.compose import serial
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.span import Real, Span
@@ -143,3 +145,7 @@ class Serving:
     longest_room: Real = 0.0
     minimum_chunk: Real = 0.0
     kinds: Mapping[str, Seen] = field(default_factory=dict)
+
+    def one_on_each(self, sequences: Real) -> Real:
+        """Share of so many sequences that is one on each replica, all of fewer [1]."""
+        return np.minimum(self.replicas / np.maximum(sequences, 1e-9), 1.0)

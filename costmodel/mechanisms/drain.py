@@ -133,7 +133,7 @@ def decode_run(
         drain: what follows.
     """
     steps = np.maximum(iterations.work.output - 1, 1e-9)
-    least = np.minimum(iterations.serving.replicas / np.maximum(sequences, 1e-9), 1.0)
+    least = iterations.serving.one_on_each(sequences)
     pieces = list(drain.pieces(least)) if np.any(drain.remainder) else []
     decoding = [(piece.decoding * sequences, 0.0) for piece in pieces]
     iteration, *drained = iterations.spans([(sequences, carried), *decoding])

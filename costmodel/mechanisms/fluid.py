@@ -111,7 +111,7 @@ def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
         serving: how they are served.
         later: share of the prompts that come once memory is full [1].
     """
-    others = np.maximum(1 - serving.replicas / np.maximum(n, 1e-9), 0.0)
+    others = 1 - serving.one_on_each(n)
     return others * (later + (1 - later) / 2)
 
 
