@@ -25,6 +25,7 @@ from nearkv.sweeps.evaluation.targets import (
 from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Rows, aligned
+from nearkv.sweeps.explore.verdict import verdict_of
 from nearkv.sweeps.space.study import Block, Numbers, Study, blocks, comma_list
 
 REACH = 1000.0
@@ -162,7 +163,7 @@ class _Search:
         return least
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
-        verdict = _verdict(reached, own, self.line)
+        verdict = verdict_of(reached, own, self.line)
         is_bounded = verdict.limit not in ("never", "any")
         value = verdict.value
         if verdict.limit == "never":
@@ -202,35 +203,6 @@ class _Search:
             return False
         before, at_end = self._margin(np.full(2, point), last_two)
         return bool(at_end > before)
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    """On which side of which value the targets are reached.
-
-    Attributes:
-        limit: `at least`, `at most`, `from`, `any` or `never`.
-        value: the value in SI.
-        bound: the nearest value known to miss the targets; none for `any` and `never`.
-        up_to: where the targets are lost again, if they are.
-    """
-
-    limit: str
-    value: float
-    bound: float | None = None
-    up_to: float | None = None
-
-
-def _verdict(reached: bool, own: Sequence[Crossing], line_: Line) -> _Verdict:
-    if not own:
-        limit = "any" if reached else "never"
-        return _Verdict(limit, float(line_.values[0] if reached else line_.values[-1]))
-    first = own[0]
-    if reached:
-        return _Verdict("at most", first.below, first.above)
-    if len(own) == 1:
-        return _Verdict("at least", first.above, first.below)
-    return _Verdict("from", first.above, first.below, own[1].below)
 
 
 @dataclass(frozen=True)
