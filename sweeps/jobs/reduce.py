@@ -132,24 +132,34 @@ class Reducer(ABC):
     def limits(self, kept: Kept, groups: Groups) -> Limits:
         """What rows must beat to be among the best."""
 
-    def see(self, columns: Cells, shape: Shape, rows: Rows) -> Kept:
+    def see(
+        self, columns: Cells, shape: Shape, rows: Rows, kept: Kept | None = None
+    ) -> Kept:
         """The best rows of some design points.
 
         Args:
             columns: their columns.
             shape: that all columns broadcast to.
             rows: their numbers.
+            kept: rows seen before, which these must beat.
         """
         values = np.asarray(columns[self.by], np.float64)
         sign = -1.0 if higher_is_better(self.by) else 1.0
         costs = np.broadcast_to(sign * values, shape).ravel()
-        chosen = np.flatnonzero(self.promising(costs, columns, shape))
+        highest = self.highest(kept) if kept else np.inf
+        chosen = np.flatnonzero(self.promising(costs, columns, shape, highest))
         groups = tuple(at(columns[name], shape, chosen) for name in self.per)
         return self.best(Kept(rows[chosen], costs[chosen], groups))
 
-    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
-        """A quick first choice of rows, all of the best among them; never one without a number."""
-        known: Mask = np.logical_not(np.isnan(costs))
+    def highest(self, kept: Kept) -> float:
+        """A cost above which no row joins these, whatever its group."""
+        return np.inf
+
+    def promising(
+        self, costs: Numbers, columns: Cells, shape: Shape, highest: float
+    ) -> Mask:
+        """A quick first choice of rows that cost at most so much, all of the best among them."""
+        known: Mask = costs <= highest  # never a row without a number
         return known
 
     def merge(self, one: Kept | None, other: Kept) -> Kept:
@@ -185,6 +195,10 @@ class Top(Reducer):
         order = np.lexsort((candidates.rows, candidates.costs))
         return candidates.take(order[: self.most])
 
+    def highest(self, kept: Kept) -> float:
+        """The cost of the last of them, once there are so many."""
+        return float(kept.costs[-1]) if len(kept.costs) == self.most else np.inf
+
     def limits(self, kept: Kept, groups: Groups) -> Limits:
         """The last of them, once there are so many."""
         last = self.most - 1
@@ -197,7 +211,9 @@ class Top(Reducer):
 class BestPer(Reducer):
     """The best row of every group by one column."""
 
-    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
+    def promising(
+        self, costs: Numbers, columns: Cells, shape: Shape, highest: float
+    ) -> Mask:
         """Rows that no row of their group beats; groups are numbered on the axes they depend on."""
         group = np.zeros((), np.intp)
         groups = 1
@@ -205,7 +221,7 @@ class BestPer(Reducer):
             codes, count = _codes(columns[name])
             group = group * count + codes
             groups *= count
-        known = super().promising(costs, columns, shape)
+        known = super().promising(costs, columns, shape, highest)
         if groups > len(costs):
             return known
         least = np.full(groups, np.inf)
@@ -252,7 +268,7 @@ def reduced(packed: bytes, reducer: Reducer, task: Piece | Visit) -> Kept:
     for name in (reducer.by, *reducer.per):
         blank[name] = no_name if rows.kinds[name] == "text" else np.nan
     for computed, shape, numbers in _evaluated(packed, tuple(blank), task):
-        seen = reducer.see({**blank, **computed}, shape, numbers)
+        seen = reducer.see({**blank, **computed}, shape, numbers, kept)
         kept = reducer.merge(kept, seen)
     assert kept is not None, "a piece has a box"
     return kept
