@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation import evaluator
+from nearkv.sweeps.evaluation import evaluator, loops
 from nearkv.sweeps.evaluation.cells import cells
 from nearkv.sweeps.evaluation.evaluator import Evaluator
 from nearkv.sweeps.evaluation.recorded import values_in
@@ -115,6 +116,25 @@ def test_without_a_compiler_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_compiler_that_fails_is_none(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", compiler)
     assert not Fused(all_operations, *RANDOM).replay.is_fused
+
+
+@needs_compiler
+@pytest.mark.processes
+def test_a_loop_is_compiled_once_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc")
+    one, other = "((double *)p[0])[0] = 1.0;", "((double *)p[0])[0] = 2.0;"
+    first = loops.compiled([one])
+    assert first is not None
+    second = loops.compiled([other, one])
+    assert second is not None
+    assert second[1] is first[0]
+    number = ctypes.c_double()
+    addresses = (ctypes.c_void_p * 1)(ctypes.addressof(number))
+    for loop, stored in zip(second, (2.0, 1.0), strict=True):
+        loop(addresses)
+        assert number.value == stored
+    monkeypatch.setenv("CC", "false")
+    assert loops.compiled([one]) is None
 
 
 @needs_compiler

@@ -185,24 +185,35 @@ def _functions() -> list[str]:
     return lines
 
 
+_LOOPS: dict[tuple[str, str], Callable[..., object]] = {}
+"""What was compiled in this process, by command and body."""
+
+
 def compiled(bodies: Iterable[str]) -> list[Callable[..., object]] | None:
     """Functions of C with some bodies; None where they cannot be had."""
-    lines = ["#include <math.h>", *_functions()]
-    names: list[str] = []
-    for number, body in enumerate(bodies):
-        names.append(f"loop{number}")
-        lines.append(f"void loop{number}(void **p) {{\n{body}\n}}")
-    library = _library("\n".join(lines))
-    return None if library is None else [library[name] for name in names]
+    command = os.environ.get("CC", "cc")
+    wanted = [(command, body) for body in bodies]
+    missing = [one for one in wanted if one not in _LOOPS]
+    if missing:
+        library = _library(command, [body for _, body in missing])
+        if library is None:
+            return None
+        for number, one in enumerate(missing):
+            _LOOPS[one] = library[f"loop{number}"]
+    return [_LOOPS[one] for one in wanted]
 
 
-def _library(source: str) -> ctypes.CDLL | None:
-    command = shlex.split(os.environ.get("CC", "cc"))
-    if not command or not shutil.which(command[0]):
+def _library(command: str, bodies: Sequence[str]) -> ctypes.CDLL | None:
+    """A library of functions with some bodies: loop0, loop1, ..."""
+    words = shlex.split(command)
+    if not words or not shutil.which(words[0]):
         return None
+    lines = ["#include <math.h>", *_functions()]
+    for number, body in enumerate(bodies):
+        lines.append(f"void loop{number}(void **p) {{\n{body}\n}}")
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder, "loops.c"), Path(folder, "loops.so")
-        code.write_text(source)
+        code.write_text("\n".join(lines))
         options = [
             *_OPTIONS.split(),
             *_EXACT.split(),
@@ -213,7 +224,7 @@ def _library(source: str) -> ctypes.CDLL | None:
         ]
         try:
             subprocess.run(
-                [*command, *options, str(code), "-lm"],
+                [*words, *options, str(code), "-lm"],
                 check=True,
                 timeout=_PATIENCE,
                 stdin=subprocess.DEVNULL,
