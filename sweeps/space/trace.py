@@ -42,18 +42,20 @@ class Trace:
     def _means(self) -> Workload:
         """The same without what the trace itself is asked for: they would keep each other."""
         s, n = self.prompt, self.output
-        prompt, output = np.mean(s), np.mean(n)
-        context = (np.mean(s * n) + np.mean(n**2) / 2) / output
-        context_square = np.mean(s**2 * n + s * n**2 + n**3 / 3) / output
+        products, s_squares, n_squares = s * n, s * s, n * n
+        contexts_squared = products * (s + n) + n_squares * n / 3
+        prompt, output = float(s.mean()), float(n.mean())
+        product, n_square = float(products.mean()), float(n_squares.mean())
+        context = (product + n_square / 2) / output
         spread = Spread(
-            prompt_square=float(np.mean(s**2) / prompt**2),
-            output_square=float(np.mean(n**2) / output**2),
-            product=float(np.mean(s * n) / (prompt * output)),
-            context_square=float(context_square / context**2),
-            longest=float(np.max(s + n) / np.mean(s + n)),
-            longest_output=float(np.max(n) / output),
+            prompt_square=float(s_squares.mean()) / prompt**2,
+            output_square=n_square / output**2,
+            product=product / (prompt * output),
+            context_square=float(contexts_squared.mean()) / output / context**2,
+            longest=float((s + n).max()) / (prompt + output),
+            longest_output=float(n.max()) / output,
         )
-        return Workload(float(len(s)), float(prompt), float(output), spread=spread)
+        return Workload(float(len(s)), prompt, output, spread=spread)
 
     @cached_property
     def contexts(self) -> tuple[float, ...]:
