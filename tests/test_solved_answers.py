@@ -66,6 +66,23 @@ def test_the_largest_batch_keeps_its_limits() -> None:
         best_batches(L3, ["tbt_m=50"])
 
 
+@pytest.mark.slow
+def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
+    """The greedy mapping takes less time for 302 sequences than for 300; all are tried."""
+    study = Study(("h2m2",), ("opt-66b",), context="512", output="1")
+    every = table(replace(study, batch="1:400:+1"))
+    seconds = every["step_ms"].astype(float)
+    limit = float(seconds[298])
+    keeps = seconds <= limit
+    last = 1 + int(np.flatnonzero(keeps)[-1])
+    assert not np.all(keeps[:last]), "otherwise bisection would do"
+    (row,) = best_batches(study, [f"step_ms<={limit!r}"])
+    assert row["largest_batch"] == last
+    assert keeps[row["value"] - 1]
+    rates = every["throughput_tok_s"].astype(float)
+    assert row["throughput_tok_s"] == np.max(rates[keeps])
+
+
 def test_a_mapping_that_does_not_fit_is_a_row_with_a_status() -> None:
     answer = best_mapping(Study((), ("gpt3-175b",), batch="32", context="64k", output="1"), "exact")
     assert list(answer["status"]) == ["infeasible"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
-from nearkv.sweeps.evaluation.probe import Probe, column
+from nearkv.sweeps.evaluation.probe import Answer, Probe, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
@@ -85,24 +85,42 @@ class _Sizing:
 
     def fits(self, point: Points, batch: Numbers) -> NDArray[np.bool_]:
         """Whether memory holds a batch at once and all limits are kept."""
+        return self._served(self.probe.answer(point, {"batch": batch}), batch)
+
+    def rate(self, point: Points, batch: Numbers) -> Numbers:
+        """Throughput of a batch [1/s], NaN where it does not fit."""
         answer = self.probe.answer(point, {"batch": batch})
+        rates = column(answer, "throughput_tok_s", len(point))
+        return np.where(self._served(answer, batch), rates, np.nan)
+
+    def _served(self, answer: Answer, batch: Numbers) -> NDArray[np.bool_]:
         at_once = np.greater_equal(answer.estimate.batch_run, batch)
         served = answer.estimate.fits.ok & at_once
         for limit in self.limits:
-            quantity = column(answer, limit.quantity, len(point))
+            quantity = column(answer, limit.quantity, len(batch))
             served = served & (limit.margin(quantity) >= 0)
-        return np.broadcast_to(served, point.shape)
+        return np.broadcast_to(served, batch.shape)
 
-    def rate(self, point: Points, batch: Numbers) -> Numbers:
-        """Throughput of a batch [1/s]."""
-        answer = self.probe.answer(point, {"batch": batch})
-        return column(answer, "throughput_tok_s", len(point))
+    def largest(self) -> Numbers:
+        """The largest batch of each point that fits; each up to twice the bisection's is tried.
+
+        Bisection takes it that what fits a batch fits every smaller one. A mapping's rule may take
+        less time for a larger batch, and keep a limit that a smaller one breaks.
+        """
+        known = largest(self.fits, self.probe.size)
+
+        def more(point: Points, number: Numbers) -> Numbers:
+            fits = self.fits(point, known[point] + number)
+            return np.where(fits, number, np.nan)
+
+        further = peak(more, np.where(np.isfinite(known), known, 0.0))
+        return known + np.nan_to_num(further.value)
 
     def rows(self) -> Rows:
         """An answer per design point."""
         count = self.probe.size
         points = np.arange(count)
-        most = largest(self.fits, count)
+        most = self.largest()
         best = peak(self.rate, most)
         proven = np.isnan(best.value) | ~np.isnan(best.bound)
         solved = np.maximum(np.nan_to_num(best.value), 1.0)
