@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
-from nearkv.sweeps.evaluation.probe import Answer, Probe, column
+from nearkv.sweeps.evaluation.probe import Probe, column
 from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.evaluation.targets import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
