@@ -190,9 +190,18 @@ def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
 
 
 def test_no_band_and_a_band_of_nothing_differ() -> None:
-    check_draws(0, 1024, None, has_trace=False)
+    check_draws(0, 1024, None, traces=())
     with pytest.raises(InputError, match="from 1 to 99"):
-        check_draws(0, 1024, 0.0, has_trace=False)
+        check_draws(0, 1024, 0.0, traces=())
+
+
+def test_a_seed_where_nothing_is_drawn_is_refused() -> None:
+    check_draws(3, 1024, None, traces=("own.csv", "openr1"))
+    check_draws(3, 1024, 90.0, traces=("own.csv",))
+    with pytest.raises(InputError, match=r"those of own\.csv are taken as they are"):
+        check_draws(3, 1024, None, traces=("own.csv",))
+    with pytest.raises(InputError, match="give --trace"):
+        check_draws(3, 1024, None, traces=())
 
 
 POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "20")

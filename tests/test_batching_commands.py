@@ -75,6 +75,10 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
             "--prompts: 1,000,000,000,000 tokens exceed the",
         ),
         (["--requests", "2k", "--time-limit", "0"], "must be a number of seconds above 0"),
+        (
+            ["--requests", "2k", "--set", "gpu.memory=40GB"],
+            "weights of 349.2 GB exceed the 320 GB of a replica's GPUs",
+        ),
         (["--requests", "2k", "--platform", "hilos-a100"], "has no 'dimm'"),
     ],
 )

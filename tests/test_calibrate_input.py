@@ -94,6 +94,7 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, words: str) -> No
         (["gpu.bandwidth"], "--factor gpu.bandwidth: has no range to fit it in"),
         (["derate.magic"], "unknown number 'derate.magic'"),
         (["pcie"], "'pcie' is not ROLE.KEY"),
+        (["derate.pcie", "derate.pcie"], "--factor: names 'derate.pcie' twice"),
         (
             [
                 "ssd.read",
@@ -120,6 +121,7 @@ def test_the_command(tmp_path: Path) -> None:
     out = tmp_path / "my.toml"
     words = ["--measurements", file, "--factor", "derate.pcie", "--factor", "ssd.read"]
     done = run("calibrate", *words, "--format", "json", "-o", str(out))
+    assert done.stderr == f"wrote {out}; use it as --platform {out}\n"
     assert [row["fitted"] for row in json.loads(done.stdout)] == pytest.approx(
         [0.74, 4.0], rel=1e-3
     )
@@ -127,7 +129,8 @@ def test_the_command(tmp_path: Path) -> None:
         4.0, rel=1e-3
     )
     assert len(json.loads(run("calibrate", *words, "--residuals", "--format", "json").stdout)) == 12
-    assert "12 rows, 2 factors of aipc-4090" in run("calibrate", *words).stdout
+    printed = " ".join(run("calibrate", *words).stdout.split())  # wrapped where the path ends
+    assert "12 rows, 2 factors of aipc-4090" in printed
 
 
 @pytest.mark.parametrize(

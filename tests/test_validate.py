@@ -110,6 +110,10 @@ def test_a_users_own_claim_is_predicted(tmp_path: Path) -> None:
         (f"{STEP}\nmine,4,GB,number,hilos-a100:gpu.bandwith\n", "did you mean 'bandwidth'"),
         (f"{STEP}\nmine,4,GB,number,hilos-a100:gpx.memory\n", "unknown part 'gpx'"),
         (f"{STEP}\nmine,72,s,batch_run,hilos\n", "'s' does not measure batch_run; write x or"),
+        (
+            "id,low,high,unit,metric,system\nmine,72,70,ms,step_ms,hilos\n",
+            "line 2: low, 72, is above high, 70",
+        ),
         (f"{HEADER}\nmine,3,x\n", "line 2: has more or fewer cells than the header"),
         (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
     ],

@@ -112,7 +112,8 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
             raise unknown("argument", name, Axes.__annotations__)
     seed = axes.get("seed", Study.seed)
     samples = axes.get("samples", Study.samples)
-    check_draws(seed, samples, axes.get("band"), "trace" in axes)
+    traces = names_of(axes["trace"], "trace") if "trace" in axes else ()
+    check_draws(seed, samples, axes.get("band"), traces)
     sizes = {
         "batch": _sizes(axes.get("batch", Study.batch), "batch"),
         "context": _sizes(axes.get("context", Study.context), "context"),
@@ -126,7 +127,7 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         knobs=_texts(axes.get("knobs", {}), "knobs"),
         parts=_texts(axes.get("parts", {}), "parts"),
         zipped=_texts(axes.get("zip", {}), "zip"),
-        traces=names_of(axes["trace"], "trace") if "trace" in axes else (),
+        traces=traces,
         method=text_of(axes.get("method", Study.method), "method"),
         seed=seed,
         band=axes.get("band", Study.band),

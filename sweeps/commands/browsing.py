@@ -11,7 +11,7 @@ import typer
 
 from nearkv.sweeps.commands.bundles import bound
 from nearkv.sweeps.commands.failures import Registry
-from nearkv.sweeps.commands.options import Plugins, Set, System
+from nearkv.sweeps.commands.options import Plugins, SetOnce, System
 from nearkv.sweeps.commands.printing import show_rows
 from nearkv.sweeps.commands.views import View
 
@@ -165,7 +165,7 @@ def list_hardware(ctx: typer.Context, view: View) -> None:
         show_rows(rows, view, ("name", "kind", "what", "roles"), below=below)
 
 
-def show_hardware(view: View, name: PlatformOrPart, sets: Set = []) -> None:
+def show_hardware(view: View, name: PlatformOrPart, sets: SetOnce = []) -> None:
     """Print every number of a platform or part with unit, kind and source.
 
     Example: nearkv hardware show hilos-a100 --set csd.count=16

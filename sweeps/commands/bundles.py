@@ -62,7 +62,7 @@ def axes(
     from nearkv.sweeps.runtime.plugin_files import load_plugins
     from nearkv.sweeps.space.study import Study, comma_list, pairs
 
-    _check_draws(seed, samples, band, trace)
+    traces = _traces(trace, seed, samples, band)
     load_plugins(plugins)
     return Study(
         systems=(),
@@ -74,7 +74,7 @@ def axes(
         sets=pairs(sets, "--set"),
         knobs=pairs(knobs, "--knob"),
         zipped=pairs(" ".join(zipped).split(), "--zip"),
-        traces=_names(trace, "--trace"),
+        traces=traces,
         method=method,
         seed=seed,
         band=band or 0.0,
@@ -84,11 +84,13 @@ def axes(
     )
 
 
-def _check_draws(seed: int, samples: int, band: float | None, trace: str) -> None:
-    """Refuse options of draws where nothing is drawn."""
+def _traces(trace: str, seed: int, samples: int, band: float | None) -> tuple[str, ...]:
+    """Traces by name; refuses options of draws where nothing is drawn."""
     from nearkv.sweeps.space.bands import check_draws
 
-    check_draws(seed, samples, band, bool(trace))
+    traces = _names(trace, "--trace")
+    check_draws(seed, samples, band, traces)
+    return traces
 
 
 def _output_tokens(output: str) -> str:

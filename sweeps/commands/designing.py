@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import (
-    Bed,
+    Beds,
     Context,
     Llm,
     Named,
@@ -121,7 +121,7 @@ def placement(
     model: Llm,
     context: Context = "512",
     output: OutputTokens = "32",
-    platform: Bed = "t4-flexgen",
+    platform: Beds = "t4-flexgen",
     sets: Set = [],
     parts: Parts = [],
     search: Search = "full",

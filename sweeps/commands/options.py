@@ -76,6 +76,46 @@ Bed = Annotated[
         "default: that of each system's paper.",
     ),
 ]
+Beds = Annotated[
+    str,
+    typer.Option(
+        "--platform",
+        metavar="PLATFORMS",
+        help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml.",
+    ),
+]
+OneLlm = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="One model, as `nearkv models` lists them, or path/config.json.",
+    ),
+]
+OneBed = Annotated[
+    str,
+    typer.Option(
+        "--platform",
+        metavar="PLATFORM",
+        help="One platform, as `nearkv hardware` lists them, or path/file.toml.",
+    ),
+]
+SetOnce = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="ROLE.KEY=VALUE",
+        help="Replace a hardware number by one value: csd.count=16.",
+    ),
+]
+OnePart = Annotated[
+    list[str],
+    typer.Option(
+        "--part",
+        metavar="ROLE=PART",
+        help="Swap a part of the platform for one: gpu=h200-sxm or csd=./mine.toml.",
+    ),
+]
 Traces = Annotated[
     str,
     typer.Option(

@@ -192,6 +192,7 @@ def calibrate(
     calibration = fit(left_out(evidence, without), factor)
     if place:
         write_text(place, fit_report.platform_file(calibration))
+        typer.echo(f"wrote {place}; use it as --platform {place}", err=True)
     view = View(form, columns)
     below = fit_report.sentences(calibration)
     is_whole = form == "table" and not columns

@@ -10,12 +10,15 @@ import typer
 from nearkv.sweeps.commands.bundles import axes
 from nearkv.sweeps.commands.options import (
     Batch,
-    Bed,
+    Beds,
     Context,
     Llm,
     Named,
+    OneBed,
+    OneLlm,
     Parts,
     Set,
+    SetOnce,
 )
 from nearkv.sweeps.commands.printing import show_columns
 from nearkv.sweeps.commands.views import View
@@ -166,7 +169,7 @@ def mapping(
     model: Llm,
     batch: Batch = "32",
     context: Context = "1k",
-    platform: Bed = "gh-asymmetric",
+    platform: Beds = "gh-asymmetric",
     sets: Set = [],
     parts: Parts = [],
     method: SolveMethod = "exact",
@@ -189,15 +192,15 @@ def mapping(
 
 def mapping_trace(
     view: View,
-    model: Llm,
+    model: OneLlm,
     requests: Requests = "32",
     iterations: Iterations = "128",
     finish: Finish = 0.02,
     shortest: Shortest = "1",
     longest: Longest = "2k",
     seed: LengthSeed = 0,
-    platform: Bed = "gh-asymmetric",
-    sets: Set = [],
+    platform: OneBed = "gh-asymmetric",
+    sets: SetOnce = [],
 ) -> None:
     """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Bed, Llm, Parts, Seed, Set
+from nearkv.sweeps.commands.options import OneBed, OneLlm, OnePart, SetOnce
 from nearkv.sweeps.commands.printing import show_rows
 from nearkv.sweeps.commands.views import View
 
@@ -52,6 +52,15 @@ Ranksets = Annotated[
         help="balanced, or random: each request on one rankset.",
     ),
 ]
+DrawSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        metavar="NUMBER",
+        min=0,
+        help="Seed of requests drawn from a trace, of their ages, and of random ranksets.",
+    ),
+]
 TimeLimit = Annotated[
     float,
     typer.Option(
@@ -68,16 +77,16 @@ Slack = Annotated[
 
 def subbatch(
     view: View,
-    model: Llm,
+    model: OneLlm,
     requests: InFlight,
     prompts: Prompts = "",
-    platform: Bed = "dgx-a100-pim",
+    platform: OneBed = "dgx-a100-pim",
     placement: Ranksets = "balanced",
     time_limit: TimeLimit = 10.0,
     slack: Slack = 0.02,
-    seed: Seed = 0,
-    sets: Set = [],
-    parts: Parts = [],
+    seed: DrawSeed = 0,
+    sets: SetOnce = [],
+    parts: OnePart = [],
 ) -> None:
     """Split one iteration of L3 into sub-batches and chunks: proven best.
 

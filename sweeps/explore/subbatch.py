@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.dimm import dimms
-from nearkv.costmodel.mechanisms.serving import data_parallel, kv_token_bytes
+from nearkv.costmodel.mechanisms.serving import (
+    data_parallel,
+    kv_token_bytes,
+    tensor_parallel,
+)
 from nearkv.costmodel.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
@@ -119,6 +124,7 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")
     room = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))
     random = np.random.default_rng(question.seed)
+    _check_weights(question.model, hw, llm)
     contexts, prompts = _lengths(question, room, random)
     capacity = f"the {room:,.0f} that the DIMMs of a replica hold"
     if contexts.sum() > room:
@@ -135,6 +141,18 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     if question.placement == "random":
         homes = random.integers(0, ranksets, len(contexts))
     return SubbatchProblem(contexts, homes, ranksets, prompts, costs_of(hw, llm))
+
+
+def _check_weights(model: str, hw: Machine, llm: LLM) -> None:
+    """Refuse a model that the GPUs of a replica do not hold."""
+    needed = float(llm.weight_bytes)
+    held = float(tensor_parallel(hw, llm) * hw.gpu.memory)
+    if needed > held:
+        sizes = f"{needed / 1e9:,.4g} GB exceed the {held / 1e9:,.4g} GB"
+        raise InputError(
+            f"--model {model}: weights of {sizes} of a replica's GPUs; "
+            "give more or larger GPUs, or a smaller model"
+        )
 
 
 def _platform(question: SubbatchPoint) -> Platform:

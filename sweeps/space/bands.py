@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
+from nearkv.sweeps.space.traces import is_file
 
 FEWEST, MOST = 16, 1 << 16
 """Samples of a band."""
@@ -96,18 +97,18 @@ def check_band(band: Band, method: str) -> None:
         )
 
 
-def check_draws(seed: object, samples: object, band: object, has_trace: bool) -> None:
+def check_draws(seed: object, samples: object, band: object, traces: Sequence[str]) -> None:
     """Refuse options of draws that are no numbers, or where nothing is drawn.
 
     Args:
         seed: of the draws; 0 where none is stated.
         samples: of a band; `SAMPLES` where none are stated.
         band: its level; None where there is no band [%].
-        has_trace: whether requests are drawn.
+        traces: whose requests are served; those of a file are taken as they are.
 
     Raises:
-        InputError: no number, a band of 0 %, a seed without a trace or a band, or samples without
-            a band.
+        InputError: no number, a band of 0 %, a seed where nothing is drawn, or samples without a
+            band.
     """
     whole = {"seed": seed, "samples": samples}
     for name, value in whole.items():
@@ -120,11 +121,12 @@ def check_draws(seed: object, samples: object, band: object, has_trace: bool) ->
             "--band 0: give the share inside in percent, from 1 to 99, as in 90"
         )
     has_band = band is not None
-    if seed and not (has_trace or has_band):
-        raise InputError(
-            f"--seed {seed}: is of the requests drawn from a trace; give --trace, or leave it "
-            "out, or give the --band that it draws"
-        )
+    are_drawn = any(not is_file(trace) for trace in traces)
+    if seed and not (are_drawn or has_band):
+        advice = "give --trace, or leave it out, or give the --band that it draws"
+        if traces:
+            advice = f"those of {traces[0]} are taken as they are; leave it out"
+        raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
     if samples != SAMPLES and not has_band:
         raise InputError(
             f"--samples {samples}: are those of a band; give --band, or leave it out"

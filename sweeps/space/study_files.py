@@ -63,7 +63,7 @@ def _read_study(path: Path) -> Study:
         entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
     try:
         band = table.get("band")
-        check_draws(entries["seed"], entries["samples"], band, bool(entries["traces"]))
+        check_draws(entries["seed"], entries["samples"], band, entries["traces"])
     except InputError as refusal:
         raise InputError(f"{path}: {_about_key(str(refusal))}") from None
     return Study(**entries)

@@ -47,6 +47,11 @@ def traces_of(
     return tuple(load_trace(name, seed=seed) for name in names)
 
 
+def is_file(name: str) -> bool:
+    """Whether a trace is a file of a user, whose requests are taken as they are."""
+    return name.endswith(".csv")
+
+
 def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
     """Draw a trace of the catalogue, or read a CSV.
 
@@ -58,7 +63,7 @@ def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
     Raises:
         InputError: no such trace, or a CSV that holds no requests.
     """
-    if name.endswith(".csv"):
+    if is_file(name):
         return _read(Path(name))
     if name not in names("trace"):
         raise unknown("trace", name, [*names("trace"), "FILE.csv"])

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.quantity import Quantity, unit_of
 from nearkv.solvers.calibrate import MOST_FACTORS, Fit, Residuals, fit, left_out
 from nearkv.sweeps.space.study import Numbers
@@ -89,7 +89,7 @@ def _checked(
     platform: Platform, chosen: Sequence[str], ranged: Mapping[str, Quantity]
 ) -> tuple[str, ...]:
     """The chosen numbers, each once and with a range."""
-    addresses = tuple(dict.fromkeys(chosen))
+    addresses = once(tuple(chosen), "--factor")
     for address in addresses:
         platform.key(address)
         if address not in ranged:

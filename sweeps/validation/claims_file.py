@@ -87,6 +87,10 @@ def _claim(cells: dict[str, str], where: str) -> Claim:
             raise unknown(name, texts[name], known, where)
     for name in ("low", "high"):
         _check_number(texts[name], f"{where}, {name}")
+    if float(texts["low"]) > float(texts["high"]):
+        raise InputError(
+            f"{where}: low, {texts['low']}, is above high, {texts['high']}; exchange them"
+        )
     claim = Claim(**texts)
     try:
         unit_size(claim)
