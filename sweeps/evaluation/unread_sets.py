@@ -9,6 +9,7 @@ from nearkv.hardware.errors import warn
 from nearkv.hardware.machine import Machine, recording
 from nearkv.hardware.platform import Platform
 from nearkv.sweeps.evaluation.cells import cells
+from nearkv.sweeps.evaluation.idle_knobs import warn_of_idle_knobs
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 _POINTS = 4096
@@ -26,13 +27,14 @@ class _RecordingPlatform(Platform):
 
 
 def checked_blocks(study: Study) -> list[Block]:
-    """The blocks of a study; warns of each number that is set and changes nothing.
+    """The blocks of a study; warns of each number and knob that is set and changes nothing.
 
     Raises:
         InputError: the study cannot be evaluated.
     """
     study_blocks = blocks(study)
     warn_of_unread_sets(study_blocks)
+    warn_of_idle_knobs(study, study_blocks)
     return study_blocks
 
 

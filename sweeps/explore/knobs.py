@@ -13,6 +13,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.evaluation.idle_knobs import warn_of_idle_knobs
 from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.space.study import Block, Study, blocks
 
@@ -52,6 +53,8 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         find_knob(find_system(name), knob)
     solved = _blocks(study, knob, "auto")
     warn_of_unread_sets(solved)
+    asked = replace(study, knobs={**study.knobs, knob: "auto"})
+    warn_of_idle_knobs(asked, solved)
     answer = stack([_certified(block, knob) for block in solved])
     for rule in _rules(solved, knob):
         answer |= _ruled(replace(study, band=0.0), knob, rule, answer)
