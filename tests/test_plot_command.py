@@ -10,6 +10,7 @@ from command_line import refusal, succeed
 from matplotlib.figure import Figure
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.reading import read_table
 from nearkv.sweeps.figures.style import save
 
 TABLE = "system,context_tok,status,step_ms\nslow,1024,ok,2\nfast,1024,infeasible,\n"
@@ -139,6 +140,26 @@ def test_a_file_without_a_table_is_refused(
     if content is not None:
         table.write_text(content)
     assert sentence in refusal("plot", "lines", str(table), "-o", str(tmp_path / "lines.svg"))
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.ndjson"])
+def test_what_a_sweep_writes_is_drawn(tmp_path: Path, name: str) -> None:
+    """Also the folder of parts that it writes as .parquet."""
+    table, picture = str(tmp_path / name), tmp_path / "lines.svg"
+    words = ("--system", "hilos", "--model", "opt-66b", "--context", "4k:64k:x2", "--quiet")
+    succeed("sweep", *words, "-o", table)
+    assert len(read_table(table)) == 5
+    succeed("plot", "lines", table, "--value", "step_ms", "-o", str(picture))
+    assert picture.stat().st_size > 0
+
+
+def test_an_empty_folder_is_no_table(tmp_path: Path) -> None:
+    (folder := tmp_path / "table.parquet").mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is a folder without parts of a sweep" in said
+    (folder / "part-000000.parquet").mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is not an ordinary file" in said
 
 
 def test_a_folder_is_no_table(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ Table = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="A .csv, .jsonl or .parquet file of nearkv; - reads CSV from a pipe.",
+        help="A .csv, .jsonl or .parquet table of nearkv; - reads CSV from a pipe.",
     ),
 ]
 Figure = Annotated[

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 LARGEST = 1 << 28
 """Bytes of the largest table that is drawn; larger ones have more rows than a figure shows."""
 
-ENDINGS = (".csv", ".jsonl", ".parquet")
+ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
 def read_table(source: str) -> pd.DataFrame:
     """Read a table of nearkv's.
 
     Args:
-        source: a file that ends in .csv, .jsonl or .parquet; `-` for CSV on standard input.
+        source: a file that ends in .csv, .jsonl, .ndjson or .parquet, or the folder of parts that
+            a sweep writes as .parquet; `-` for CSV on standard input.
 
     Raises:
         InputError: the file does not exist, is none of these, is too large or cannot be read.
@@ -34,16 +35,23 @@ def read_table(source: str) -> pd.DataFrame:
         text = sys.stdin.read(LARGEST)
         return _parsed(lambda: pd.read_csv(io.StringIO(text)), "standard input")
     path = Path(source)
-    _check_file(path)
-    readers = {
-        ".csv": lambda: pd.read_csv(path),
-        ".jsonl": lambda: pd.read_json(path, lines=True),
-        ".parquet": lambda: pd.read_parquet(path),
+    files = _files(path)
+    readers: dict[str, Callable[[Path], pd.DataFrame]] = {
+        ".csv": pd.read_csv,
+        ".jsonl": lambda file: pd.read_json(file, lines=True),
+        ".ndjson": lambda file: pd.read_json(file, lines=True),
+        ".parquet": pd.read_parquet,
     }
-    return _parsed(readers[path.suffix], source)
+    read = readers[path.suffix]
+    return _parsed(lambda: pd.concat(map(read, files), ignore_index=True), source)
 
 
-def _check_file(path: Path) -> None:
+def _files(path: Path) -> list[Path]:
+    """The files of a table: itself, or the parts of a sweep.
+
+    Raises:
+        InputError: there are none, one is no ordinary file, or they are too large.
+    """
     if path.suffix not in ENDINGS:
         raise InputError(
             f"{path}: is no table; name a file that ends in {', '.join(ENDINGS)}"
@@ -52,14 +60,23 @@ def _check_file(path: Path) -> None:
         raise InputError(
             f"{path}: does not exist; write it with `nearkv compare ... -o {path}`"
         )
-    if not path.is_file():
-        raise InputError(f"{path}: is not an ordinary file; name the table itself")
-    size = path.stat().st_size
+    files = [path]
+    if path.suffix == ".parquet" and path.is_dir():
+        files = sorted(path.glob("part-*.parquet"))
+    if not files:
+        raise InputError(
+            f"{path}: is a folder without parts of a sweep; name the table itself"
+        )
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: is not an ordinary file; name the table itself")
+    size = sum(file.stat().st_size for file in files)
     if size > LARGEST:
         raise InputError(
             f"{path}: holds {size:,} bytes, too many for a figure (at most {LARGEST:,}); "
             "keep fewer rows with sweep --top or --best-per"
         )
+    return files
 
 
 def _parsed(read: Callable[[], pd.DataFrame], where: str) -> pd.DataFrame:
