@@ -25,6 +25,7 @@ from nearkv.sweeps.evaluation.unread_sets import checked_blocks
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.undominated import searched
+from nearkv.sweeps.runtime.progress import Advance, progress
 from nearkv.sweeps.space.study import Block, Study, comma_list
 
 PER = "model,context_tok,output_tok,trace"
@@ -120,7 +121,7 @@ def pareto(
     by: str,
     where: Sequence[str],
     per: str = PER,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] | None = None,
     shown: Sequence[str] = (),
 ) -> Columns:
     """Evaluate a study and keep the designs that no other beats in each of some columns.
@@ -132,7 +133,7 @@ def pareto(
         where: limits on columns, as `step_ms<=200`; designs outside are left out first.
         per: comma-separated columns that make a workload: each has a frontier of its own. Name
             `batch` among them where the batch is no design choice.
-        say: shows the user a line.
+        say: shows the user a line; without it nothing is shown, no progress either.
         shown: columns to return; of those on request, only these and those compared by are there.
 
     Returns:
@@ -148,12 +149,16 @@ def pareto(
     limited = [limit.quantity for limit in comparison.limits]
     extra = on_request([*shown, *comparison.by, *comparison.per, *limited])
     size = sum(block.grid.size for block in study_blocks)
-    if size < pruning.ENOUGH:
-        answer = _visited(comparison, study_blocks, extra)
-    else:
-        contest = comparison.contest(study_blocks)
-        best, costs = comparison.best, comparison.costs
-        answer, proved = searched(study_blocks, contest, best, costs, extra)
+    if say and size >= pruning.ENOUGH:
+        say(f"{size:,} design points to compare")
+    with progress(size, quiet=say is None) as advance:
+        if size < pruning.ENOUGH:
+            answer, proved = _visited(comparison, study_blocks, extra, advance), 0
+        else:
+            contest = comparison.contest(study_blocks)
+            best, costs = comparison.best, comparison.costs
+            answer, proved = searched(study_blocks, contest, best, costs, extra, advance)
+    if proved and say:
         say(f"{proved:,} of {size:,} design points proved away by bounds")
     warn_of_blanks(study_blocks, comparison.by, "--by")
     if not len(answer["system"]):
@@ -163,7 +168,10 @@ def pareto(
 
 
 def _visited(
-    comparison: Comparison, study_blocks: Sequence[Block], extra: Sequence[str]
+    comparison: Comparison,
+    study_blocks: Sequence[Block],
+    extra: Sequence[str],
+    advance: Advance,
 ) -> Columns:
     """The best rows, from a visit of all points."""
     answer: Columns | None = None
@@ -172,6 +180,7 @@ def _visited(
         if answer is not None:
             best = comparison.best(stack([answer, best]))
         answer = best
+        advance(len(piece["system"]))
     assert answer is not None, "a study has a point"
     return answer
 

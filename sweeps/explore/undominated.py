@@ -18,6 +18,7 @@ from nearkv.sweeps.evaluation.evaluate import (
 )
 from nearkv.sweeps.explore.ideals import Contest, Ideals
 from nearkv.sweeps.explore.pruning import Search, Visit, rows_of
+from nearkv.sweeps.runtime.progress import Advance
 from nearkv.sweeps.space.study import Block
 
 ROW = "#"
@@ -87,6 +88,7 @@ def searched(
     best_of: Callable[[Columns], Columns],
     costs_of: Callable[[Columns], Numbers],
     extra: Collection[str] = (),
+    advance: Advance = lambda _: None,
 ) -> tuple[Columns, int]:
     """The rows that no other beats, in their order, and how many points were proved away.
 
@@ -96,6 +98,7 @@ def searched(
         best_of: the rows of a table that no other of them beats.
         costs_of: what rows of a table are compared by, less is better.
         extra: as in `cells`.
+        advance: is told of how many points more are visited or proved away.
 
     Raises:
         InputError: a column is unknown or cannot be compared by.
@@ -104,12 +107,16 @@ def searched(
     table[ROW] = np.zeros(0, np.int64)
     answer = best_of(table)
     search = Search(blocks, contest)
+    visited = done = 0
     for table in _tables(blocks, search, extra):
         seen = stack([answer, table])
         answer = best_of(seen)
         shared = [answer[name] for name in contest.per]
         groups = contest.groups.numbers(shared, len(answer[ROW]))
         search.incumbents = Undominated(costs_of(answer), groups)
+        visited += len(table[ROW])
+        advance(visited + search.proved - done)
+        done = visited + search.proved
     order = np.argsort(answer.pop(ROW))
     ordered = {name: column[order] for name, column in answer.items()}
     return ordered, search.proved

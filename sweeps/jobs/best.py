@@ -88,15 +88,16 @@ def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
         announce(rows, task, run, "compare", at_most=is_searched)
         search = Search(rows.blocks if is_searched else (), contest)
     kept: Kept | None = None
-    done = 0
+    visited = done = 0
     items = _items(rows, search, is_searched)
     answers = run.workers.run(task, items)
     with progress(rows.size, quiet=run.quiet) as advance, closing(answers):
         for item, best_of_item in answers:
             kept = reducer.merge(kept, best_of_item)
             search.incumbents = reducer.limits(kept, contest.groups)
-            done += item.rows
-            advance(item.rows)
+            visited += item.rows
+            advance(visited + search.proved - done)
+            done = visited + search.proved
     if search.proved and not run.quiet:
         run.say(f"{search.proved:,} of {rows.size:,} design points proved away by bounds")
     return kept
