@@ -40,6 +40,23 @@ def test_a_page_needs_nothing_from_anywhere(page: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_page_of_a_knob_that_one_system_lacks() -> None:
+    """It has bars of each value, in which that system stands too, and optima that say theirs."""
+    study = replace(STUDY, systems=("flexgen-dram", "hilos"), context="8k:32k:x2")
+    study = replace(study, knobs={"devices": "4,8"})
+    drawn = report(study, "nearkv report")
+    for caption in ("Throughput, devices 4", "Throughput, devices 8"):
+        assert caption in drawn
+    assert re.search(r"<tr>(?:<th[^>]*>\w+</th>)*<th[^>]*>devices</th>", drawn)
+
+
+def test_the_answer_is_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = reporting.evaluated(STUDY).answer
+    monkeypatch.setattr(reporting, "MOST_ROWS", 2)
+    assert reporting.evaluated(STUDY).answer == whole
+
+
+@pytest.mark.slow
 def test_every_row_has_a_time_tree_that_lasts_as_long(page: str) -> None:
     data = data_of(page)
     total = data["columns"].index("total_s")

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import Cell, axis_of, cells, levels
+from nearkv.sweeps.figures.series import Cell, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def bars(
         >>> axes = nearkv.plot.bars(table, "decode_tok_s", baseline="flexgen-ssd")
     """
     over = axis_of(table, over, by)
+    table = everywhere(table, over, by)
     marks = cells(table, value, over, by)
     groups = levels(table, over)
     series = levels(table, by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 UNITS: Mapping[str, str] = {
@@ -71,13 +72,15 @@ def stem_and_unit(column: str) -> tuple[str, str]:
 
 
 def short_number(value: float) -> str:
-    """Return a number as an axis shows it: sizes of contexts in binary thousands.
+    """Return a number as an axis shows it: sizes of contexts in binary thousands, `-` for none.
 
     >>> short_number(65536.0)
     '64k'
     >>> short_number(1.5)
     '1.5'
     """
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else f"{value:g}"
     for factor, suffix in ((1 << 20, "M"), (1 << 10, "k")):
         if value >= factor and value % factor == 0:
             return f"{value / factor:g}{suffix}"

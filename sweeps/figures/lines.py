@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, levels
+from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import colour, line_style, most_ticks, new_axes, styled
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def lines(
         >>> axes = nearkv.plot.lines(table, "step_ms")
     """
     over = axis_of(table, over, by)
+    table = everywhere(table, over, by)
     marks = cells(table, value, over, by)
     try:
         places = np.array(sorted(float(level) for level in levels(table, over)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +16,8 @@ from nearkv.sweeps.space.study import Study
 KNOB = "alpha"
 """The knob whose optimum a page proves: the share of X in the cache."""
 
+POINT = ("system", "model", "platform", "batch", "context_tok", "output_tok")
 SHOWN = (
-    "system",
-    "model",
-    "platform",
-    "batch",
-    "context_tok",
     "value",
     "step_ms",
     "bound_ms",
@@ -29,7 +26,7 @@ SHOWN = (
     "rule_loss",
     "bound_by",
 )
-"""Columns in order, where the answer has them."""
+"""Columns that name a design, before what is set, and columns of its optimum after that."""
 
 MOST_ROWS = 100
 """Optima that a page shows."""
@@ -49,8 +46,9 @@ def optima(study: Study) -> list[dict[str, Any]]:
         answer = records(best_knob(question, KNOB))
     except InputError:
         return []  # a knob of the study that one of these systems lacks
-    return [_cells(row) for row in answer[:MOST_ROWS]]
+    names = (*POINT, *study.sets, *study.knobs, *SHOWN)
+    return [_cells(row, names) for row in answer[:MOST_ROWS]]
 
 
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    return {name: cell_text(row[name]) for name in SHOWN if name in row}
+def _cells(row: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
+    return {name: cell_text(row[name]) for name in names if name in row}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
+from nearkv.sweeps.figures.series import check_columns, check_numbers, everywhere, levels
 from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def policy_map(
         >>> axes = nearkv.plot.policy_map(table)
     """
     check_columns(table, value, x, y, by)
+    table = everywhere(table, x, y, by)
     check_numbers(table, value)
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)

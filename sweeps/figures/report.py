@@ -22,7 +22,7 @@ from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
 from nearkv.sweeps.figures.optima import KNOB, optima
 from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
-from nearkv.sweeps.figures.series import AXES, independent, varies_within
+from nearkv.sweeps.figures.series import everywhere, independent, varies_within
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.figures.time_trees import as_json, time_tree
@@ -51,12 +51,14 @@ class Results:
         places: of each row, which block it belongs to and which row of the block it is.
         dropped: rows of the study that are not on the page.
         blocks: the study's blocks.
+        answer: which system is fastest, of all rows.
     """
 
     table: pd.DataFrame
     places: list[tuple[int, int]]
     dropped: int
     blocks: Sequence[Block]
+    answer: str
 
 
 def report(study: Study, command: str) -> str:
@@ -76,7 +78,7 @@ def report(study: Study, command: str) -> str:
         "title": escape(
             f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"
         ),
-        "answer": escape(answer(results.table)),
+        "answer": escape(results.answer),
         "figures": "\n".join(figures(results)),
         "kept": escape(_kept(results)),
         "optima": _optima(study),
@@ -106,12 +108,12 @@ def evaluated(study: Study) -> Results:
     for index, block in enumerate(in_order):
         places += [(index, row) for row in range(block.grid.size)]
     if len(table) <= MOST_ROWS:
-        return Results(table, places, 0, in_order)
+        return Results(table, places, 0, in_order, answer(table))
     speed = table[SPEED].astype(float).fillna(-1.0)
     fastest = speed.nlargest(MOST_ROWS).index.sort_values()
     kept = table.loc[fastest].reset_index(drop=True)
     kept_places = [places[row] for row in fastest]
-    return Results(kept, kept_places, len(table) - MOST_ROWS, in_order)
+    return Results(kept, kept_places, len(table) - MOST_ROWS, in_order, answer(table))
 
 
 def _kept(results: Results) -> str:
@@ -166,7 +168,7 @@ def _machines(table: pd.DataFrame) -> str:
 def figures(results: Results) -> list[str]:
     """Return the figures that suit the axes of a study, each as `<figure>`."""
     table = results.table
-    axes = independent(table, AXES, "system")
+    axes = independent(table, "system")
     numeric = [name for name in axes if table[name].dtype.kind in "if"]
     baseline = str(table["system"].iloc[0]) if table["system"].nunique() > 1 else ""
     drawings: dict[str, Callable[[], Axes]] = {}
@@ -198,12 +200,13 @@ def _panels(
     """Return bars for each value of the axis that has fewer, as far as these are few."""
     sizes = {axis: (table[axis].nunique(), table[axis].dtype.kind in "if") for axis in axes}
     name = min(sizes, key=lambda axis: sizes[axis])
-    values = list(table[name].drop_duplicates())
+    values = list(table[name].dropna().drop_duplicates())
     if len(values) > MOST_PANELS:
         return {}
     drawings: dict[str, Callable[[], Axes]] = {}
+    whole = everywhere(table, name)
     for value in values:
-        rows = table[table[name] == value]
+        rows = whole[whole[name] == value]
         caption = f"Throughput, {name} {tick_of(value)}"
         drawings[caption] = partial(plot.bars, rows, SPEED, baseline=baseline)
     return drawings

@@ -83,17 +83,35 @@ def levels(table: pd.DataFrame, column: str) -> list[Any]:
     return list(table[column].drop_duplicates())
 
 
+def everywhere(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Return the table with rows that lack a column at each value of it, in the same order.
+
+    A system that has no such knob is the same whatever its value.
+    """
+    for column in columns:
+        check_columns(table, column)
+        lacks = table[column].isna().to_numpy()
+        values = table.loc[~lacks, column].drop_duplicates()
+        if not lacks.any() or values.empty:
+            continue
+        times = np.where(lacks, len(values), 1)
+        rows = np.repeat(np.arange(len(table)), times)
+        table = table.iloc[rows].reset_index(drop=True)
+        table.loc[lacks[rows], column] = np.tile(values, lacks.sum())
+    return table
+
+
 def varying(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return the columns, of those named, that hold more than one value."""
     return [name for name in names if name in table.columns and table[name].nunique() > 1]
 
 
-def independent(table: pd.DataFrame, names: Sequence[str], by: str) -> list[str]:
-    """Return the columns, of those named, that vary and that `by` does not determine.
+def independent(table: pd.DataFrame, by: str) -> list[str]:
+    """Return the axes of a table that vary and that `by` does not determine.
 
     A platform is determined by the system where each runs on that of its own paper.
     """
-    many = varying(table, names)
+    many = varying(table, axes_in(table))
     return [name for name in many if name != by and varies_within(table, name, by)]
 
 
@@ -107,6 +125,22 @@ AXES = (
     "devices",
 )
 """Columns that a figure may run over, in the order in which one is picked where none is named."""
+_SET = re.compile(r"\w+\.\w+")
+"""The column of a hardware number that is set, `role.key`."""
+
+
+def axes_in(table: pd.DataFrame) -> list[str]:
+    """Return the columns that a figure may run over: of `AXES`, and numbers that are set.
+
+    Devices are no axis of their own where a number that is set determines them.
+    """
+    names = [name for name in AXES if name in table.columns]
+    numbers = [str(name) for name in table.columns if _SET.fullmatch(str(name))]
+    if "devices" in names and not all(
+        varies_within(table, "devices", number) for number in numbers
+    ):
+        names.remove("devices")
+    return names + numbers
 
 
 def varies_within(table: pd.DataFrame, name: str, by: str) -> bool:
@@ -124,13 +158,13 @@ def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
         check_columns(table, over)
         return over
     check_columns(table, by)
-    candidates = independent(table, AXES, by)
+    candidates = independent(table, by)
     if len(candidates) > 1:
         raise InputError(
             f"the table varies over {' and '.join(candidates)}; name one with over (--over), "
             "and keep one value of the others"
         )
-    constant = [name for name in AXES if name in table.columns and name != by]
+    constant = [name for name in axes_in(table) if name != by]
     if not constant:
         raise InputError(
             "the table has no column to draw over; name one with over (--over)"
@@ -150,9 +184,7 @@ def cells(
     check_numbers(table, value)
     repeated = table[table.duplicated([over, by])]
     if not repeated.empty:
-        others = [
-            name for name in varying(table, list(map(str, table.columns))) if name in AXES
-        ]
+        others = varying(table, ["system", *axes_in(table)])
         rest = [name for name in others if name not in (over, by)]
         hint = (
             f"keep one value of {', '.join(rest)}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import AXES, check_columns, independent
+from nearkv.sweeps.figures.series import check_columns, independent
 from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _height(names: Sequence[str], entries: int) -> float:
 
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
     """Return the name under each bar: the value of `by` and whatever else varies."""
-    others = independent(table, AXES, by)
+    others = independent(table, by)
     names = []
     for row in table.to_dict("records"):
         texts = [str(row[by])]

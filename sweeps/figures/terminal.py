@@ -61,7 +61,7 @@ def _titles(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str
     shown = differing or names[:1]
     titles = []
     for row in rows:
-        words = [str(row.get(name, "")) for name in shown]
+        words = [str(row[name]) for name in shown if row.get(name) is not None]
         titles.append(" ".join(words))
     return titles
 
