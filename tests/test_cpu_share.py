@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.cpu_share import balanced_share
+from nearkv.costmodel.mechanisms.serving import data_parallel
 from nearkv.costmodel.registry import find_system
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -61,6 +62,17 @@ def test_no_share_is_faster_on_any_machine(
         {"host.memory": memory, "host.bandwidth": bandwidth, "gpu.attention_launch": launch}
     )
     check_best(hw, LLMS[name], Workload(float(batch), float(context), 512.0))
+
+
+@pytest.mark.parametrize("held", [0.7, 0.9, 0.97, 0.999, 1.0, 1.001, 1.03, 1.1])
+@pytest.mark.parametrize("name", ["llama2-7b", "opt-66b"])
+def test_no_share_is_faster_where_requests_grow_beyond_the_gpus(name: str, held: float) -> None:
+    """A replica holds a request of mean size, or nearly so; some of its life is too long."""
+    llm, work = LLMS[name], Workload(64.0, 60_000.0, 6_000.0)
+    tp = HW.gpu.count / float(np.ravel(data_parallel(HW, llm))[0])
+    cache = held * llm.kv_cache_bytes(1, work.context)
+    hw = HW.with_values({"gpu.memory": (llm.weight_bytes + cache) / tp})
+    check_best(hw, llm, work)
 
 
 def test_shares_of_a_grid_are_those_of_its_points() -> None:

@@ -7,13 +7,8 @@ import pytest
 from conftest import model
 
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cpu_share import (
-    Pace,
-    Room,
-    balanced_share,
-    beyond_gpus,
-    paces,
-)
+from nearkv.costmodel.mechanisms.cache_sides import Room, beyond_gpus, least_share, takes_excess
+from nearkv.costmodel.mechanisms.cpu_share import Pace, balanced_share, paces
 from nearkv.costmodel.mechanisms.serving import data_parallel, linear, tensor_parallel
 from nearkv.costmodel.span import Real
 from nearkv.costmodel.workload import Workload
@@ -98,6 +93,27 @@ def test_the_cpu_takes_what_the_gpus_cannot_hold_of_one_request(name: str) -> No
     cache, state = llm.kv_cache_bytes(1, work.context), llm.all_state_bytes(1)
     hw = holding(llm, 0.6 * cache + state, 1e13).with_values({"host.bandwidth": 1.0})
     assert balanced_share(hw, llm, work) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("name", ["opt-66b", "jamba-v0.1"])
+def test_what_grows_beyond_the_gpus_is_the_cpus(name: str) -> None:
+    """Room for 4,000 of 3,000 to 5,000 tokens: in half a life 500 too many, 1/16 of the mean."""
+    llm, work = model(name, HW), Workload(1.0, 3000.0, 2000.0)
+    hw = holding(llm, llm.kv_cache_bytes(1, 4000.0) + llm.all_state_bytes(1), 1e13)
+    share = least_share(hw, llm, work)
+    assert share == pytest.approx(1 / 16)
+    assert takes_excess(hw, llm, work, share)
+    assert not takes_excess(hw, llm, work, 0.99 * share)
+    assert not takes_excess(hw, llm, Workload(1.0, 3000.0, 1.0), 0.0)
+
+
+@pytest.mark.parametrize(("batch", "part"), [(1.0, 1.0), (8.0, 0.125)])
+def test_the_end_of_the_longest_request_is_the_cpus(batch: float, part: float) -> None:
+    """40 tokens too many at the end of one request: a quarter of that in an eighth of its life."""
+    llm, work = model("opt-66b", HW), Workload(batch, 3000.0, 2000.0)
+    hw = holding(llm, llm.kv_cache_bytes(1, 4960.0), 1e13)
+    tokens = 40 / 4 / 8
+    assert least_share(hw, llm, work) == pytest.approx(part * tokens / 4000)
 
 
 @pytest.mark.parametrize("name", ["opt-66b", "jamba-v0.1"])

@@ -13,7 +13,7 @@ from tiny import FINAL_KV, TINY, WORK, estimate
 from nearkv.costmodel.capacity import fits
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.mechanisms.accelerator import attend_prompt, side
-from nearkv.costmodel.mechanisms.cpu_share import at_share, served
+from nearkv.costmodel.mechanisms.cache_sides import at_share, served
 from nearkv.costmodel.mechanisms.dimm import imbalance
 from nearkv.costmodel.mechanisms.percent import gpu_breaks, whole_tensors
 from nearkv.costmodel.mechanisms.placement import cpu_attention_rate

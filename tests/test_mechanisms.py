@@ -13,7 +13,7 @@ from tiny import TINY
 
 from nearkv.costmodel.compose import serial
 from nearkv.costmodel.layers import Recurrent
-from nearkv.costmodel.mechanisms.cpu_share import Room
+from nearkv.costmodel.mechanisms.cache_sides import Room
 from nearkv.costmodel.mechanisms.dimm import (
     awake_share,
     imbalance,

@@ -12,7 +12,8 @@ from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms import accelerator, head_mapping
-from nearkv.costmodel.mechanisms.cpu_share import Pace, Room
+from nearkv.costmodel.mechanisms.cache_sides import Room
+from nearkv.costmodel.mechanisms.cpu_share import Pace
 from nearkv.costmodel.mechanisms.eviction import fits_in
 from nearkv.costmodel.mechanisms.mapped_step import mapped
 from nearkv.costmodel.mechanisms.offload import gpu_working_set

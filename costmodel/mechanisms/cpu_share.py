@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,23 +12,14 @@ from numpy.typing import NDArray
 from nearkv.costmodel.layers import Recurrent
 from nearkv.costmodel.llm import LLM
 from nearkv.costmodel.mechanisms.bisection import bisect, least, least_of
-from nearkv.costmodel.mechanisms.mixed_queue import (
-    cache_bytes,
-    longest_requests,
-    request_bytes,
-    seen_by_kinds,
-)
-from nearkv.costmodel.mechanisms.residents import resident_in
+from nearkv.costmodel.mechanisms.cache_sides import Room, least_share, rooms, served
+from nearkv.costmodel.mechanisms.mixed_queue import seen_by_kinds
 from nearkv.costmodel.mechanisms.serving import (
     attention_launch,
-    beside_weights,
     data_parallel,
     gpu_attention,
-    gpu_room,
-    in_use,
     kv_token_bytes,
     linear,
-    on_gpus,
 )
 from nearkv.costmodel.registry import NO_KNOBS
 from nearkv.costmodel.resources import gpu
@@ -38,33 +28,10 @@ from nearkv.costmodel.sums import total
 from nearkv.costmodel.workload import Workload
 from nearkv.hardware.machine import Machine
 
-_ROUNDING = 1e-12
-
 
 def host_attention(hw: Machine) -> Port:
     """Decode attention of the CPU, in KV bytes [B]."""
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
-
-
-def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
-    """The machine with the GPUs that serve; replicas for which host memory has no request idle.
-
-    A request too long for the GPUs of a replica lives in host memory, which all replicas share.
-    """
-    gpus = in_use(hw, llm, most=work.batch)
-    too_long = beyond_gpus(gpus, llm, work)
-    hosted = longest_requests(hw.host.memory, llm, work)
-    most = np.where(too_long, np.minimum(hosted, work.batch), work.batch)
-    return in_use(hw, llm, most)
-
-
-def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
-    """Whether the longest request exceeds the GPUs of a replica, which hold its states at least."""
-    replicas = data_parallel(hw, llm)
-    if not llm.kinds:
-        return np.less(gpu_room(hw, llm) / replicas, work.longest)
-    longest = request_bytes(llm, work, partial(on_gpus, hw, llm)).longest
-    return np.less(beside_weights(hw, llm) / replicas, longest)
 
 
 @dataclass(frozen=True)
@@ -139,58 +106,6 @@ def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
 
 
 @dataclass(frozen=True)
-class Room:
-    """Requests of mean size that each memory holds, and how many there are [1].
-
-    Attributes:
-        gpu, host: memory beside the weights, and host memory, over all replicas.
-        batch: requests in all.
-        replicas: dp.
-        state: recurrent states of a request, which stay with the GPUs, over its cache.
-    """
-
-    gpu: Real
-    host: Real
-    batch: Real
-    replicas: Real
-    state: Real = 0.0
-
-    @property
-    def fewest(self) -> Real:
-        """Requests that run however little memory there is, one in each replica [1]."""
-        return np.maximum(np.minimum(self.replicas, self.batch), 1e-30)
-
-    def on_gpus(self, share: Real) -> Real:
-        """What GPUs keep of a mean request at a CPU share, in requests [1]."""
-        return 1 - share + self.state
-
-    def holding(self, share: Real) -> Real:
-        """Requests of which both memories hold their shares [1]."""
-        gpu = at_share(self.gpu, self.on_gpus(share))
-        host = at_share(self.host, share)
-        return np.minimum(gpu, host)
-
-    def resident(self, share: Real) -> Real:
-        """Requests that decode together at a CPU share [1]."""
-        return resident_in(self.holding(share), self.batch, self.replicas)
-
-    def fits(self, share: Real) -> NDArray[np.bool_]:
-        """Whether both memories hold what they must at a CPU share."""
-        n = self.resident(share)
-        on_gpu, on_host = self.on_gpus(share) * n, share * n
-        gpu_holds = np.less_equal(on_gpu, self.gpu * (1 + _ROUNDING))
-        host_holds = np.less_equal(on_host, self.host * (1 + _ROUNDING))
-        return gpu_holds & host_holds
-
-
-def at_share(room: Real, share: Real) -> Real:
-    """Requests in all where a memory with so much room holds a share of them [1]."""
-    any_share = np.greater(share, 0)
-    requests = np.divide(room, np.where(any_share, share, 1.0))
-    return np.where(any_share, requests, np.inf)
-
-
-@dataclass(frozen=True)
 class Balance:
     """An iteration over the requests it serves, by the CPU share.
 
@@ -238,8 +153,8 @@ def balanced_share(
     GPUs' memory binds, or all requests fit, a larger share speeds the GPUs up and slows the CPU
     down: best is where both take as long. Where host memory binds, a larger share leaves fewer
     residents to share the weights, so the GPUs have an optimum of their own, and both take as long
-    at most once before it. Where nothing fits, the GPUs are full. A request that is too long for
-    the GPUs needs a share that is not 0.
+    at most once before it. Where nothing fits, the GPUs are full. What exceeds the GPUs of a
+    replica is the CPU's.
 
     Layers of several kinds balance at shares of their own. Between the shares where a memory begins
     to bind, their sum bends where one of them balances, and is least there or between two.
@@ -248,9 +163,8 @@ def balanced_share(
     balance = Balance(paces(hw, llm, work), rooms(hw, llm, work))
     room = balance.room
     most = np.minimum((room.gpu + room.host) / (1 + room.state), room.batch)
-    first = np.clip(1 + room.state - room.gpu / room.fewest, 0.0, 1.0)
-    one_in_host = np.equal(first, 0) & beyond_gpus(hw, llm, work)
-    first = np.where(one_in_host, np.minimum(1 / room.batch, 1.0), first)
+    full_gpus = np.clip(1 + room.state - room.gpu / room.fewest, 0.0, 1.0)
+    first = np.maximum(full_gpus, least_share(hw, llm, work))
     host_full = np.clip(room.host / np.maximum(most, 1e-30), first, 1.0)
     last = np.clip(room.host / room.fewest, host_full, 1.0)
     if not llm.kinds:
@@ -291,15 +205,3 @@ def _of_several_kinds(
         shares.append(least(balance.seconds, low, high))
         shares += [balance.kink(pace, low, high) for pace in balance.paces]
     return shares
-
-
-def rooms(hw: Machine, llm: LLM, work: Workload) -> Room:
-    """Requests that the memories hold, at the context of the step."""
-    replicas = data_parallel(hw, llm)
-    if not llm.kinds:
-        context = work.context
-        host = hw.host.memory / kv_token_bytes(llm)
-        return Room(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
-    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, 1e-30)
-    gpu, host = beside_weights(hw, llm) / cache, hw.host.memory / cache
-    return Room(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)

@@ -14,14 +14,14 @@ from nearkv.costmodel.compose import overlap, serial
 from nearkv.costmodel.estimate import Estimate
 from nearkv.costmodel.layers import KIND_OF, Recurrent
 from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cpu_share import (
+from nearkv.costmodel.mechanisms.cache_sides import (
     at_share,
-    balanced_share,
     beyond_gpus,
-    host_attention,
     rooms,
     served,
+    takes_excess,
 )
+from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
 from nearkv.costmodel.mechanisms.fluid import POLICY, steady
 from nearkv.costmodel.mechanisms.mixed_queue import (
     cache_needed,
@@ -166,16 +166,16 @@ def both_memories(
 ) -> Fits:
     """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host.
 
-    Where the CPU attends to nothing, the GPUs hold it or nobody does.
+    Where the CPU attends to less than what exceeds the GPUs, nobody holds the longest request.
 
     Recurrent states, which the CPU does not update, stay on the GPUs.
     """
     replicas, residents = serving.replicas, resident(work, serving)
     size = request_size(llm, work)
     cached, longest = residents * size.mean, replicas * size.longest
-    any_in_host = np.greater(cpu_share, 0)
-    too_long = np.where(any_in_host & beyond_gpus(hw, llm, work), longest, 0.0)
-    kept = np.maximum((1 - cpu_share) * cached, np.where(any_in_host, 0.0, longest))
+    in_host = takes_excess(hw, llm, work, cpu_share)
+    too_long = np.where(in_host & beyond_gpus(hw, llm, work), longest, 0.0)
+    kept = np.maximum((1 - cpu_share) * cached, np.where(in_host, 0.0, longest))
     on_gpu = replicas * llm.weight_bytes + size.unit * kept
     on_host = size.unit * np.maximum(cpu_share * cached, too_long)
     if llm.kinds:
