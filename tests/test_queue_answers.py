@@ -57,11 +57,15 @@ def test_a_cpu_that_attends_to_nothing_holds_nothing(method: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:--set")  # no host is as slow
-def test_a_request_that_is_too_long_for_the_gpus_has_a_share_in_the_host() -> None:
-    """All others fit, and attend faster there: the rule leaves one of them to the CPU."""
+def test_what_exceeds_the_gpus_has_a_share_in_the_host() -> None:
+    """All else fits, and attends faster there: the rule leaves no more to the CPU."""
     slow = {"host.bandwidth": "1MB/s"}
-    answer = table(Study(("cpu-offload",), ("opt-66b",), traces=("openr1",), sets=slow))
-    assert (answer["status"][0], answer["cpu_share"][0]) == ("ok", 1 / 1000)
+    study = Study(("cpu-offload",), ("opt-66b",), traces=("openr1",), sets=slow)
+    answer = table(study)
+    share = float(answer["cpu_share"][0])
+    assert (answer["status"][0], share) == ("ok", pytest.approx(0.0703, rel=1e-3))
+    less = table(replace(study, knobs={"cpu_share": repr(0.999 * share)}))
+    assert (less["status"][0], less["short_of"][0]) == ("infeasible", "gpu")
 
 
 def test_experts_leave_other_models_simulated() -> None:
