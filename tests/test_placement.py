@@ -206,6 +206,38 @@ def test_a_shortage_is_exactly_what_is_missing() -> None:
     assert place(hw.with_values(less), llm, WORK).status == "infeasible"
 
 
+def test_a_shortage_is_that_of_each_part() -> None:
+    """Four GPUs, and two disks: what each of them lacks is what the sentence says to add."""
+    llm = model("opt-6.7b")
+    small = {"gpu.count": 4.0, "disk.count": 2.0, "disk.capacity": 1e9, "host.memory": 8 * GIB}
+    hw = T4.with_values(small)
+    answer = place(hw, llm, Workload(1.0, 8192.0, 32.0), gpu_batch=8, num_batches=8)
+    for address, tier in (("gpu.memory", "gpu"), ("disk.capacity", "disk")):
+        role, _, key = address.partition(".")
+        for factor, status in ((1 + 1e-6, "optimal"), (1 - 1e-6, "infeasible")):
+            more = {address: float(hw[role][key]) + factor * answer.short[tier]}
+            larger, work = hw.with_values(more), Workload(1.0, 8192.0, 32.0)
+            found = place(larger, llm, work, gpu_batch=8, num_batches=8)
+            assert found.status == status
+
+
+def test_a_program_that_stalls_is_begun_anew() -> None:
+    """HiGHS knows of one of its programs neither an optimum nor that there is none."""
+    hw = T4.with_values(
+        {
+            "gpu.memory": 68868036550.5084,
+            "host.memory": 152039047353.78903,
+            "disk.capacity": 0.0,
+            "offload.host_to_gpu": 3107892059.0476832,
+            "offload.cpu_small_batch": 0.17015131039977596,
+            "offload.attention_prefill": 58343703868376.945,
+        }
+    )
+    answer = place(hw, model("opt-6.7b"), Workload(1.0, 5500.0, 39.0))
+    assert answer.status == "optimal"
+    assert answer.throughput_tok_s == pytest.approx(7.6259, rel=1e-4)
+
+
 def test_no_memory_alone_cures_a_huge_block() -> None:
     answer = place(T4, model("opt-30b"), WORK, gpu_batch=10**12)
     assert all(np.isinf(need) for need in answer.short.values())

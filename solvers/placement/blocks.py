@@ -233,15 +233,19 @@ class BlockProblem:
 def shortage(
     problem: BlockProblem, block: Box, tiers: Collection[str], solve: Simplex
 ) -> float:
-    """Bytes to add to each of some memories so that a block fits, the others as they are [B]."""
+    """Bytes to add to each of some memories so that a block fits, the others as they are [B].
+
+    Of a memory in several parts, to each part.
+    """
     program = problem.program(block)
     # a block may need far more than all memories: rows in units of what each could need at most
     most = np.sum(np.maximum(program.matrix[MEMORY_ROWS], 0), axis=1) + 1
     unit = most * problem.unit
     matrix = program.matrix.copy()
     matrix[MEMORY_ROWS] /= most[:, np.newaxis]
-    grows = np.array([tier in tiers for tier in TIER])
-    needed = float(np.max(unit[grows]))
+    parts = {"gpu": problem.hw.gpu.count, "host": 1.0, "disk": problem.hw.disk.count}
+    grows = np.array([parts[tier] if tier in tiers else 0.0 for tier in TIER])
+    needed = float(np.max(unit[grows > 0]))
     more = np.zeros(len(program.limit))
     more[MEMORY_ROWS] = -needed * grows / unit
     elastic = replace(

@@ -134,6 +134,9 @@ class Simplex:
         Args:
             program: any.
             basis: of a similar program's optimum; by default of the program before.
+
+        Raises:
+            InputError: the solver says neither, from the basis nor from the start.
         """
         if basis is None and self._rows == len(program.limit):
             basis = self._highs.getBasis()
@@ -142,8 +145,20 @@ class Simplex:
             self._highs.setBasis(basis)
         self._highs.run()
         self.solved += 1
-        if self._highs.getModelStatus() != self._highspy.HighsModelStatus.kOptimal:
+        statuses = self._highspy.HighsModelStatus
+        decided = (statuses.kOptimal, statuses.kInfeasible)
+        if self._highs.getModelStatus() not in decided:  # begin anew, and with a presolve
+            self._highs.clearSolver()
+            self._highs.setOptionValue("presolve", "on")
+            self._highs.run()
+            self._highs.setOptionValue("presolve", "off")
+        status = self._highs.getModelStatus()
+        if status == statuses.kInfeasible:
             return None
+        if status != statuses.kOptimal:
+            raise InputError(
+                f"the placement's linear program was not solved ({status.name})"
+            )
         solution = self._highs.getSolution()
         x, prices = np.array(solution.col_value), np.array(solution.row_dual)
         value, bound = float(program.cost @ x), program.bound(prices)

@@ -50,9 +50,9 @@ class Placement:
         used: largest share of what it may fill that each memory holds, by tier [1].
         binding: constraints that cost throughput.
         worth: tok/s that one GB (10^9 B) more of each memory adds to this block, by tier [1/s].
-        short: bytes to add to one memory alone so that the smallest block fits; infinite where it
-            alone does not help [B].
-        short_each: bytes to add to every memory so that it fits [B].
+        short: bytes to add to one memory alone, to each of its parts, so that the smallest block
+            fits; infinite where it alone does not help [B].
+        short_each: bytes to add to every memory, to each of its parts, so that it fits [B].
         programs: linear programs solved.
     """
 
