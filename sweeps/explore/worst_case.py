@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from nearkv.costmodel.span import Real, Span
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns
 from nearkv.sweeps.space.study import Block, Numbers
 from nearkv.sweeps.uncertainty.numbers import across
 
 LOOKS = 17
 """Values of a number at which the time of each leaf is looked at."""
+KNOB_LOOKS = 5
+"""Values of a solved knob at which that is done."""
 ROUNDING = 1e-9
 """A relative difference below this is rounding."""
 
@@ -67,30 +71,58 @@ def worst_case(block: Block, knob: str) -> Columns:
 def _worse_end(block: Block, address: str) -> tuple[Numbers, bool]:
     """The end of a number's range with the longer step, and whether it is proven to be worst.
 
-    An end at which the design does not fit is worse than one at which it does.
+    It is that at which the leaves are longer: where one is hidden beside another, the step says
+    nothing, and another machine may show it. An end at which the design does not fit is worse than
+    one at which it does.
 
     The end is one value, or where it is not proven one a design point.
     """
     values = across(block.platform, address, LOOKS)
+    stated = _stated_knobs(block)
+    resolved = _along(block, address, values, stated)
+    shape = (*block.grid.shape, LOOKS)
+    steps = np.broadcast_to(resolved.estimate.step.seconds, shape)
+    fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
+    grows, shrinks = _directions(resolved.estimate.step)
+    for knobs in _other_knobs(block, stated):
+        grows_there, shrinks_there = _directions(
+            _along(block, address, values, knobs).estimate.step
+        )
+        grows, shrinks = grows or grows_there, shrinks or shrinks_there
+    is_proven = not (grows and shrinks)
+    is_worse_high = grows if is_proven else steps[..., -1] >= steps[..., 0]
+    only_one_fits = fits[..., -1] != fits[..., 0]
+    is_high = np.where(only_one_fits, fits[..., 0], is_worse_high)
+    end = np.where(is_high, values[-1], values[0])
+    return end, is_proven
+
+
+def _along(
+    block: Block, address: str, values: Numbers, knobs: Mapping[str, Numbers]
+) -> Resolved:
+    """What a system answers along one number, on the last axis, at some values of its knobs."""
     mesh = {}
     for name, along in block.grid.mesh(block.grid.whole).items():
         mesh[name] = along[..., np.newaxis]
     hw, llm, work, requested = block.at(mesh, {address: values})
-    fixed = {**requested, **_stated_knobs(block)}
-    resolved = resolve_knobs(block.system, hw, llm, work, fixed)
-    step = resolved.estimate.step
-    shape = (*block.grid.shape, LOOKS)
-    steps = np.broadcast_to(step.seconds, shape)
-    fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
-    is_worse_high = steps[..., -1] >= steps[..., 0]
-    only_one_fits = fits[..., -1] != fits[..., 0]
-    is_high = np.where(only_one_fits, fits[..., 0], is_worse_high)
-    end = np.where(is_high, values[-1], values[0])
-    return end, _is_monotone(step)
+    return resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
 
 
-def _is_monotone(step: Span) -> bool:
-    """Whether the leaves that change along the last axis all grow, or all shrink."""
+def _other_knobs(
+    block: Block, stated: Mapping[str, Numbers]
+) -> Iterator[dict[str, Numbers]]:
+    """Values of each solved knob all over its range: a leaf may have no work at the best one."""
+    for name, request in block.requested.items():
+        if request != "auto":
+            continue
+        knob = block.system.knobs[name]
+        for value in np.linspace(knob.low, knob.high, KNOB_LOOKS):
+            whole = value if knob.kind == "share" else np.floor(value)
+            yield {**stated, name: np.full_like(stated[name], whole, dtype=float)}
+
+
+def _directions(step: Span) -> tuple[bool, bool]:
+    """Whether leaves that change along the last axis grow, and whether some shrink."""
     grows = shrinks = False
     for _, leaf, times in step.leaves():
         seconds = np.asarray(times * leaf.seconds, dtype=float)
@@ -102,7 +134,7 @@ def _is_monotone(step: Span) -> bool:
         least = ROUNDING * largest
         grows = grows or bool(np.any(change > least))
         shrinks = shrinks or bool(np.any(change < -least))
-    return not (grows and shrinks)
+    return grows, shrinks
 
 
 def _stated_knobs(block: Block) -> dict[str, Numbers]:
