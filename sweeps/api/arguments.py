@@ -195,4 +195,8 @@ def _texts(values: Mapping[str, Values], name: str) -> dict[str, str]:
     for key in values:
         if not isinstance(key, str):
             raise InputError(f"{name}: {key!r} is no name; give text, as in 'csd.count'")
-    return {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}
+    texts = {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}
+    for key, text in texts.items():
+        if not text:
+            raise InputError(f"{name}[{key!r}] has no value; give one, or leave it out")
+    return texts

@@ -61,6 +61,8 @@ def check_chart(view: View, breakdown: bool = False) -> None:
         raise InputError("--chart draws with letters; leave out --format")
     if breakdown and not view.file:
         raise InputError("--chart draws one column; leave out --breakdown")
+    if view.pivot:
+        raise InputError("--chart prints no table to pivot; leave out --pivot")
     if text_format(view.file):
         raise InputError(
             f"--chart prints no table for -o {view.file}; leave out one of them"

@@ -196,7 +196,7 @@ def calibrate(
     view = View(form, columns)
     below = fit_report.sentences(calibration)
     is_whole = form == "table" and not columns
-    if is_whole or not residuals:
+    if not residuals:
         show_rows(
             fit_report.factor_rows(calibration), view, below=[] if is_whole else below
         )

@@ -42,12 +42,12 @@ def _has_blank(block: Block, name: str) -> bool:
     if not block.is_closed_form:
         return False
     columns = cells_at(block, _corners(block), (name, "status"), on_request([name]))
-    if name not in columns or isinstance(columns[name], Names):
-        return False
-    status = columns["status"]
+    status, column = columns["status"], columns.get(name, np.nan)
     assert isinstance(status, Names)
+    if isinstance(column, Names):
+        return False
     runs = np.equal(status.places, status.names.index("ok"))
-    blank = np.isnan(np.asarray(columns[name], float))
+    blank = np.isnan(np.asarray(column, float))
     return bool(np.any(blank & runs))
 
 

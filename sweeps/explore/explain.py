@@ -88,7 +88,7 @@ def _tree(path: str, span: Span) -> Rows:
     shares = {}
     for leaf, part in span.breakdown().items():
         inner = f"{path}/{leaf}" if path else leaf
-        shares[inner] = _scalar(part) / seconds
+        shares[inner] = _scalar(part) / seconds if seconds else 0.0
     return list(_rows(path, span, 1.0, shares))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import Cell, axis_of, cells, everywhere, levels
+from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def bars(
     _label_axes(target, value, over, baseline)
     ticks = [tick_of(group) for group in groups]
     target.set_xticks(range(len(groups)), ticks)
+    target.set_xlim(-0.5, len(groups) - 0.5)
     if len(series) > 1:
         legend_above(target)
     return target
@@ -127,6 +128,10 @@ class Series:
         return (self.index + 0.5) * self.step - GROUP_WIDTH / 2
 
 
+class BaselineError(InputError):
+    """A baseline has no value where another has one."""
+
+
 def _normalised(
     marks: Mapping[tuple[Any, Any], Cell],
     groups: Sequence[Any],
@@ -141,9 +146,11 @@ def _normalised(
         raise unknown("baseline", str(baseline), list(by_text))
     shown: dict[tuple[Any, Any], Cell] = {}
     for (group, name), cell in marks.items():
-        reference = marks.get((group, by_text[str(baseline)]))
-        unit = reference.value if reference else float("nan")
-        shown[group, name] = cell.over(unit)
+        reference = marks.get((group, by_text[str(baseline)]), NOTHING)
+        if np.isfinite(cell.value) and not reference.value > 0:
+            lacks = f"has no value above 0 at {tick_of(group)} to divide {name} by"
+            raise BaselineError(f"baseline {baseline} {lacks}; choose another, or none")
+        shown[group, name] = cell.over(reference.value) if reference.value else cell
     return shown
 
 
@@ -158,7 +165,7 @@ def _draw_series(axes: Axes, series: Series, row: Sequence[Cell | None]) -> None
         if cell is None:
             continue
         if not np.isfinite(cell.value):
-            _mark(axes, place, cell.mark or "-")
+            mark(axes, place, cell.mark or "-")
         elif cell.banded:
             axes.vlines(place, cell.low, cell.high, color="black", linewidth=0.8)
 
@@ -170,10 +177,10 @@ def _number_small(axes: Axes, values: Sequence[float]) -> None:
         height = bar.get_height()  # type: ignore[attr-defined]
         if 0 < height < highest * SMALL:
             middle = bar.get_x() + bar.get_width() / 2  # type: ignore[attr-defined]
-            _mark(axes, middle, f"{height:.2g}")
+            mark(axes, middle, f"{height:.2g}")
 
 
-def _mark(axes: Axes, place: float, text: str) -> None:
+def mark(axes: Axes, place: float, text: str) -> None:
     """Write what stands in place of a bar, upright on the axis."""
     axes.annotate(
         text,

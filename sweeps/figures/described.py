@@ -68,6 +68,9 @@ def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
         kind, word = (bool, "true or false") if key == "log" else (str, "text")
         if key != "by" and not isinstance(value, kind):
             raise InputError(f"{name}: figure: {key} must be {word}, not {value!r}")
+    for key in ("baseline", "log"):
+        if options.get(key) and options["kind"] != "bars":
+            raise InputError(f"{name}: figure: {key} is of bars, not of {options['kind']}")
     return Drawing(**(options | {"by": tuple(by)}))
 
 

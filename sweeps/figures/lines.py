@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
+from nearkv.sweeps.figures.series import (
+    NOTHING,
+    Cell,
+    axis_of,
+    cells,
+    check_no_names,
+    everywhere,
+    levels,
+)
 from nearkv.sweeps.figures.style import colour, line_style, most_ticks, new_axes, styled
 
 if TYPE_CHECKING:
@@ -51,12 +59,13 @@ def lines(
 
     Example:
         >>> import nearkv
-        >>> table = nearkv.sweep("hilos", model="opt-66b", context="8k:128k:x2")
+        >>> table = nearkv.sweep(systems="hilos", model="opt-66b", context="8k:128k:x2")
         >>> axes = nearkv.plot.lines(table, "step_ms")
     """
     over = axis_of(table, over, by)
     table = everywhere(table, over, by)
     marks = cells(table, value, over, by)
+    check_no_names(table, over)
     try:
         places = np.array(sorted(float(level) for level in levels(table, over)))
     except (TypeError, ValueError):

@@ -23,7 +23,7 @@ ALWAYS = ("system", "status", SPEED, f"{SPEED}_p05", f"{SPEED}_p95", "step_ms", 
 MOST_COLUMNS = 14
 """Columns that vary and that a page begins with."""
 
-PERCENTILE = re.compile(r"_p\d+$")
+PERCENTILE = re.compile(r"_p[\d.]+$")
 """The end of a column of a band."""
 
 LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "prefill_s", "alpha")

@@ -91,7 +91,8 @@ def paper_figure(name: str) -> PaperFigure:
     check_drawn(rows, drawing, name)
     rows[SERIES] = _series(rows, drawing, study)
     if drawing.kind in ("bars", "lines"):
-        rows = rows.drop_duplicates([SERIES, drawing.over, *_panel_columns(drawing)])
+        places = [SERIES, drawing.over, *_panel_columns(drawing)]
+        rows = rows.drop_duplicates([*places, drawing.value])
     statements = statements_of(content.get("cite", ""), Path(name).stem)
     return PaperFigure(str(content.get("title", name)), drawing, rows, statements)
 

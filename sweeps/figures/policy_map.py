@@ -10,8 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluation import targets
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import check_columns, check_numbers, everywhere, levels
+from nearkv.sweeps.figures.series import (
+    check_columns,
+    check_no_names,
+    check_numbers,
+    everywhere,
+    levels,
+)
 from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ def policy_map(
     x: str = "context_tok",
     y: str = "batch",
     by: str = "system",
-    higher_is_better: bool = True,
+    higher_is_better: bool | None = None,
     boundaries: pd.DataFrame | None = None,
     width: str = "page",
     axes: Axes | None = None,
@@ -60,7 +67,7 @@ def policy_map(
         value: the column that is compared.
         x, y: the columns of numbers along the axes.
         by: the column whose values compete.
-        higher_is_better: whether the largest value wins.
+        higher_is_better: whether the largest value wins; default: as of the column.
         boundaries: rows of `solve crossover` along x, with a column y: where exactly the best
             changes; drawn as lines.
         width: of a new figure, `column` or `page`.
@@ -79,16 +86,21 @@ def policy_map(
         >>> axes = nearkv.plot.policy_map(table)
     """
     check_columns(table, value, x, y, by)
+    if x == y:
+        raise InputError(f"{x} is named for both axes of the map; name another for one")
     table = everywhere(table, x, y, by)
     check_numbers(table, value)
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)
+    if higher_is_better is None:
+        higher_is_better = targets.higher_is_better(value)
     best = best_of(table, value, (x, y), by, higher_is_better)
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
         _shade(target, best, index)
         target.fill_between([], [], color=colour(index), label=str(name))
     if boundaries is not None:
+        _check_boundaries(boundaries, x, y)
         _draw_boundaries(target, boundaries, places_x, places_y, y)
     texts_x = [short_number(place) for place in places_x]
     texts_y = [short_number(place) for place in places_y]
@@ -136,6 +148,7 @@ def _margin(order: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.f
 
 
 def _numbers(table: pd.DataFrame, column: str) -> list[float]:
+    check_no_names(table, column)
     try:
         return sorted(float(level) for level in levels(table, column))
     except (TypeError, ValueError):
@@ -158,6 +171,17 @@ def _shade(axes: Axes, best: Best, index: int) -> None:
     axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
 
 
+def _check_boundaries(boundaries: pd.DataFrame, x: str, y: str) -> None:
+    """Refuse crossings along another axis than that of the map."""
+    for name in (y, "along", "below", "above"):
+        if name not in boundaries.columns:
+            made = "make them with solve crossover"
+            raise InputError(f"the boundaries have no column {name}; {made}")
+    for along in levels(boundaries, "along"):
+        if x not in (along, f"{along}_tok"):
+            raise InputError(f"the boundaries lie along {along}, and the map's x is {x}")
+
+
 def _draw_boundaries(
     axes: Axes,
     boundaries: pd.DataFrame,
@@ -166,7 +190,6 @@ def _draw_boundaries(
     y: str,
 ) -> None:
     """Draw, in every row of the map, where the best changes; between two ticks by its logarithm."""
-    check_columns(boundaries, y, "below", "above")
     ticks = np.arange(len(places_x), dtype=float)
     heights = {place: index for index, place in enumerate(places_y)}
     for row in boundaries.dropna(subset=["below"]).to_dict("records"):

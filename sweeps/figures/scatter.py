@@ -48,7 +48,7 @@ def pareto(
 
     Example:
         >>> import nearkv
-        >>> table = nearkv.pareto("hilos", model="opt-66b", batch="1:16:x2")
+        >>> table = nearkv.pareto(systems="hilos", model="opt-66b", batch="1:16:x2")
         >>> axes = nearkv.plot.pareto(table)
     """
     check_columns(table, x, y, by)
@@ -69,8 +69,8 @@ def parity(
 ) -> Axes:
     """Draw predictions over what was stated, on logarithmic axes.
 
-    The line is equality; the shaded band holds what is within 25 %. Rows without a positive number
-    on both sides (yes-or-no statements) are left out.
+    The line is equality; the shaded band holds what is within 25 %. Rows without one positive
+    number on both sides (yes-or-no statements, ranges) are left out.
 
     Args:
         table: rows with `stated` and `predicted`, as `validate` returns.
@@ -93,6 +93,7 @@ def parity(
     if not set(SIDES) <= set(table.columns):
         raise InputError("the table holds no claims; make it with nearkv validate")
     check_columns(table, by)
+    table = table.reset_index(drop=True)
     numbers = table[[*SIDES]].apply(pd.to_numeric, errors="coerce")
     drawn = (numbers > 0).all(axis=1)
     if not drawn.any():

@@ -69,13 +69,25 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
     Raises:
         InputError: naming the column.
     """
-    statuses = table.get("status")
-    if statuses is not None and statuses.isin(list(MARKS)).any():
-        return
+    check_no_names(table, *names)
+    runs = table
+    if "status" in table.columns:
+        runs = table[~table["status"].isin(list(MARKS))]
     for name in names:
-        numbers = [_number(value) for value in table[name]]
-        if np.isnan(numbers).all():
+        numbers = [_number(value) for value in runs[name]]
+        if len(runs) and np.isnan(numbers).all():
             raise InputError(f"{name} holds no finite number; name another column")
+
+
+def check_no_names(table: pd.DataFrame, *names: str) -> None:
+    """Refuse a column of text where numbers are drawn.
+
+    Raises:
+        InputError: naming the column.
+    """
+    for name in names:
+        if any(isinstance(value, str) and value for value in table[name]):
+            raise InputError(f"{name} holds names, not numbers; name another column")
 
 
 def levels(table: pd.DataFrame, column: str) -> list[Any]:
@@ -125,7 +137,7 @@ AXES = (
     "devices",
 )
 """Columns that a figure may run over, in the order in which one is picked where none is named."""
-_SET = re.compile(r"\w+\.\w+")
+_SET = re.compile(r"\w+\.[a-z]\w*")
 """The column of a hardware number that is set, `role.key`."""
 
 
@@ -186,6 +198,7 @@ def cells(
     if not repeated.empty:
         others = varying(table, ["system", *axes_in(table)])
         rest = [name for name in others if name not in (over, by)]
+        rest += telling(table, [over, by, *rest])
         hint = (
             f"keep one value of {', '.join(rest)}"
             if rest
@@ -197,6 +210,14 @@ def cells(
     return {(row[over], row[by]): _cell(row, value, ends) for row in rows}
 
 
+def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return columns that tell rows apart which are alike in some: knobs, before their answers."""
+    columns = [str(name) for name in table.columns]
+    before = columns[: columns.index("status")] if "status" in columns else []
+    alike = table[table.duplicated(list(names), keep=False)]
+    return [name for name in varying(alike, before) if name not in names]
+
+
 def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
     """Return the columns with the ends of a column's band, blank where the table has none.
 
@@ -204,7 +225,7 @@ def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
     >>> band_of(pd.DataFrame(columns=["step_ms", "step_ms_p05", "step_ms_p95"]), "step_ms")
     ('step_ms_p05', 'step_ms_p95')
     """
-    parts = re.compile(rf"{re.escape(value)}_p\d+")
+    parts = re.compile(rf"{re.escape(value)}_p[\d.]+")
     names = sorted(str(name) for name in table.columns if parts.fullmatch(str(name)))
     return (names[0], names[-1]) if len(names) > 1 else ("", "")
 

@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.bars import mark
 from nearkv.sweeps.figures.labels import label_of, short_number
-from nearkv.sweeps.figures.series import check_columns, independent
+from nearkv.sweeps.figures.series import (
+    MARKS,
+    check_columns,
+    check_no_names,
+    independent,
+    telling,
+)
 from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
 
 if TYPE_CHECKING:
@@ -63,14 +70,24 @@ def breakdown(
     resources = [str(name) for name in table.columns if str(name).startswith(PREFIX)]
     if not resources:
         raise InputError("the table has no seconds by resource; make it with --breakdown")
+    marks = [
+        MARKS.get(str(status), "") for status in table.get("status", [""] * len(table))
+    ]
+    check_no_names(table, *resources)
     seconds = table[resources].astype(float).fillna(0.0).to_numpy().T
+    seconds = np.where([bool(text) for text in marks], 0.0, seconds)
     if relative:
         seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
     parts = dict(zip(resources, seconds, strict=True))
     heights = {name.removeprefix(PREFIX): row for name, row in parts.items() if row.any()}
+    if not heights:
+        raise InputError("no row of the table has seconds; there is nothing to draw")
     names = _names_of_bars(table, by)
     target = new_axes(axes, width, _height(names, len(heights)))
     draw_stacks(target, names, heights)
+    for place, text in enumerate(marks):
+        if text:
+            mark(target, place, text)
     target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return target
@@ -99,6 +116,7 @@ def _height(names: Sequence[str], entries: int) -> float:
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
     """Return the name under each bar: the value of `by` and whatever else varies."""
     others = independent(table, by)
+    others += telling(table, [by, *others])
     names = []
     for row in table.to_dict("records"):
         texts = [str(row[by])]
@@ -142,7 +160,9 @@ def tornado(
         )
     column = ends[0].removesuffix("_at_low")
     low, high = f"{column}_at_low", f"{column}_at_high"
-    rows = table.dropna(subset=[low, high])
+    check_columns(table, low, high)
+    check_no_names(table, low, high)
+    rows = table.dropna(subset=[low, high]).reset_index(drop=True)
     if rows.empty:
         raise InputError("no number of the table has a range; there is nothing to draw")
     span = (rows[high] - rows[low]).abs()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluation.targets import higher_is_better
-from nearkv.sweeps.figures.bars import bars
+from nearkv.sweeps.figures.bars import BaselineError, bars
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.policy_map import policy_map
 from nearkv.sweeps.figures.series import varying
@@ -31,7 +31,8 @@ def suitable(
         table: a row for every design point.
         value: the column that is drawn.
         axes: columns that the study varies, beside the system.
-        baseline: system that bars are divided by; none draws the values themselves.
+        baseline: system that bars are divided by; none, or one without a value where another has
+            one, draws the values themselves.
 
     Raises:
         InputError: the table varies over more than a figure shows.
@@ -48,4 +49,7 @@ def suitable(
     many = bool(over) and table[over].nunique() > MOST_GROUPS
     if many and table[over].dtype.kind in "if":
         return lines(table, value, over=over)
-    return bars(table, value, over=over, baseline=baseline)
+    try:
+        return bars(table, value, over=over, baseline=baseline)
+    except BaselineError:
+        return bars(table, value, over=over)

@@ -38,12 +38,12 @@ class Node:
 def time_tree(block: Block) -> list[Node]:
     """Return the spans of a block's whole requests, parents before their parts.
 
-    Spans that take no time at any row are left out.
+    Spans that take no time at any row are left out; what does not fit takes none.
     """
     hw, llm, work, requested = block.inputs(block.grid.whole)
-    total = resolve_knobs(block.system, hw, llm, work, requested).estimate.total
-    shape = block.grid.shape
-    return list(_nodes("", total, 1.0, shape))
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    fits = np.where(estimate.fits.ok, 1.0, 0.0)
+    return list(_nodes("", estimate.total, fits, block.grid.shape))
 
 
 def _nodes(path: str, span: Span, times: Real, shape: tuple[int, ...]) -> Iterator[Node]:
@@ -53,7 +53,7 @@ def _nodes(path: str, span: Span, times: Real, shape: tuple[int, ...]) -> Iterat
         times = times * inner.times
         inner = inner.span
     seconds = np.broadcast_to(times * inner.seconds, shape).ravel()
-    if not np.any(seconds):
+    if path and not np.any(seconds):
         return
     rounded = [float(f"{value:.{DIGITS}g}") for value in seconds.tolist()]
     leaf = inner if isinstance(inner, Leaf) else None

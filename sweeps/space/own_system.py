@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from keyword import iskeyword
 
 from nearkv.costmodel.registry import systems
 from nearkv.hardware.errors import InputError
@@ -104,6 +106,9 @@ def new_system(name: str) -> dict[str, str]:
     if not _NAME.fullmatch(name):
         example = "small letters, digits and hyphens, as in my-system"
         raise InputError(f"systems new {name!r}: a name has {example}")
+    if iskeyword(name) or name in sys.stdlib_module_names:
+        taken = "is a word of Python, which a module cannot be named by"
+        raise InputError(f"systems new {name!r}: {taken}; choose another name")
     if name in systems():
         raise InputError(f"systems new {name!r}: exists already; choose another name")
     module = name.replace("-", "_")

@@ -126,6 +126,11 @@ def _texts(entry: object, where: str) -> dict[str, str]:
     """A table of a study file as options: every value as text."""
     if not isinstance(entry, dict):
         raise InputError(f"{where} must be a table, with one line for each name")
+    for key, value in entry.items():
+        if value in ([], ""):
+            raise InputError(
+                f"{where}: {key} has no value; give one, or leave out its line"
+            )
     return {key: _text(value) for key, value in entry.items()}
 
 

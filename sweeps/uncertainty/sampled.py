@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.metrics import COLUMNS, Answer
+from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.space.grid import Axis, Box, Grid
 from nearkv.sweeps.space.study import NONE, Block
@@ -51,8 +52,10 @@ class Sampled:
             return metric.compute(self.answer)
         if name in self.resolved.knobs:
             return self.resolved.knobs[name]
-        estimate = self.answer.estimate
-        return estimate.also[name]
+        also = self.answer.estimate.also
+        if name not in also:
+            raise InputError(f"--band: {name} has no band; leave out one of them")
+        return also[name]
 
 
 def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
