@@ -228,6 +228,7 @@ class Search:
         self.incumbents: Incumbents = _Nobody()
         self.given_up: list[int] = []
         self._searched: list[_Waiting] = []
+        self._proved = 0
         first = 0
         for index, block in enumerate(blocks):
             waiting = _Waiting(index, block, first, contest)
@@ -242,10 +243,10 @@ class Search:
         """Design points proved away."""
         return sum(waiting.proved for waiting in self._searched)
 
-    @property
-    def visited(self) -> int:
-        """Design points visited."""
-        return sum(waiting.visited for waiting in self._searched)
+    def settled(self, visited: int) -> int:
+        """Points visited or proved away since the last call, so many of them visited."""
+        before, self._proved = self._proved, self.proved
+        return visited + self._proved - before
 
     @property
     def _spare(self) -> float:

@@ -98,7 +98,7 @@ def searched(
         best_of: the rows of a table that no other of them beats.
         costs_of: what rows of a table are compared by, less is better.
         extra: as in `cells`.
-        advance: is told of how many points more are visited or proved away.
+        advance: counts points that are visited or proved away.
 
     Raises:
         InputError: a column is unknown or cannot be compared by.
@@ -107,16 +107,13 @@ def searched(
     table[ROW] = np.zeros(0, np.int64)
     answer = best_of(table)
     search = Search(blocks, contest)
-    visited = done = 0
     for table in _tables(blocks, search, extra):
         seen = stack([answer, table])
         answer = best_of(seen)
         shared = [answer[name] for name in contest.per]
         groups = contest.groups.numbers(shared, len(answer[ROW]))
         search.incumbents = Undominated(costs_of(answer), groups)
-        visited += len(table[ROW])
-        advance(visited + search.proved - done)
-        done = visited + search.proved
+        advance(search.settled(len(table[ROW])))
     order = np.argsort(answer.pop(ROW))
     ordered = {name: column[order] for name, column in answer.items()}
     return ordered, search.proved

@@ -18,6 +18,7 @@ from nearkv.sweeps.evaluation.requested import on_request
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.pruning import Search, Visit
+from nearkv.sweeps.jobs.kept import Kept
 from nearkv.sweeps.jobs.plan import (
     SWEPT_AT_ONCE,
     Piece,
@@ -28,7 +29,7 @@ from nearkv.sweeps.jobs.plan import (
     size_of,
     unpacked,
 )
-from nearkv.sweeps.jobs.reduce import Kept, Reducer, reduced
+from nearkv.sweeps.jobs.reduce import Reducer, reduced
 from nearkv.sweeps.jobs.running import SweepRun, announce
 from nearkv.sweeps.runtime.interrupts import careful, listening
 from nearkv.sweeps.runtime.progress import progress
@@ -88,16 +89,13 @@ def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
         announce(rows, task, run, "compare", at_most=is_searched)
         search = Search(rows.blocks if is_searched else (), contest)
     kept: Kept | None = None
-    visited = done = 0
     items = _items(rows, search, is_searched)
     answers = run.workers.run(task, items)
     with progress(rows.size, quiet=run.quiet) as advance, closing(answers):
         for item, best_of_item in answers:
             kept = reducer.merge(kept, best_of_item)
             search.incumbents = reducer.limits(kept, contest.groups)
-            visited += item.rows
-            advance(visited + search.proved - done)
-            done = visited + search.proved
+            advance(search.settled(item.rows))
     if search.proved and not run.quiet:
         run.say(f"{search.proved:,} of {rows.size:,} design points proved away by bounds")
     return kept

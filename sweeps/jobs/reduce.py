@@ -20,8 +20,9 @@ from nearkv.sweeps.evaluation.bounds import points_at
 from nearkv.sweeps.evaluation.cells import cells_at
 from nearkv.sweeps.evaluation.evaluate import Cell, Names, at
 from nearkv.sweeps.evaluation.targets import higher_is_better
-from nearkv.sweeps.explore.ideals import Groups, Ideals
+from nearkv.sweeps.explore.ideals import Groups
 from nearkv.sweeps.explore.pruning import Visit, rows_of
+from nearkv.sweeps.jobs.kept import Kept, Limits, Mask, Numbers, Rows
 from nearkv.sweeps.jobs.plan import (
     Kind,
     Piece,
@@ -38,63 +39,8 @@ BY = "throughput_tok_s"
 _BEYOND = np.iinfo(np.int64).max
 """A number that no row has."""
 
-Numbers = NDArray[np.float64]
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Cells = Mapping[str, Cell]
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Rows that may be among the best.
-
-    Attributes:
-        rows: their numbers in the sweep.
-        costs: what they are compared by, less is better.
-        groups: what tells groups apart, a column each; none where there is one group.
-    """
-
-    rows: NDArray[np.int64]
-    costs: Numbers
-    groups: tuple[NDArray[np.generic], ...] = ()
-
-    def take(self, chosen: NDArray[np.generic]) -> Kept:
-        """Some of them, by index or by mask."""
-        groups = tuple(group[chosen] for group in self.groups)
-        return Kept(self.rows[chosen], self.costs[chosen], groups)
-
-    def __add__(self, other: Kept) -> Kept:
-        pairs = zip(self.groups, other.groups, strict=True)
-        groups = tuple(np.concatenate(pair) for pair in pairs)
-        rows = np.concatenate([self.rows, other.rows])
-        costs = np.concatenate([self.costs, other.costs])
-        return Kept(rows, costs, groups)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The last row that is kept of each group; infinitely bad where there is room for more.
-
-    Attributes:
-        costs: what it is compared by, by number of the group.
-        rows: its number.
-    """
-
-    costs: Numbers
-    rows: Rows
-
-    def beat(self, ideals: Ideals) -> Mask:
-        """Boxes none of whose rows could be kept; of rows that compare equal the first stays."""
-        is_limited = ideals.groups >= 0
-        is_limited &= ideals.groups < len(self.costs)
-        group = np.where(is_limited, ideals.groups, 0)
-        least = ideals.costs[:, 0]
-        limit = self.costs[group]
-        is_later = ideals.rows > self.rows[group]
-        is_beaten = least > limit
-        is_beaten |= (least == limit) & is_later
-        return is_limited & is_beaten
 
 
 @dataclass(frozen=True)
@@ -147,7 +93,8 @@ class Reducer(ABC):
         sign = -1.0 if higher_is_better(self.by) else 1.0
         costs = np.broadcast_to(sign * values, shape).ravel()
         highest = self.highest(kept) if kept else np.inf
-        chosen = np.flatnonzero(self.promising(costs, columns, shape, highest))
+        promising = self.promising(costs, columns, shape) & (costs <= highest)
+        chosen = np.flatnonzero(promising)
         groups = tuple(at(columns[name], shape, chosen) for name in self.per)
         return self.best(Kept(rows[chosen], costs[chosen], groups))
 
@@ -155,11 +102,9 @@ class Reducer(ABC):
         """A cost above which no row joins these, whatever its group."""
         return np.inf
 
-    def promising(
-        self, costs: Numbers, columns: Cells, shape: Shape, highest: float
-    ) -> Mask:
-        """A quick first choice of rows that cost at most so much, all of the best among them."""
-        known: Mask = costs <= highest  # never a row without a number
+    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
+        """A quick first choice of rows, all of the best among them; never one without a number."""
+        known: Mask = np.logical_not(np.isnan(costs))
         return known
 
     def merge(self, one: Kept | None, other: Kept) -> Kept:
@@ -211,9 +156,7 @@ class Top(Reducer):
 class BestPer(Reducer):
     """The best row of every group by one column."""
 
-    def promising(
-        self, costs: Numbers, columns: Cells, shape: Shape, highest: float
-    ) -> Mask:
+    def promising(self, costs: Numbers, columns: Cells, shape: Shape) -> Mask:
         """Rows that no row of their group beats; groups are numbered on the axes they depend on."""
         group = np.zeros((), np.intp)
         groups = 1
@@ -221,7 +164,7 @@ class BestPer(Reducer):
             codes, count = _codes(columns[name])
             group = group * count + codes
             groups *= count
-        known = super().promising(costs, columns, shape, highest)
+        known = super().promising(costs, columns, shape)
         if groups > len(costs):
             return known
         least = np.full(groups, np.inf)
