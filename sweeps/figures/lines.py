@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     NOTHING,
@@ -65,11 +64,8 @@ def lines(
     over = axis_of(table, over, by)
     table = everywhere(table, over, by)
     marks = cells(table, value, over, by)
-    check_no_names(table, over)
-    try:
-        places = np.array(sorted(float(level) for level in levels(table, over)))
-    except (TypeError, ValueError):
-        raise InputError(f"{over} holds names, not numbers; draw it as bars") from None
+    check_no_names(table, over, advice="draw it as bars")
+    places = np.array(sorted(float(level) for level in levels(table, over)))
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
         row = [marks.get((place, name), NOTHING) for place in places]

@@ -148,13 +148,8 @@ def _margin(order: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.f
 
 
 def _numbers(table: pd.DataFrame, column: str) -> list[float]:
-    check_no_names(table, column)
-    try:
-        return sorted(float(level) for level in levels(table, column))
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{column} holds names, not numbers; a map needs two axes of numbers"
-        ) from None
+    check_no_names(table, column, advice="a map needs two axes of numbers")
+    return sorted(float(level) for level in levels(table, column))
 
 
 def _shade(axes: Axes, best: Best, index: int) -> None:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.outputs import FORMS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = 1 << 28
 """Bytes of the largest table that is drawn; larger ones have more rows than a figure shows."""
-
-ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
 def read_table(source: str) -> pd.DataFrame:
@@ -37,12 +36,11 @@ def read_table(source: str) -> pd.DataFrame:
     path = Path(source)
     files = _files(path)
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-        ".csv": pd.read_csv,
-        ".jsonl": lambda file: pd.read_json(file, lines=True),
-        ".ndjson": lambda file: pd.read_json(file, lines=True),
-        ".parquet": pd.read_parquet,
+        "csv": pd.read_csv,
+        "jsonl": lambda file: pd.read_json(file, lines=True),
+        "parquet": pd.read_parquet,
     }
-    read = readers[path.suffix]
+    read = readers[FORMS[path.suffix]]
     return _parsed(lambda: pd.concat(map(read, files), ignore_index=True), source)
 
 
@@ -52,9 +50,9 @@ def _files(path: Path) -> list[Path]:
     Raises:
         InputError: there are none, one is no ordinary file, or they are too large.
     """
-    if path.suffix not in ENDINGS:
+    if path.suffix not in FORMS:
         raise InputError(
-            f"{path}: is no table; name a file that ends in {', '.join(ENDINGS)}"
+            f"{path}: is no table; name a file that ends in {', '.join(FORMS)}"
         )
     if not path.exists():
         raise InputError(

@@ -22,7 +22,7 @@ from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
 from nearkv.sweeps.figures.optima import KNOB, optima
 from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
-from nearkv.sweeps.figures.series import everywhere, independent, varies_within
+from nearkv.sweeps.figures.series import everywhere, independent, levels, varies_within
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.figures.time_trees import as_json, time_tree
@@ -200,11 +200,11 @@ def _panels(
     """Return bars for each value of the axis that has fewer, as far as these are few."""
     sizes = {axis: (table[axis].nunique(), table[axis].dtype.kind in "if") for axis in axes}
     name = min(sizes, key=lambda axis: sizes[axis])
-    values = list(table[name].dropna().drop_duplicates())
+    whole = everywhere(table, name)
+    values = levels(whole, name)
     if len(values) > MOST_PANELS:
         return {}
     drawings: dict[str, Callable[[], Axes]] = {}
-    whole = everywhere(table, name)
     for value in values:
         rows = whole[whole[name] == value]
         caption = f"Throughput, {name} {tick_of(value)}"

@@ -79,15 +79,18 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
             raise InputError(f"{name} holds no finite number; name another column")
 
 
-def check_no_names(table: pd.DataFrame, *names: str) -> None:
-    """Refuse a column of text where numbers are drawn.
+def check_no_names(
+    table: pd.DataFrame, *names: str, advice: str = "name another column"
+) -> None:
+    """Refuse a column of text, or of anything but numbers, where numbers are drawn.
 
     Raises:
-        InputError: naming the column.
+        InputError: naming the column, with the advice.
     """
     for name in names:
-        if any(isinstance(value, str) and value for value in table[name]):
-            raise InputError(f"{name} holds names, not numbers; name another column")
+        stated = [value for value in table[name].dropna() if value != ""]
+        if not all(isinstance(value, int | float | np.number) for value in stated):
+            raise InputError(f"{name} holds names, not numbers; {advice}")
 
 
 def levels(table: pd.DataFrame, column: str) -> list[Any]:
