@@ -33,9 +33,14 @@ def checked_blocks(study: Study) -> list[Block]:
         InputError: the study cannot be evaluated.
     """
     study_blocks = blocks(study)
+    warn_of_no_effect(study, study_blocks)
+    return study_blocks
+
+
+def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
+    """Warn of each number, part and knob of a study that changes nothing."""
     warn_of_unread_sets(study_blocks)
     warn_of_idle_knobs(study, study_blocks)
-    return study_blocks
 
 
 def warn_of_unread_sets(study_blocks: Sequence[Block]) -> None:

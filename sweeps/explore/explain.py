@@ -10,9 +10,8 @@ from nearkv.costmodel.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluation.evaluate import Columns, columns
-from nearkv.sweeps.evaluation.idle_knobs import warn_of_idle_knobs
 from nearkv.sweeps.evaluation.requested import BOTTLENECK, on_request
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import warn_of_no_effect
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 Rows = list[dict[str, object]]
@@ -35,8 +34,7 @@ def one_point(study: Study, command: str = "estimate") -> Block:
         raise InputError(
             f"{command} takes one design point; use compare or sweep for lists"
         )
-    warn_of_unread_sets(study_blocks)
-    warn_of_idle_knobs(study, study_blocks)
+    warn_of_no_effect(study, study_blocks)
     return study_blocks[0]
 
 

@@ -13,8 +13,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
-from nearkv.sweeps.evaluation.idle_knobs import warn_of_idle_knobs
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.evaluation.unread_sets import warn_of_no_effect
 from nearkv.sweeps.space.study import Block, Study, blocks
 
 ROUNDING = 1e-12
@@ -51,10 +50,9 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
         find_knob(find_system(name), knob)
-    solved = _blocks(study, knob, "auto")
-    warn_of_unread_sets(solved)
-    asked = replace(study, knobs={**study.knobs, knob: "auto"})
-    warn_of_idle_knobs(asked, solved)
+    asked = _asking(study, knob, "auto")
+    solved = blocks(asked)
+    warn_of_no_effect(asked, solved)
     answer = stack([_certified(block, knob) for block in solved])
     for rule in _rules(solved, knob):
         answer |= _ruled(replace(study, band=0.0), knob, rule, answer)
@@ -85,9 +83,10 @@ def _rules(solved: list[Block], knob: str) -> list[str]:
     return list(rules)
 
 
-def _blocks(study: Study, knob: str, value: str) -> list[Block]:
+def _asking(study: Study, knob: str, value: str) -> Study:
+    """The study with a value of the knob, or what chooses it."""
     knobs = {**study.knobs, knob: value}
-    return blocks(replace(study, knobs=knobs))
+    return replace(study, knobs=knobs)
 
 
 def _certified(block: Block, knob: str) -> Columns:
@@ -154,7 +153,8 @@ def _ruled(study: Study, knob: str, rule: str, answer: Columns) -> Columns:
         if rule not in find_knob(find_system(name), knob).rules:
             continue
         alone = replace(study, systems=(name,))
-        table = stack(evaluate(_blocks(alone, knob, rule)))
+        asked = _asking(alone, knob, rule)
+        table = stack(evaluate(blocks(asked)))
         rows = answer["system"] == name
         value[rows] = table[knob]
         steps[rows] = table["step_ms"]
