@@ -62,8 +62,8 @@ lint: setup ## check style
 type: setup ## check types, strictly
 	$(BIN)/mypy
 
-sizes: setup ## print lines, tokens per line and per statement, import cycles
-	$(BIN)/python tests/sizes.py
+sizes: setup ## print code lines, modules, tokens per line, lonely modules, import cycles
+	$(BIN)/python tools/sizes.py
 
 fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'
 	cd tests && ../$(BIN)/python -m fuzz $(ARGS)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE, columns
-from nearkv.sweeps.runtime.memory import keep_freed_memory
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, columns
+from nearkv.sweeps.jobs.memory import keep_freed_memory
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study, blocks
 
 AXES = {"csd.count": "1:20:+1", "uplink.bandwidth": "10GB/s:59GB/s:+1GB/s"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pulp
 
 from bench.placement_grid import SETTINGS
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.placement.blocks import BlockProblem
 from nearkv.solvers.placement.boxes import Box
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference

@@ -3,8 +3,8 @@
 import time
 from dataclasses import replace
 
-from nearkv.sweeps.evaluation.evaluate import columns
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.study.study import Block, Study, blocks
 
 QUEUES = (
     ("gpt-175b", "openr1"),

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 
 from bench.bench_grid import AXES, million, seconds, study
 from bench.processes import Cost, cost_of
-from nearkv.costmodel.mechanisms.offload import head_weights
-from nearkv.costmodel.resources import attention_kernel, gpu, link
+from nearkv.costmodel.mechanisms.near_storage.offload import head_weights
+from nearkv.costmodel.model.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import POINTS_AT_ONCE
-from nearkv.sweeps.evaluation.evaluator import Evaluator
-from nearkv.sweeps.evaluation.requested import TIMES
+from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE
+from nearkv.sweeps.evaluate.evaluator import Evaluator
+from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.jobs.arrow import table
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.execute import PIECE
+from nearkv.sweeps.jobs.memory import keep_freed_memory
 from nearkv.sweeps.jobs.plan import SWEPT_AT_ONCE, all_columns, plan
-from nearkv.sweeps.runtime.memory import keep_freed_memory
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Block, Study
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study
 
 HUNDRED_MILLION = [
     *(

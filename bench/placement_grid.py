@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from itertools import product
 
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.placement.placement import place
 from nearkv.sweeps.validation.checks.asking import model_on
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import Fits
-from nearkv.costmodel.layers import over_layers
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.eviction import place
-from nearkv.costmodel.mechanisms.scoring import (
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.eviction import place
+from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
     balanced_paths,
     beta_balanced,
@@ -23,9 +21,11 @@ from nearkv.costmodel.mechanisms.scoring import (
     beta_sec54,
     rates,
 )
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import Fits
+from nearkv.costmodel.model.layers import over_layers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.shares.balance import minimise
 from nearkv.solvers.shares.room import feasible_share

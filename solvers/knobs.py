@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.registry import System
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS

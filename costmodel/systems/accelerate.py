@@ -9,27 +9,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import over_layers, with_projected_latents
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import (
     arriving_head,
     gpu_working_set,
     layer_compute,
     unpacked_bytes,
 )
-from nearkv.costmodel.mechanisms.residency import (
+from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     Room,
     beside_gpu,
     choose_residency,
 )
-from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import Gpu, gpu, host, link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers, with_projected_latents
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.resources import Gpu, gpu, host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 SOFTMAX_BYTES = 4.0

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.capacity import batch_with_states, fits, reduced_batch
-from nearkv.costmodel.compose import overlap
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import Recurrent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import file_storage, gpu_working_set
-from nearkv.costmodel.mechanisms.residency import (
+from nearkv.costmodel.algebra.compose import overlap
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     Room,
     beside_gpu,
     choose_residency,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
-from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import host, link
-from nearkv.costmodel.span import Port, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.model.capacity import batch_with_states, fits, reduced_batch
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.resources import host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 

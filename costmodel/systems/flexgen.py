@@ -11,14 +11,16 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, batch_with_states, fits, reduced_batch
-from nearkv.costmodel.compose import overlap, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, loop_over
-from nearkv.costmodel.mechanisms.latents import passing_latents
-from nearkv.costmodel.mechanisms.offload import FileStorage, file_storage, gpu_working_set
-from nearkv.costmodel.mechanisms.residency import (
+from nearkv.costmodel.algebra.compose import overlap, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.latents import passing_latents
+from nearkv.costmodel.mechanisms.near_storage.offload import (
+    FileStorage,
+    file_storage,
+    gpu_working_set,
+)
+from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, loop_over
+from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
     Residency,
@@ -31,11 +33,13 @@ from nearkv.costmodel.mechanisms.residency import (
     weights_on_storage,
     weights_or_drives,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import host, link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.model.capacity import Fits, batch_with_states, fits, reduced_batch
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 BATCHES = Knob(

@@ -11,33 +11,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.latent import Latent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.filling import drive_share, gpu_share
-from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS, DecodeLoop
-from nearkv.costmodel.mechanisms.offload import FileStorage
-from nearkv.costmodel.mechanisms.percent import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import FileStorage
+from nearkv.costmodel.mechanisms.weights.filling import drive_share, gpu_share
+from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, DecodeLoop
+from nearkv.costmodel.mechanisms.weights.percent import (
     drive_breaks,
     eager_prompts,
     gpu_breaks,
     relay,
     whole_tensors,
 )
-from nearkv.costmodel.mechanisms.residency import Residency
-from nearkv.costmodel.mechanisms.streaming import (
+from nearkv.costmodel.mechanisms.weights.residency import Residency
+from nearkv.costmodel.mechanisms.weights.streaming import (
     attend_on_gpu,
     drives_of,
     memories,
     products,
 )
-from nearkv.costmodel.mechanisms.unpacking import EAGER, unpack_weights
-from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.unpacking import EAGER, unpack_weights
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.latent import Latent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 GPU_WEIGHTS = Knob(

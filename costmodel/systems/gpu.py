@@ -9,28 +9,25 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import KIND_OF, Recurrent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.cache_sides import (
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.cache_sides import (
     at_share,
     beyond_gpus,
     rooms,
     served,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.cpu_share import balanced_share, host_attention
-from nearkv.costmodel.mechanisms.fluid import POLICY, steady
-from nearkv.costmodel.mechanisms.mixed_queue import (
+from nearkv.costmodel.mechanisms.serving.cpu_share import balanced_share, host_attention
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
+from nearkv.costmodel.mechanisms.serving.mixed_queue import (
     cache_needed,
     request_size,
     room_in,
     seen_by_kinds,
 )
-from nearkv.costmodel.mechanisms.residents import resident
-from nearkv.costmodel.mechanisms.serving import (
+from nearkv.costmodel.mechanisms.serving.residents import resident
+from nearkv.costmodel.mechanisms.serving.serving import (
     HEADS_AND_STATES,
     all_prompts_alone,
     beside_weights,
@@ -42,11 +39,14 @@ from nearkv.costmodel.mechanisms.serving import (
     linear,
     on_gpus,
 )
-from nearkv.costmodel.queue import Load, Serving, over_kinds
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import gpu
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import KIND_OF, Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, Serving, over_kinds
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 

@@ -14,10 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.compose import serial
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.head_mapping import (
+from nearkv.costmodel.algebra.compose import serial
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     LACKS,
     MOST_UNITS,
     asymmetric_memory,
@@ -30,11 +29,17 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     prompt_attention,
     qkv,
 )
-from nearkv.costmodel.mechanisms.mapped_step import Kernel, every_layer, mapped, one_side
-from nearkv.costmodel.mechanisms.paging import fragmentation, page_table_bytes
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
+    Kernel,
+    every_layer,
+    mapped,
+    one_side,
+)
+from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 OWNS = ("hbm", "lpddr", "hbm_chip", "lpddr_chip", "c2c")

@@ -10,12 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import Recurrent, over_layers, pipelined_layers
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.eviction import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
     PLACEMENT,
@@ -28,8 +25,8 @@ from nearkv.costmodel.mechanisms.eviction import (
     store_new_kv,
     where_kv_lives,
 )
-from nearkv.costmodel.mechanisms.offload import output_head
-from nearkv.costmodel.mechanisms.scoring import (
+from nearkv.costmodel.mechanisms.near_storage.offload import output_head
+from nearkv.costmodel.mechanisms.near_storage.scoring import (
     PRECISIONS,
     SOURCES,
     Pools,
@@ -37,10 +34,13 @@ from nearkv.costmodel.mechanisms.scoring import (
     csd_path,
     narrow_copies,
 )
-from nearkv.costmodel.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.resources import csd, drives, gpu, link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Recurrent, over_layers, pipelined_layers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.model.resources import csd, drives, gpu, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 STATIC_HOT_SHARE = 0.75

@@ -11,13 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import Recurrent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.offload import exchange, gpu_working_set, rebuild_from_x
-from nearkv.costmodel.mechanisms.residency import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import (
+    exchange,
+    gpu_working_set,
+    rebuild_from_x,
+)
+from nearkv.costmodel.mechanisms.near_storage.writeback import (
+    Writeback,
+    head_rows,
+    rows_per_page,
+    stage_pages,
+)
+from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
     Room,
     beside_gpu,
@@ -25,17 +32,14 @@ from nearkv.costmodel.mechanisms.residency import (
     host_weights,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream
-from nearkv.costmodel.mechanisms.writeback import (
-    Writeback,
-    head_rows,
-    rows_per_page,
-    stage_pages,
-)
-from nearkv.costmodel.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.resources import Csd, csd, gpu, host, link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.model.resources import Csd, csd, gpu, host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 # --- knobs and their rules --------------------------------------------------------------------

@@ -10,19 +10,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.capacity import Fits, fits
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.host_x_cache import (
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     Spill,
     Split,
     decode_layer,
     prefill_layer,
 )
-from nearkv.costmodel.mechanisms.offload import (
+from nearkv.costmodel.mechanisms.near_storage.offload import (
     gpu_working_set,
 )
-from nearkv.costmodel.mechanisms.residency import (
+from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
     Residency,
@@ -33,11 +31,13 @@ from nearkv.costmodel.mechanisms.residency import (
     weights_or_drives,
     x_cache_bytes,
 )
-from nearkv.costmodel.mechanisms.weights import WeightStream
-from nearkv.costmodel.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.resources import csd, gpu, host, link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.model.resources import csd, gpu, host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 SPILL_INTERVAL = 2

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import over_layers, pipelined_layers
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.eviction import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
     MIGRATION,
@@ -32,11 +29,14 @@ from nearkv.costmodel.mechanisms.eviction import (
     storage,
     where_kv_lives,
 )
-from nearkv.costmodel.mechanisms.offload import output_head
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import gpu
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.near_storage.offload import output_head
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers, pipelined_layers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 on_personal_computer = partial(

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import chosen, overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import Recurrent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.dimm import (
+from nearkv.costmodel.algebra.compose import chosen, overlap, serial, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.serving.dimm import (
     dimm_capacity,
     dimms,
     imbalance,
@@ -23,15 +20,15 @@ from nearkv.costmodel.mechanisms.dimm import (
     rank_unit_area,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.fluid import POLICY, steady, switch
-from nearkv.costmodel.mechanisms.mixed_queue import (
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.serving.mixed_queue import (
     cache_needed,
     longest_requests,
     room_beside_states,
     seen_by_kinds,
     weights_and_states,
 )
-from nearkv.costmodel.mechanisms.serving import (
+from nearkv.costmodel.mechanisms.serving.serving import (
     HEADS_AND_STATES,
     LACKS,
     data_parallel,
@@ -42,11 +39,14 @@ from nearkv.costmodel.mechanisms.serving import (
     prompts_to_dimms,
     states,
 )
-from nearkv.costmodel.queue import Load, Serving, Skew, over_kinds
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import gpu, link
-from nearkv.costmodel.span import Port, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, Serving, Skew, over_kinds
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import gpu, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 RANKSETS = Knob(

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.accelerator import (
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
     attend_prompt,
@@ -22,7 +20,7 @@ from nearkv.costmodel.mechanisms.accelerator import (
     powered,
     side,
 )
-from nearkv.costmodel.mechanisms.head_mapping import (
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     LACKS,
     asymmetric_memory,
     check_heads,
@@ -30,9 +28,11 @@ from nearkv.costmodel.mechanisms.head_mapping import (
     fc_shapes,
     qkv_columns,
 )
-from nearkv.costmodel.registry import system
-from nearkv.costmodel.span import Port, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 CHIPS = ("hbm_chip", "lpddr_chip")

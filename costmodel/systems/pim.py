@@ -9,13 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import chosen, overlap, serial
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.dimm import dimm_capacity, dimms
-from nearkv.costmodel.mechanisms.fluid import POLICY, steady, switch
-from nearkv.costmodel.mechanisms.mixed_queue import (
+from nearkv.costmodel.algebra.compose import chosen, overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
+from nearkv.costmodel.mechanisms.serving.mixed_queue import (
     cache_needed,
     longest_requests,
     room_beside_states,
@@ -23,7 +21,7 @@ from nearkv.costmodel.mechanisms.mixed_queue import (
     seen_by_kinds,
     weights_and_states,
 )
-from nearkv.costmodel.mechanisms.serving import (
+from nearkv.costmodel.mechanisms.serving.serving import (
     HEADS_AND_STATES,
     LACKS,
     all_prompts_alone,
@@ -35,11 +33,13 @@ from nearkv.costmodel.mechanisms.serving import (
     products_and_states,
     prompts_to_dimms,
 )
-from nearkv.costmodel.queue import Load, Serving, over_kinds
-from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import gpu
-from nearkv.costmodel.span import Port, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, Serving, over_kinds
+from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 SUB_BATCHES = switch(

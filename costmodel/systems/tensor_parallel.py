@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.capacity import fits
-from nearkv.costmodel.compose import overlap, serial
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import over_layers
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.experts import grouped_products, without_experts
-from nearkv.costmodel.mechanisms.offload import layer_compute
-from nearkv.costmodel.mechanisms.sharding import copies, sequence_bytes
-from nearkv.costmodel.registry import system
-from nearkv.costmodel.resources import Gpu, gpu, link
-from nearkv.costmodel.span import Port, Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import layer_compute
+from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
+from nearkv.costmodel.mechanisms.serving.sharding import copies, sequence_bytes
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.resources import Gpu, gpu, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 

@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.compose import overlap, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.latent import Latent
-from nearkv.costmodel.layers import Recurrent
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.flexgen_loop import ATTENDS, LACKS
-from nearkv.costmodel.mechanisms.offload import (
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import (
     attend_on_cpu,
     exchange_with_cpu,
     prefill_compute,
     update_state,
 )
-from nearkv.costmodel.mechanisms.pageable import PageableStream
-from nearkv.costmodel.mechanisms.residency import Residency
-from nearkv.costmodel.mechanisms.streaming import (
+from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS
+from nearkv.costmodel.mechanisms.weights.pageable import PageableStream
+from nearkv.costmodel.mechanisms.weights.residency import Residency
+from nearkv.costmodel.mechanisms.weights.streaming import (
     attend_on_gpu,
     drives_of,
     memories,
     products,
 )
-from nearkv.costmodel.mechanisms.unpacking import KERNEL, unpack_weights
-from nearkv.costmodel.mechanisms.weights import WeightStream, weights_from_files
-from nearkv.costmodel.registry import Knob, system
-from nearkv.costmodel.resources import link
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.weights.unpacking import KERNEL, unpack_weights
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.latent import Latent
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.resources import link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 CACHE = Knob(

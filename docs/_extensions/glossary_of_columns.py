@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from nearkv.sweeps.evaluation.catalogue import column_rows
+from nearkv.sweeps.evaluate.catalogue import column_rows
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.exact import Mapping, evaluate
 
 Array = NDArray[Any]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.flat import Array, Chosen, at, fastest, flatten, some_points
 from nearkv.solvers.mapping.pairs import best_of_pairs
 from nearkv.solvers.mapping.rooms import best_by_room, sharing

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 
 Array = NDArray[Any]
 

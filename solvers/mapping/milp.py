@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pulp
 
-from nearkv.costmodel.mechanisms.head_tables import Array, HeadTables, Three
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import Array, HeadTables, Three
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.mapping.exact import Mapping
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.flat import Array, Chosen
 from nearkv.solvers.mapping.minima import prefix_minimum, range_minimum
 

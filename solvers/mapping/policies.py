@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables, layer_tables
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import (
+    HeadTables,
+    head_tables,
+    layer_tables,
+)
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping import exact as mapping
 

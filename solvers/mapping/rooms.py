@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.flat import Array, Chosen, fastest
 
 Places = NDArray[np.intp]

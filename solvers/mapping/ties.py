@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.head_tables import HeadTables
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.solvers.mapping.flat import Array, Chosen, at, some_points
 
 _EQUAL = 1 + 1e-12

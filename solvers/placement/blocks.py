@@ -16,8 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.placement import (
+from nearkv.costmodel.mechanisms.weights.placement import (
     COLUMNS,
     DECODE,
     LARGE_BATCH,
@@ -29,7 +28,8 @@ from nearkv.costmodel.mechanisms.placement import (
     capacity,
     cpu_attention_rate,
 )
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.boxes import Box

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.placement import (
+from nearkv.costmodel.mechanisms.weights.placement import (
     DECODE,
     MEMORY,
     PREFILL,
@@ -17,7 +16,8 @@ from nearkv.costmodel.mechanisms.placement import (
     BlockSchedule,
     cpu_attention_rate,
 )
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.placement.blocks import MEMORY_ROWS, BlockProblem, shortage

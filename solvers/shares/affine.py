@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
 
 _ROUNDING = 1e-9
 

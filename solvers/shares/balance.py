@@ -16,8 +16,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real, Span
-from nearkv.costmodel.sums import is_zero, total
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.sums import is_zero, total
 from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms, summed
 
 _ROUNDING = 1e-12

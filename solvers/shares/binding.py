@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.blend import blend
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.algebra.blend import blend
+from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.solvers.shares.balance import Choice, Mask
 from nearkv.solvers.shares.lines import unmoved
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.costmodel.overlap import Overlap
-from nearkv.costmodel.span import Leaf, Real, Repeat, Serial, Span
-from nearkv.costmodel.sums import ends, is_everywhere, is_zero, total
+from nearkv.costmodel.algebra.overlap import Overlap
+from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Serial, Span
+from nearkv.costmodel.algebra.sums import ends, is_everywhere, is_zero, total
 
 
 class Line(NamedTuple):

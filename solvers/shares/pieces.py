@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.shares.balance import Choice, Mask, minimise
 from nearkv.solvers.shares.room import feasible_share
 

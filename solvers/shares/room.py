@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import Fits
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.capacity import Fits
 
 Shares = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.overlap import Overlap
-from nearkv.costmodel.span import Leaf, Real, Repeat, Span
+from nearkv.costmodel.algebra.overlap import Overlap
+from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
 from nearkv.hardware.errors import InputError
 
 Planes = NDArray[np.float64]

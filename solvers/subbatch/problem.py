@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.compose import overlap
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.serving import data_parallel, in_use
-from nearkv.costmodel.queue import Load
-from nearkv.costmodel.span import Span
+from nearkv.costmodel.algebra.compose import overlap
+from nearkv.costmodel.algebra.span import Span
+from nearkv.costmodel.mechanisms.serving.serving import data_parallel, in_use
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side, prompt_cache
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine

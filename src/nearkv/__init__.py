@@ -7,17 +7,17 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearkv.costmodel.capacity import Fits as Fits
-    from nearkv.costmodel.capacity import fits as fits
-    from nearkv.costmodel.compose import overlap as overlap
-    from nearkv.costmodel.compose import pipeline as pipeline
-    from nearkv.costmodel.compose import serial as serial
-    from nearkv.costmodel.compose import stream as stream
-    from nearkv.costmodel.estimate import Estimate as Estimate
-    from nearkv.costmodel.registry import Knob as Knob
-    from nearkv.costmodel.registry import system as system
-    from nearkv.costmodel.span import Leaf as Leaf
-    from nearkv.costmodel.span import Span as Span
+    from nearkv.costmodel.algebra.compose import overlap as overlap
+    from nearkv.costmodel.algebra.compose import pipeline as pipeline
+    from nearkv.costmodel.algebra.compose import serial as serial
+    from nearkv.costmodel.algebra.compose import stream as stream
+    from nearkv.costmodel.algebra.span import Leaf as Leaf
+    from nearkv.costmodel.algebra.span import Span as Span
+    from nearkv.costmodel.model.capacity import Fits as Fits
+    from nearkv.costmodel.model.capacity import fits as fits
+    from nearkv.costmodel.model.estimate import Estimate as Estimate
+    from nearkv.costmodel.model.registry import Knob as Knob
+    from nearkv.costmodel.model.registry import system as system
     from nearkv.hardware.errors import InputError as InputError
     from nearkv.hardware.errors import NearkvError as NearkvError
     from nearkv.hardware.errors import NearkvWarning as NearkvWarning
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.questions import sweep as sweep
     from nearkv.sweeps.api.solving import solve as solve
     from nearkv.sweeps.figures import plot as plot
-    from nearkv.sweeps.space.study import Study as Study
+    from nearkv.sweeps.study.study import Study as Study
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "costmodel.capacity": ("Fits", "fits"),
-    "costmodel.compose": ("overlap", "pipeline", "serial", "stream"),
-    "costmodel.estimate": ("Estimate",),
-    "costmodel.registry": ("Knob", "system"),
-    "costmodel.span": ("Leaf", "Span"),
+    "costmodel.model.capacity": ("Fits", "fits"),
+    "costmodel.algebra.compose": ("overlap", "pipeline", "serial", "stream"),
+    "costmodel.model.estimate": ("Estimate",),
+    "costmodel.model.registry": ("Knob", "system"),
+    "costmodel.algebra.span": ("Leaf", "Span"),
     "hardware.errors": ("InputError", "NearkvError", "NearkvWarning"),
     "sweeps.api.catalogues": (
         "columns",
@@ -65,7 +65,7 @@ _HOMES = {
     "sweeps.api.questions": ("compare", "estimate", "pareto", "sensitivity", "sweep"),
     "sweeps.api.solving": ("solve",),
     "sweeps.figures": ("plot",),
-    "sweeps.space.study": ("Study",),
+    "sweeps.study.study": ("Study",),
 }
 """Module -> public names, imported when first used."""
 

@@ -31,7 +31,7 @@ def main() -> None:
 def stop(number: int, frame: FrameType | None) -> None:
     """End at once by the signal itself, which loses nothing.
 
-    Where something could be lost, `nearkv.sweeps.runtime.interrupts` takes this one's place.
+    Where something could be lost, `nearkv.sweeps.jobs.interrupts` takes this one's place.
     """
     signal.signal(number, signal.SIG_DFL)
     try:

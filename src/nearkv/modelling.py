@@ -5,17 +5,17 @@
 Every name has an example in `docs/own.md`; `nearkv systems new NAME` writes a whole system.
 """
 
-from nearkv.costmodel.capacity import Fits, fits, reduced_batch
-from nearkv.costmodel.compose import overlap, pipeline, serial, stream
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.layers import over_layers, with_widths
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.registry import Knob, System, find_system, system
-from nearkv.costmodel.resources import csd, drives, gpu, host, link
-from nearkv.costmodel.span import Leaf, Port, Span
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.compose import overlap, pipeline, serial, stream
+from nearkv.costmodel.algebra.span import Leaf, Port, Span
+from nearkv.costmodel.model.capacity import Fits, fits, reduced_batch
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import over_layers, with_widths
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, System, find_system, system
+from nearkv.costmodel.model.resources import csd, drives, gpu, host, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.runtime.plugin_files import load_plugins
+from nearkv.sweeps.study.plugin_files import load_plugins
 from nearkv.sweeps.validation.contracts import violations
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import TypedDict, TypeVar, cast
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
-from nearkv.sweeps.space.bands import check_draws
-from nearkv.sweeps.space.study import Study, comma_list
-from nearkv.sweeps.space.study_files import load_study
+from nearkv.sweeps.study.bands import check_draws
+from nearkv.sweeps.study.study import Study, comma_list
+from nearkv.sweeps.study.study_files import load_study
 
 Object = TypeVar("Object", Part, Platform)
 Value = str | float | os.PathLike[str]

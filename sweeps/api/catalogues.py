@@ -9,8 +9,8 @@ from nearkv.hardware.catalog import Platform
 from nearkv.hardware.part import Part
 from nearkv.sweeps.api.arguments import Value, text_of
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.evaluation import catalogue
-from nearkv.sweeps.evaluation.models import model_rows
+from nearkv.sweeps.evaluate import catalogue
+from nearkv.sweeps.evaluate.models import model_rows
 
 
 def systems() -> pd.DataFrame:

@@ -79,7 +79,7 @@ class Fit:
         Raises:
             InputError: the file cannot be written.
         """
-        from nearkv.sweeps.evaluation.provenance import place_of, write_text
+        from nearkv.sweeps.evaluate.provenance import place_of, write_text
         from nearkv.sweeps.validation.fit_report import platform_file
 
         write_text(place_of(Path(text_of(file, "file"))), platform_file(self._calibration))

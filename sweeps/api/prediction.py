@@ -10,18 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.evaluation.table import records
 from nearkv.sweeps.explore.explain import (
     check_has_tree,
     one_point,
     point_columns,
     time_tree,
 )
-from nearkv.sweeps.space.study import Study, blocks
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.table import records
 
 Phase = Literal["prefill", "step", "total"]
 

@@ -19,7 +19,7 @@ from nearkv.sweeps.api.arguments import (
 )
 from nearkv.sweeps.api.prediction import Prediction, predict
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.study.study import Study
 
 
 def estimate(system: Value, model: Models, **axes: Unpack[Axes]) -> Prediction:
@@ -72,8 +72,8 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
-    from nearkv.sweeps.evaluation.comparison import compare as compared
-    from nearkv.sweeps.evaluation.requested import TIMES
+    from nearkv.sweeps.evaluate.comparison import compare as compared
+    from nearkv.sweeps.evaluate.requested import TIMES
 
     ratios = names_of(ratio, "ratio") if ratio else ()
     extra = (TIMES,) if breakdown else ()
@@ -108,10 +108,10 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
-    from nearkv.sweeps.evaluation.evaluate import evaluate, stack
-    from nearkv.sweeps.evaluation.requested import BOTTLENECK, TIMES, on_request
-    from nearkv.sweeps.evaluation.table import select
-    from nearkv.sweeps.evaluation.unread_sets import checked_blocks
+    from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+    from nearkv.sweeps.evaluate.requested import BOTTLENECK, TIMES, on_request
+    from nearkv.sweeps.evaluate.unread_sets import checked_blocks
+    from nearkv.sweeps.tables.table import select
 
     only = names_of(columns, "columns") if columns is not None else ()
     extra = (*on_request(only), BOTTLENECK, TIMES) if breakdown else on_request(only)

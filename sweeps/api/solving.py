@@ -12,7 +12,7 @@ import pandas as pd
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, study_of, text_of
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.study.study import Study
 
 _TEXTS = str | Iterable[str]
 _TYPES: Mapping[Any, tuple[type, str]] = {

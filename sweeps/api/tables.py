@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.table import is_whole, plain
+from nearkv.sweeps.tables.table import is_whole, plain
 
 
 def table_of_columns(columns: Mapping[str, NDArray[np.generic]]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from nearkv.sweeps.commands.views import View, check_shown
 from nearkv.sweeps.commands.writing import check_output, save
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 Explain = Annotated[
     bool, typer.Option("--explain", help="Print where the time goes, line by line.")
@@ -41,14 +41,14 @@ def estimate(study: Study, view: View, system: System, explain: Explain = False)
 
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
     """
-    from nearkv.sweeps.evaluation.table import records
     from nearkv.sweeps.explore.explain import (
         check_has_tree,
         one_point,
         point_columns,
         time_tree,
     )
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.tables.table import records
 
     chosen = replace(study, systems=(system,))
     block = one_point(chosen)
@@ -72,7 +72,7 @@ def show_tree(
     study: Study, point: dict[str, Any], tree: list[dict[str, Any]], view: View
 ) -> None:
     """Print the time tree of a design point, then its whole time."""
-    from nearkv.sweeps.evaluation.table import indented
+    from nearkv.sweeps.tables.table import indented
 
     people = view.is_for_people
     rows = indented(tree, "span") if people else tree
@@ -118,11 +118,11 @@ def compare(
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from nearkv.sweeps.evaluation.comparison import compare as compared
-    from nearkv.sweeps.evaluation.comparison import conclusion
-    from nearkv.sweeps.evaluation.requested import TIMES, on_request
-    from nearkv.sweeps.evaluation.table import select
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.evaluate.comparison import compare as compared
+    from nearkv.sweeps.evaluate.comparison import conclusion
+    from nearkv.sweeps.evaluate.requested import TIMES, on_request
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.tables.table import select
 
     chosen = replace(study, systems=tuple(systems))
     if chart:

@@ -9,8 +9,8 @@ import typer
 from nearkv.sweeps.commands.paging import show
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluation.evaluate import Columns
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.evaluate.evaluate import Columns
+    from nearkv.sweeps.study.study import Study
 
 Band = Annotated[
     float | None,
@@ -32,7 +32,7 @@ Samples = Annotated[
 
 def show_band(study: Study) -> None:
     """Print what the band of a design point is made of."""
-    from nearkv.sweeps.space.study import blocks
+    from nearkv.sweeps.study.study import blocks
     from nearkv.sweeps.uncertainty.made_of import error_rows, number_rows
 
     (block,) = blocks(study)

@@ -67,8 +67,8 @@ OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a p
 
 def list_systems(ctx: typer.Context, view: View, plugins: Plugins = []) -> None:
     """List the systems, each with the paper it comes from and its knobs."""
-    from nearkv.sweeps.evaluation.catalogue import system_rows
-    from nearkv.sweeps.runtime.plugin_files import load_plugins
+    from nearkv.sweeps.evaluate.catalogue import system_rows
+    from nearkv.sweeps.study.plugin_files import load_plugins
 
     load_plugins(plugins)
     if listed(ctx, view):
@@ -85,8 +85,8 @@ def show_system(view: View, name: System, plugins: Plugins = []) -> None:
 
     Example: nearkv systems show hilos
     """
-    from nearkv.sweeps.evaluation.catalogue import knob_rows, summary_of
-    from nearkv.sweeps.runtime.plugin_files import load_plugins
+    from nearkv.sweeps.evaluate.catalogue import knob_rows, summary_of
+    from nearkv.sweeps.study.plugin_files import load_plugins
 
     load_plugins(plugins)
     columns = ("knob", "values", "default", "what", "rules")
@@ -98,7 +98,7 @@ def new_system(name: NewSystem) -> None:
 
     Example: nearkv systems new my-system
     """
-    from nearkv.sweeps.space import own_system
+    from nearkv.sweeps.study import own_system
 
     files = own_system.new_system(name)
     for file, text in files.items():
@@ -112,8 +112,8 @@ def check_systems(file: OwnSystem) -> None:
 
     Example: nearkv systems check my_system.py
     """
-    from nearkv.costmodel.registry import systems
-    from nearkv.sweeps.runtime.plugin_files import load_plugins, read_plugin
+    from nearkv.costmodel.model.registry import systems
+    from nearkv.sweeps.study.plugin_files import load_plugins, read_plugin
     from nearkv.sweeps.validation.contracts import violations
 
     load_plugins([file])
@@ -132,7 +132,7 @@ def check_systems(file: OwnSystem) -> None:
 
 def list_models(ctx: typer.Context, view: View) -> None:
     """List the models with their shapes."""
-    from nearkv.sweeps.evaluation.models import model_rows
+    from nearkv.sweeps.evaluate.models import model_rows
 
     if listed(ctx, view):
         rows = model_rows()
@@ -147,7 +147,7 @@ def show_model(view: View, name: Model) -> None:
 
     Example: nearkv models show mixtral-8x7b
     """
-    from nearkv.sweeps.evaluation.models import model_numbers
+    from nearkv.sweeps.evaluate.models import model_numbers
 
     rows = model_numbers(name)
     show_rows(rows, view, below=[kinds_of(rows)])
@@ -155,7 +155,7 @@ def show_model(view: View, name: Model) -> None:
 
 def list_hardware(ctx: typer.Context, view: View) -> None:
     """List the platforms and the parts they are made of."""
-    from nearkv.sweeps.evaluation.catalogue import hardware_rows
+    from nearkv.sweeps.evaluate.catalogue import hardware_rows
 
     if listed(ctx, view):
         rows = hardware_rows()
@@ -170,8 +170,8 @@ def show_hardware(view: View, name: PlatformOrPart, sets: SetOnce = []) -> None:
 
     Example: nearkv hardware show hilos-a100 --set csd.count=16
     """
-    from nearkv.sweeps.evaluation.catalogue import hardware_numbers
-    from nearkv.sweeps.space.study import pairs
+    from nearkv.sweeps.evaluate.catalogue import hardware_numbers
+    from nearkv.sweeps.study.study import pairs
 
     rows = hardware_numbers(name, pairs(sets, "--set"))
     show_rows(rows, view, NUMBERS, below=[kinds_of(rows)])
@@ -186,7 +186,7 @@ def kinds_of(rows: Sequence[dict[str, Any]]) -> str:
 
 def list_columns(ctx: typer.Context, view: View) -> None:
     """List the columns of results with unit and definition."""
-    from nearkv.sweeps.evaluation.catalogue import column_rows
+    from nearkv.sweeps.evaluate.catalogue import column_rows
 
     if listed(ctx, view):
         rows = column_rows()
@@ -199,7 +199,7 @@ def show_column(view: View, name: ColumnName) -> None:
 
     Example: nearkv columns show step_ms
     """
-    from nearkv.sweeps.evaluation.catalogue import column_row
+    from nearkv.sweeps.evaluate.catalogue import column_row
 
     show_rows([column_row(name)], view)
 
@@ -225,7 +225,7 @@ def keys(view: View, kind: KindOfPart) -> None:
     Example: nearkv hardware keys gpu
     """
     from nearkv.hardware.own import key_rows
-    from nearkv.sweeps.evaluation.readers import readers
+    from nearkv.sweeps.evaluate.readers import readers
 
     rows = key_rows(kind)
     by_key = readers(kind)
@@ -269,7 +269,7 @@ def write_new(file: Path, text: str) -> None:
     import os
 
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.provenance import write_text
+    from nearkv.sweeps.evaluate.provenance import write_text
 
     if os.path.lexists(file):
         raise InputError(f"{file}: cannot be written (File exists); choose another name")

@@ -32,7 +32,7 @@ from nearkv.sweeps.commands.options import (
 from nearkv.sweeps.commands.views import View
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 TABLE_FILES = (".csv", ".jsonl", ".parquet")
 
@@ -59,8 +59,8 @@ def axes(
     Raises:
         InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
     """
-    from nearkv.sweeps.runtime.plugin_files import load_plugins
-    from nearkv.sweeps.space.study import Study, comma_list, pairs
+    from nearkv.sweeps.study.plugin_files import load_plugins
+    from nearkv.sweeps.study.study import Study, comma_list, pairs
 
     traces = _traces(trace, seed, samples, band)
     load_plugins(plugins)
@@ -86,7 +86,7 @@ def axes(
 
 def _traces(trace: str, seed: int, samples: int, band: float | None) -> tuple[str, ...]:
     """Traces by name; refuses options of draws where nothing is drawn."""
-    from nearkv.sweeps.space.bands import check_draws
+    from nearkv.sweeps.study.bands import check_draws
 
     traces = _names(trace, "--trace")
     check_draws(seed, samples, band, traces)
@@ -114,7 +114,7 @@ def _names(text: str, option: str) -> tuple[str, ...]:
         InputError: a list without a name.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     names = comma_list(text)
     if text and not names:
@@ -136,7 +136,7 @@ def view(
         InputError: an unknown format, or a caption or a label that no format prints.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import check_format
+    from nearkv.sweeps.tables.table import check_format
 
     if form:
         check_format(form)

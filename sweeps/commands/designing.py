@@ -23,7 +23,7 @@ from nearkv.sweeps.commands.views import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 PLACED = [
     "model",
@@ -138,7 +138,7 @@ def placement(
     """
     from nearkv.sweeps.explore.placement import placements, shares_of
     from nearkv.sweeps.explore.why import why_placement
-    from nearkv.sweeps.space.study import comma_list, pairs
+    from nearkv.sweeps.study.study import comma_list, pairs
 
     swaps = pairs(parts, "--part")
     shares = comma_list(",".join(fix))
@@ -175,7 +175,7 @@ def batch(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.explore.batches import best_batches
     from nearkv.sweeps.explore.why import why_batch
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     # its value says nothing: 16 is also what is taken where it is left out
     if is_given(line, "batch"):
@@ -205,7 +205,7 @@ def hardware(
     """
     from nearkv.sweeps.explore.sizing import least_hardware
     from nearkv.sweeps.explore.why import why_hardware
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
     rows = least_hardware(chosen, vary, target, limit)
@@ -226,7 +226,7 @@ def crossover(
     """
     from nearkv.sweeps.explore.crossover import crossovers
     from nearkv.sweeps.explore.why import why_crossover
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
     rows = crossovers(chosen, along, of)

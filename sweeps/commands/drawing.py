@@ -11,8 +11,8 @@ from nearkv.sweeps.commands.views import View
 from nearkv.sweeps.commands.writing import text_format
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluation.evaluate import Columns
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.evaluate.evaluate import Columns
+    from nearkv.sweeps.study.study import Study
 
 ENDINGS = (".pdf", ".svg", ".png")
 """Files of these endings are figures."""
@@ -42,7 +42,7 @@ def check_figure(file: str) -> None:
     Raises:
         InputError: it cannot be written, or the drawing library is not installed.
     """
-    from nearkv.sweeps.evaluation.provenance import check_writable, place_of
+    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
     from nearkv.sweeps.figures.style import load_pyplot
 
     check_writable(place_of(file))
@@ -76,8 +76,8 @@ def drawn_column(columns: Columns, only: str) -> str:
         InputError: --columns names no such column, or one that does not exist.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.figures.series import AXES
+    from nearkv.sweeps.tables.table import select
 
     if not only:
         return SPEED
@@ -101,10 +101,10 @@ def write_figure(
     """
     import pandas as pd
 
-    from nearkv.sweeps.evaluation.table import varying
     from nearkv.sweeps.figures.stacked import PREFIX, breakdown
     from nearkv.sweeps.figures.style import load_pyplot, save
     from nearkv.sweeps.figures.suiting import suitable
+    from nearkv.sweeps.tables.table import varying
 
     table = pd.DataFrame(columns)
     if any(name.startswith(PREFIX) for name in columns):
@@ -120,9 +120,9 @@ def write_figure(
 
 def print_chart(columns: Columns, study: Study, only: str) -> None:
     """Print a bar a row, named by what the study varies."""
-    from nearkv.sweeps.evaluation.table import records, varying
-    from nearkv.sweeps.evaluation.terminal import width_of_output
     from nearkv.sweeps.figures.terminal import chart
+    from nearkv.sweeps.tables.table import records, varying
+    from nearkv.sweeps.tables.terminal import width_of_output
 
     value = drawn_column(columns, only)
     names = varying(columns, study) or ["system"]

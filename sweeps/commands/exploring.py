@@ -18,7 +18,7 @@ from nearkv.sweeps.commands.views import View
 from nearkv.sweeps.commands.writing import tell
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 DESIGN = [
     "system",
@@ -75,10 +75,10 @@ def pareto(
 
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
-    from nearkv.sweeps.evaluation.text_columns import counted
     from nearkv.sweeps.explore.pareto import pareto as front_of
-    from nearkv.sweeps.space.study import comma_list
-    from nearkv.sweeps.space.study_files import either
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.study.study_files import either
+    from nearkv.sweeps.tables.text_columns import counted
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     front = front_of(chosen, by, where, per, tell, comma_list(view.columns))

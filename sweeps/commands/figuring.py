@@ -62,7 +62,7 @@ def list_figures() -> None:
 
 def summary(drawn: PaperFigure) -> str:
     """Return in words how much of a figure is stated."""
-    from nearkv.sweeps.evaluation.text_columns import counted
+    from nearkv.sweeps.tables.text_columns import counted
 
     count = len(drawn.statements)
     if not count:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nearkv.sweeps.evaluation.latex import Paper
+    from nearkv.sweeps.tables.latex import Paper
 
 
 def show(
@@ -28,7 +28,7 @@ def show(
         InputError: an unknown format, or a standard output that is closed.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import check_format, render
+    from nearkv.sweeps.tables.table import check_format, render
 
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")

@@ -14,9 +14,9 @@ from nearkv.sweeps.commands.writing import check_output, save, save_text, text_f
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nearkv.sweeps.evaluation.evaluate import Columns
-    from nearkv.sweeps.evaluation.latex import Paper
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.evaluate.evaluate import Columns
+    from nearkv.sweeps.study.study import Study
+    from nearkv.sweeps.tables.latex import Paper
 
 BRIEF = [
     "system",
@@ -61,7 +61,7 @@ TABLE = View()
 
 def is_readable(columns: Columns, form: str) -> bool:
     """Whether a table is short enough to be printed in a format."""
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_SHOWN
 
     rows = len(next(iter(columns.values())))
     return rows <= MOST_SHOWN or form in ("csv", "json")
@@ -87,9 +87,9 @@ def show_rows(
     Raises:
         InputError: an unknown column, or a file that cannot be written.
     """
-    from nearkv.sweeps.evaluation.table import select
     from nearkv.sweeps.explore.rows import columns_of
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.tables.table import select
 
     names: tuple[str, ...] = ()
     if view.columns and rows:
@@ -128,7 +128,7 @@ class Shown:
 
 def _show_view(table: Shown, view: View, study: Study | None) -> None:
     """Print a table as asked for, and write it where a file for readers is named."""
-    from nearkv.sweeps.evaluation.table import render
+    from nearkv.sweeps.tables.table import render
 
     form = text_format(view.file)
     paper = table.paper
@@ -149,11 +149,11 @@ def _show_pivot(
     study: Study | None,
 ) -> None:
     """Print a table with a column for each value of one of its columns."""
-    from nearkv.sweeps.evaluation.layout import KEY
-    from nearkv.sweeps.evaluation.pivot import pivoted, value_column
-    from nearkv.sweeps.evaluation.table import check_columns
-    from nearkv.sweeps.evaluation.text_columns import cell_text
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.tables.layout import KEY
+    from nearkv.sweeps.tables.pivot import pivoted, value_column
+    from nearkv.sweeps.tables.table import check_columns
+    from nearkv.sweeps.tables.text_columns import cell_text
 
     named = comma_list(view.columns)
     check_columns(rows[0], named)
@@ -171,7 +171,7 @@ def _show_pivot(
 
 def paper_of(view: View, over: str = "", under: int = 0) -> Paper:
     """How a paper prints the table that is asked for."""
-    from nearkv.sweeps.evaluation.latex import Paper
+    from nearkv.sweeps.tables.latex import Paper
 
     return Paper(view.caption, view.label, over, view.pivot, under)
 
@@ -201,7 +201,7 @@ def show_columns(
         InputError: more rows than anybody reads, a name that is no column, or a file that cannot
             be written.
     """
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN, records, select, varying
+    from nearkv.sweeps.tables.table import MOST_SHOWN, records, select, varying
 
     form = view.form_or("table")
     rows = len(next(iter(columns.values())))
@@ -239,7 +239,7 @@ def _check_readers_file(file: str, rows: int) -> None:
         InputError: there are so many.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_SHOWN
 
     if text_format(file) and rows > MOST_SHOWN:
         limit = f"more than {MOST_SHOWN:,} rows are too many to read"
@@ -253,9 +253,9 @@ def _print_many(columns: Columns, form: str) -> None:
         InputError: in a format for readers.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN
     from nearkv.sweeps.jobs.arrow import table_of
     from nearkv.sweeps.jobs.encode import ENCODERS
+    from nearkv.sweeps.tables.table import MOST_SHOWN
 
     if form != "csv":
         limit = f"more than {MOST_SHOWN:,} rows are too many to read"
@@ -265,7 +265,7 @@ def _print_many(columns: Columns, form: str) -> None:
 
 def busy(columns: Columns) -> list[str]:
     """Columns of seconds by resource, those left out that no design point waits for."""
-    from nearkv.sweeps.evaluation.requested import TIMES
+    from nearkv.sweeps.evaluate.requested import TIMES
 
     seconds = {
         name: columns[name].astype(float) for name in columns if name.startswith(TIMES)
@@ -275,7 +275,7 @@ def busy(columns: Columns) -> list[str]:
 
 def laid_out(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as a terminal's table, to stand below another."""
-    from nearkv.sweeps.evaluation.table import render
+    from nearkv.sweeps.tables.table import render
 
     return render(rows, "table").rstrip()
 

@@ -11,7 +11,7 @@ import typer
 from nearkv.sweeps.commands.options import Named, StudyFile
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 
 def report(
@@ -32,10 +32,10 @@ def report(
     import shlex
 
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.provenance import check_writable, place_of, write_text
+    from nearkv.sweeps.evaluate.provenance import check_writable, place_of, write_text
     from nearkv.sweeps.figures.report import report as page_of
-    from nearkv.sweeps.space.study import comma_list
-    from nearkv.sweeps.space.study_files import either
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.study.study_files import either
 
     if not file.endswith(".html"):
         raise InputError(f"-o {file}: a report is a page; its name ends in .html")

@@ -82,7 +82,7 @@ def validate(
     Example: nearkv validate --id hilos-tput-max
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
     from nearkv.sweeps.validation import validate as reviewed
     from nearkv.sweeps.validation.sources import by_source
     from nearkv.sweeps.validation.summary import summary
@@ -116,7 +116,7 @@ def validate(
 
 def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
     """How many claims there are, by verdict."""
-    from nearkv.sweeps.evaluation.text_columns import counted
+    from nearkv.sweeps.tables.text_columns import counted
 
     counts = Counter(row["verdict"] for row in rows)
     parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
@@ -176,8 +176,8 @@ def calibrate(
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.provenance import write_text
-    from nearkv.sweeps.evaluation.table import check_format
+    from nearkv.sweeps.evaluate.provenance import write_text
+    from nearkv.sweeps.tables.table import check_format
     from nearkv.sweeps.validation import fit_report
     from nearkv.sweeps.validation.calibration import calibrate as fit
     from nearkv.sweeps.validation.claimed_runs import claimed
@@ -207,7 +207,7 @@ def calibrate(
 def _toml_place(file: str) -> Path:
     """Where a fitted platform can be written, checked before the fit."""
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.provenance import check_writable, place_of
+    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
 
     if not file.endswith(".toml"):
         raise InputError(f"--output-file {file}: a platform is a .toml file; name it so")

@@ -26,8 +26,8 @@ from nearkv.sweeps.commands.views import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nearkv.sweeps.evaluation.evaluate import Columns
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.evaluate.evaluate import Columns
+    from nearkv.sweeps.study.study import Study
 
 POINT = [
     "system",
@@ -122,7 +122,7 @@ def alpha(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
     """
     from nearkv.sweeps.explore.knobs import best_knob
     from nearkv.sweeps.explore.why import why_alpha
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
     answer = best_knob(chosen, "alpha", robust)
@@ -138,7 +138,7 @@ def spill(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
     """
     from nearkv.sweeps.explore.knobs import best_knob
     from nearkv.sweeps.explore.why import why_spill
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
     answer = best_knob(chosen, "interval", robust)
@@ -211,8 +211,8 @@ def mapping_trace(
     """
     from nearkv.sweeps.explore.dynamic import SYSTEMS, random_trace, replay
     from nearkv.sweeps.explore.why import why_replay
-    from nearkv.sweeps.space.sizes import size
-    from nearkv.sweeps.space.study import one_point
+    from nearkv.sweeps.study.sizes import size
+    from nearkv.sweeps.study.study import one_point
 
     trace = random_trace(
         requests=int(size(requests, "--requests")),

@@ -98,7 +98,7 @@ def subbatch(
     from nearkv.sweeps.explore.subbatch import SubbatchPoint, brief
     from nearkv.sweeps.explore.subbatch import subbatch as solved
     from nearkv.sweeps.explore.why import why_subbatch
-    from nearkv.sweeps.space.study import pairs
+    from nearkv.sweeps.study.study import pairs
 
     point = SubbatchPoint(
         model=model,

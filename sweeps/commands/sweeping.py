@@ -30,7 +30,7 @@ from nearkv.sweeps.commands.writing import check_output, save, tell, text_format
 if TYPE_CHECKING:
     from nearkv.sweeps.jobs.reduce import Reducer
     from nearkv.sweeps.jobs.running import SweepRun
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.study.study import Study
 
 
 def sweep(
@@ -57,9 +57,9 @@ def sweep(
     """
     from nearkv.sweeps.jobs.reduce import reducer_of
     from nearkv.sweeps.jobs.running import SweepRun
-    from nearkv.sweeps.runtime.workers import Workers
-    from nearkv.sweeps.space.study import comma_list
-    from nearkv.sweeps.space.study_files import either
+    from nearkv.sweeps.jobs.workers import Workers
+    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.study.study_files import either
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     reducer = reducer_of(top, by, comma_list(best_per))
@@ -95,7 +95,7 @@ def _check_unarranged(view: View) -> None:
 def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
     """Columns by name; none is the usual ones, or with a breakdown all there are."""
     from nearkv.sweeps.jobs.plan import all_columns
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     only = comma_list(named)
     return all_columns(study) if breakdown and not only else only
@@ -103,7 +103,7 @@ def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
 
 def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> None:
     from nearkv.sweeps.jobs.best import best
-    from nearkv.sweeps.space.study import comma_list
+    from nearkv.sweeps.study.study import comma_list
 
     rows = best(study, reducer, run, comma_list(view.columns))
     if is_figure(view.file):
@@ -118,8 +118,8 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> Non
 def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
     from pathlib import Path
 
-    from nearkv.sweeps.evaluation.evaluate import table
-    from nearkv.sweeps.evaluation.requested import on_request
+    from nearkv.sweeps.evaluate.evaluate import table
+    from nearkv.sweeps.evaluate.requested import on_request
     from nearkv.sweeps.jobs.execute import to_file
 
     if is_figure(file):
@@ -129,10 +129,10 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 
 
 def _print(study: Study, only: tuple[str, ...], view: View) -> None:
-    from nearkv.sweeps.evaluation.evaluate import evaluate, stack
-    from nearkv.sweeps.evaluation.requested import on_request
-    from nearkv.sweeps.evaluation.text_columns import counted
-    from nearkv.sweeps.evaluation.unread_sets import checked_blocks
+    from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+    from nearkv.sweeps.evaluate.requested import on_request
+    from nearkv.sweeps.evaluate.unread_sets import checked_blocks
+    from nearkv.sweeps.tables.text_columns import counted
 
     study_blocks = checked_blocks(study)
     rows = stack(evaluate(study_blocks, on_request(only)))
@@ -146,7 +146,7 @@ def _printed(view: View, rows: int = 0) -> View:
     """How a sweep is printed where no format is named: a table to a reader, else CSV."""
     import sys
 
-    from nearkv.sweeps.evaluation.table import MOST_SHOWN
+    from nearkv.sweeps.tables.table import MOST_SHOWN
 
     is_read = rows <= MOST_SHOWN and bool(sys.stdout and sys.stdout.isatty())
     is_read = is_read or bool(text_format(view.file))
@@ -160,7 +160,7 @@ def _check_readers_file(run: SweepRun, file: str, reducer: bool) -> None:
         InputError: something to resume, or workers without a search of the best.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.runtime.workers import Workers
+    from nearkv.sweeps.jobs.workers import Workers
 
     if run.resume or (run.workers != Workers() and not reducer):
         options = "--jobs, --scheduler and --resume"
@@ -175,7 +175,7 @@ def check_drawing(run: SweepRun, file: str, form: str) -> None:
         InputError: workers, something to resume, or a format of printing.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.runtime.workers import Workers
+    from nearkv.sweeps.jobs.workers import Workers
 
     if run.resume or run.workers != Workers():
         raise InputError(
@@ -197,9 +197,9 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
     from pathlib import Path
 
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.evaluation.table import check_format
     from nearkv.sweeps.jobs.outputs import form_of
-    from nearkv.sweeps.runtime.workers import Workers
+    from nearkv.sweeps.jobs.workers import Workers
+    from nearkv.sweeps.tables.table import check_format
 
     check_format(form or "csv")
     if is_figure(file):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluation.evaluate import Columns
-    from nearkv.sweeps.space.study import Study
+    from nearkv.sweeps.evaluate.evaluate import Columns
+    from nearkv.sweeps.study.study import Study
 
 
 def check_output(file: str) -> None:
@@ -57,7 +57,7 @@ def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
 
 def tell(line: str) -> None:
     """Say something that is not part of the output, to whoever listens; a terminal's lines wrap."""
-    from nearkv.sweeps.evaluation.terminal import wrapped
+    from nearkv.sweeps.tables.terminal import wrapped
 
     is_read = bool(sys.stderr and sys.stderr.isatty())
     with suppress(OSError):

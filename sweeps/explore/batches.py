@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.metrics import Answer
+from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
-from nearkv.sweeps.evaluation.probe import Probe, column
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import Target, check_quantities, parse_targets
+from nearkv.sweeps.evaluate.probe import Probe, column
+from nearkv.sweeps.evaluate.targets import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.space.sizes import size, values
-from nearkv.sweeps.space.study import Numbers, Study, comma_list
+from nearkv.sweeps.study.sizes import size, values
+from nearkv.sweeps.study.study import Numbers, Study, comma_list
+from nearkv.sweeps.tables.table import plain
 
 ROUNDS = "memory; more than that run in rounds"
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.metrics import COLUMNS
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import Columns, columns, stack
+from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.explore.knobs import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.space.study import Block, Study
+from nearkv.sweeps.study.study import Block, Study
 
 
 def best_beta(study: Study, robust: float = 0.0) -> Columns:

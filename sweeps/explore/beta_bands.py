@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.explore.knob_bands import regrets
 from nearkv.sweeps.explore.robust import robust_knob
-from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.sampled import sampled, tiles
 
 KNOB = "hot_share"

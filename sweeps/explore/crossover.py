@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.evaluation.probe import Probe, check_column
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_searched
+from nearkv.sweeps.evaluate.probe import Probe, check_column
+from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
     Line,
@@ -23,8 +22,9 @@ from nearkv.sweeps.explore.lines import (
 )
 from nearkv.sweeps.explore.race import Change, Race
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.space.bands import Band, check_band
-from nearkv.sweeps.space.study import Block, Study
+from nearkv.sweeps.study.bands import Band, check_band
+from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.tables.table import plain
 
 LOOKS = 97
 """Values looked at before crossings between them are refined."""

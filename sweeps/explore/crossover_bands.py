@@ -10,12 +10,12 @@ import numpy as np
 
 from nearkv.solvers.search import Crossing, Points
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import FAR
+from nearkv.sweeps.evaluate.targets import FAR
 from nearkv.sweeps.explore.lines import Line
 from nearkv.sweeps.explore.race import Change, Race
-from nearkv.sweeps.space.bands import RATIO_ERROR, Band
-from nearkv.sweeps.space.study import Numbers
+from nearkv.sweeps.study.bands import RATIO_ERROR, Band
+from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.tables.table import plain
 from nearkv.sweeps.uncertainty.bands import error_scores
 from nearkv.sweeps.uncertainty.model_error import RATIO, spreads
 from nearkv.sweeps.uncertainty.numbers import drawn_numbers

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import STATUSES, shortage
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, footprint
-from nearkv.costmodel.models import require_alike
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import SUBLAYERS, footprint
+from nearkv.costmodel.model.capacity import STATUSES, shortage
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import require_alike
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluate.evaluate import Columns
 
 SYSTEMS = ("lpddr-only", "flexgen-mapping", "h2m2", "oracle")
 """Systems of fig. 16, the baseline first."""

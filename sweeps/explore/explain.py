@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nearkv.costmodel.span import Leaf, Repeat, Span
+from nearkv.costmodel.algebra.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import Columns, columns
-from nearkv.sweeps.evaluation.requested import BOTTLENECK, on_request
-from nearkv.sweeps.evaluation.unread_sets import warn_of_no_effect
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.evaluate import Columns, columns
+from nearkv.sweeps.evaluate.requested import BOTTLENECK, on_request
+from nearkv.sweeps.evaluate.unread_sets import warn_of_no_effect
+from nearkv.sweeps.study.study import Block, Study, blocks
 
 Rows = list[dict[str, object]]
 ONE_STEP = "one decode step"

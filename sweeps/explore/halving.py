@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.bounds import Boxes
+from nearkv.sweeps.evaluate.bounds import Boxes
 from nearkv.sweeps.explore.ideals import Ideals
 
 Numbers = NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.bounds import Bound
-from nearkv.sweeps.evaluation.intervals import Interval
-from nearkv.sweeps.evaluation.targets import Target, higher_is_better
+from nearkv.sweeps.evaluate.bounds import Bound
+from nearkv.sweeps.evaluate.intervals import Interval
+from nearkv.sweeps.evaluate.targets import Target, higher_is_better
 
 Values = NDArray[np.generic]
 Numbers = NDArray[np.float64]

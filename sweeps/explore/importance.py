@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.indices import Index, sobol_indices
 from nearkv.solvers.uncertainty.spread import scores
-from nearkv.sweeps.evaluation.probe import Probe
+from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.space.bands import MODEL_ERROR, Band
-from nearkv.sweeps.space.study import Numbers, Study
+from nearkv.sweeps.study.bands import MODEL_ERROR, Band
+from nearkv.sweeps.study.study import Numbers, Study
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.numbers import drawn_number
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.sampled import sampled, tiles
 
 STEP = "step_ms"

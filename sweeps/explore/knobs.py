@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.registry import find_knob, find_system
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.registry import find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
-from nearkv.sweeps.evaluation.evaluate import Columns, evaluate, stack
-from nearkv.sweeps.evaluation.unread_sets import warn_of_no_effect
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.evaluate.unread_sets import warn_of_no_effect
+from nearkv.sweeps.study.study import Block, Study, blocks
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""

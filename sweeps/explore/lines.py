@@ -9,9 +9,9 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import unit_of
 from nearkv.hardware.schema import Key
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_sets
-from nearkv.sweeps.space.sizes import number, size, values
-from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_sets
+from nearkv.sweeps.study.sizes import number, size, values
+from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 
 WORKLOAD = {"batch": "batch", "context": "context_tok", "output": "output_tok"}
 """Axes of a workload -> their columns."""

@@ -8,23 +8,23 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.capacity import STATUSES
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes
-from nearkv.costmodel.mechanisms.head_tables import HeadTables, head_tables
-from nearkv.costmodel.models import require_alike
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import SUBLAYERS, decoder_bytes
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
+from nearkv.costmodel.model.capacity import STATUSES
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import require_alike
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import unknown
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.mapping.brute import brute
 from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import POLICIES
-from nearkv.sweeps.evaluation.evaluate import Columns, stack
+from nearkv.sweeps.evaluate.evaluate import Columns, stack
 from nearkv.sweeps.explore.knobs import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Block, Study
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study
 
 METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
     "exact": exact,

@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
-from nearkv.sweeps.evaluation.blanks import warn_of_blanks
-from nearkv.sweeps.evaluation.evaluate import Columns, chunks, stack
-from nearkv.sweeps.evaluation.requested import on_request
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import (
+from nearkv.sweeps.evaluate.blanks import warn_of_blanks
+from nearkv.sweeps.evaluate.evaluate import Columns, chunks, stack
+from nearkv.sweeps.evaluate.requested import on_request
+from nearkv.sweeps.evaluate.targets import (
     RATIOS,
     Target,
     check_quantities,
     higher_is_better,
     parse_targets,
 )
-from nearkv.sweeps.evaluation.unread_sets import checked_blocks
+from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.undominated import searched
-from nearkv.sweeps.runtime.progress import Advance, progress
-from nearkv.sweeps.space.study import Block, Study, comma_list
+from nearkv.sweeps.jobs.progress import Advance, progress
+from nearkv.sweeps.study.study import Block, Study, comma_list
+from nearkv.sweeps.tables.table import plain
 
 PER = "model,context_tok,output_tok,trace"
 """Columns that make a workload; designs are compared within one only."""

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.models import alike_llm
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.models import alike_llm
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import parse
 from nearkv.solvers.placement.placement import Placement, place
-from nearkv.sweeps.evaluation.table import plain
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.space.cases import swapped
-from nearkv.sweeps.space.sizes import number, size, values
-from nearkv.sweeps.space.study import comma_list
+from nearkv.sweeps.study.cases import swapped
+from nearkv.sweeps.study.sizes import number, size, values
+from nearkv.sweeps.study.study import comma_list
+from nearkv.sweeps.tables.table import plain
 
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
 """Numbers of parts that a placement depends on, beside the roles of `_READ_ROLES`."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.bounds import Bounds, Boxes, is_monotone
+from nearkv.sweeps.evaluate.bounds import Bounds, Boxes, is_monotone
 from nearkv.sweeps.explore.halving import cuts_of, gain_of, parts_of
 from nearkv.sweeps.explore.ideals import Contest, Ideals, Incumbents
-from nearkv.sweeps.space.grid import Grid
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.study.grid import Grid
+from nearkv.sweeps.study.study import Block
 
 ENOUGH = 1 << 24
 """Design points from which bounds pay [1]."""

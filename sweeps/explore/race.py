@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.metrics import Answer
+from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
-from nearkv.sweeps.evaluation.probe import Probe, column
-from nearkv.sweeps.evaluation.targets import FAR, higher_is_better
+from nearkv.sweeps.evaluate.probe import Probe, column
+from nearkv.sweeps.evaluate.targets import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import WORKLOAD
-from nearkv.sweeps.space.study import NONE, Numbers
+from nearkv.sweeps.study.study import NONE, Numbers
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.explore.knob_bands import STEP, stated
 from nearkv.sweeps.explore.worst_case import worst_case
-from nearkv.sweeps.space.bands import MODEL_ERROR
-from nearkv.sweeps.space.grid import Axis, Box, Grid
-from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.study.bands import MODEL_ERROR
+from nearkv.sweeps.study.grid import Axis, Box, Grid
+from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.bands import error_scores
 from nearkv.sweeps.uncertainty.model_error import VALUE, spreads
 from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, shape_of, tiles

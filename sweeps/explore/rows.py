@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.evaluation.text_columns import is_number
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.tables.text_columns import is_number
 
 Rows = list[dict[str, Any]]
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
-from nearkv.sweeps.evaluation.evaluate import evaluate
-from nearkv.sweeps.evaluation.probe import Probe, check_column, column
-from nearkv.sweeps.evaluation.table import plain
+from nearkv.sweeps.evaluate.evaluate import evaluate
+from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.space.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
+from nearkv.sweeps.tables.table import plain
 
 STEP = 1e-4
 """Relative step, on a logarithmic scale, to either side of a number."""

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.capacity import shortage
+from nearkv.costmodel.model.capacity import shortage
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
-from nearkv.sweeps.evaluation.probe import Probe, bottleneck
-from nearkv.sweeps.evaluation.table import plain
-from nearkv.sweeps.evaluation.targets import (
+from nearkv.sweeps.evaluate.probe import Probe, bottleneck
+from nearkv.sweeps.evaluate.targets import (
     Gauge,
     Target,
     check_agreement,
@@ -22,11 +21,12 @@ from nearkv.sweeps.evaluation.targets import (
     parse_targets,
     span_of,
 )
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread_searched
+from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.explore.verdict import verdict_of
-from nearkv.sweeps.space.study import Block, Numbers, Study, blocks, comma_list
+from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
+from nearkv.sweeps.tables.table import plain
 
 REACH = 1000.0
 """A number is searched within this factor of its present value, and a count up to it."""

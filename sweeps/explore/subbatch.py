@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.dimm import dimms
-from nearkv.costmodel.mechanisms.serving import (
+from nearkv.costmodel.mechanisms.serving.dimm import dimms
+from nearkv.costmodel.mechanisms.serving.serving import (
     data_parallel,
     kv_token_bytes,
     tensor_parallel,
 )
-from nearkv.costmodel.models import alike_llm
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
 from nearkv.solvers.subbatch.rules import greedy, one_batch
 from nearkv.solvers.subbatch.schedule import evenest, optimal
-from nearkv.sweeps.evaluation.unread_sets import warn_of_unread
+from nearkv.sweeps.evaluate.unread_sets import warn_of_unread
 from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.space.cases import swapped
-from nearkv.sweeps.space.sizes import number, repeatable, size
-from nearkv.sweeps.space.trace import Trace
-from nearkv.sweeps.space.traces import load_trace
+from nearkv.sweeps.study.cases import swapped
+from nearkv.sweeps.study.sizes import number, repeatable, size
+from nearkv.sweeps.study.trace import Trace
+from nearkv.sweeps.study.traces import load_trace
 
 PLACEMENTS = ("balanced", "random")
 QUEUED = 16

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.bounds import Indices, columns_at
-from nearkv.sweeps.evaluation.evaluate import (
+from nearkv.sweeps.evaluate.bounds import Indices, columns_at
+from nearkv.sweeps.evaluate.evaluate import (
     POINTS_AT_ONCE,
     Columns,
     columns,
@@ -18,8 +18,8 @@ from nearkv.sweeps.evaluation.evaluate import (
 )
 from nearkv.sweeps.explore.ideals import Contest, Ideals
 from nearkv.sweeps.explore.pruning import Search, Visit, rows_of
-from nearkv.sweeps.runtime.progress import Advance
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.jobs.progress import Advance
+from nearkv.sweeps.study.study import Block
 
 ROW = "#"
 """Column of row numbers, which no user can name."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING
-from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.explore.crossover import EQUAL
 from nearkv.sweeps.explore.rows import Rows, rows_of
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from nearkv.costmodel.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.numbers import across
 
 LOOKS = 17

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.space.sizes import comma_list
+from nearkv.sweeps.study.sizes import comma_list
 
 if TYPE_CHECKING:
     import pandas as pd

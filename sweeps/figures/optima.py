@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.table import records
-from nearkv.sweeps.evaluation.text_columns import cell_text
 from nearkv.sweeps.explore.knobs import best_knob
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.text_columns import cell_text
 
 KNOB = "alpha"
 """The knob whose optimum a page proves: the share of X in the cache."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
-from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.evaluation.requested import ON_REQUEST, on_request
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.evaluate.requested import ON_REQUEST, on_request
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.described import Drawing, check_drawn, drawing_of
 from nearkv.sweeps.figures.labels import label_of, stem_and_unit
@@ -24,8 +24,8 @@ from nearkv.sweeps.figures.stated import (
     statements_of,
 )
 from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
-from nearkv.sweeps.space.study import Study
-from nearkv.sweeps.space.study_files import load_study
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study_files import load_study
 
 if TYPE_CHECKING:
     import pandas as pd

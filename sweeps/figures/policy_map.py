@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation import targets
+from nearkv.sweeps.evaluate import targets
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     check_columns,

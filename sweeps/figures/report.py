@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.evaluate import columns, stack
-from nearkv.sweeps.evaluation.provenance import platform_numbers
-from nearkv.sweeps.evaluation.unread_sets import checked_blocks
+from nearkv.sweeps.evaluate.evaluate import columns, stack
+from nearkv.sweeps.evaluate.provenance import platform_numbers
+from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of
@@ -26,7 +26,7 @@ from nearkv.sweeps.figures.series import everywhere, independent, levels, varies
 from nearkv.sweeps.figures.stacked import PREFIX
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.figures.time_trees import as_json, time_tree
-from nearkv.sweeps.space.study import Block, Study
+from nearkv.sweeps.study.study import Block, Study
 
 if TYPE_CHECKING:
     import pandas as pd

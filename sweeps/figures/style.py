@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.evaluation.provenance import replacing
+from nearkv.sweeps.evaluate.provenance import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.span import Leaf, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.study.study import Block
 
 DIGITS = 4
 """Significant digits of the seconds in a report."""

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.evaluate import Cell, Columns, Names
-from nearkv.sweeps.evaluation.table import is_whole, plain
+from nearkv.sweeps.evaluate.evaluate import Cell, Columns, Names
 from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
+from nearkv.sweeps.tables.table import is_whole, plain
 
 Array = NDArray[np.generic]
 Column = Cell | Array | None

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluation.bounds import columns_at
-from nearkv.sweeps.evaluation.evaluate import Columns, at, cells, stack
-from nearkv.sweeps.evaluation.requested import on_request
+from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
+from nearkv.sweeps.evaluate.bounds import columns_at
+from nearkv.sweeps.evaluate.evaluate import Columns, at, cells, stack
+from nearkv.sweeps.evaluate.requested import on_request
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.pruning import Search, Visit
+from nearkv.sweeps.jobs.interrupts import careful, listening
 from nearkv.sweeps.jobs.kept import Kept
 from nearkv.sweeps.jobs.plan import (
     SWEPT_AT_ONCE,
@@ -29,13 +30,12 @@ from nearkv.sweeps.jobs.plan import (
     size_of,
     unpacked,
 )
+from nearkv.sweeps.jobs.progress import progress
 from nearkv.sweeps.jobs.reduce import Reducer, reduced
 from nearkv.sweeps.jobs.running import SweepRun, announce
-from nearkv.sweeps.runtime.interrupts import careful, listening
-from nearkv.sweeps.runtime.progress import progress
-from nearkv.sweeps.runtime.workers import Workers
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Study
 
 REDUCED = 1 << 20
 """Rows of a task that keeps only the best."""

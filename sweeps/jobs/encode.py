@@ -1,6 +1,6 @@
 """Turn rows into bytes of a file: CSV, JSON lines or Parquet, by way of Arrow.
 
-The text is the one `nearkv.sweeps.evaluation.table` prints: whole numbers without a point, shortest
+The text is the one `nearkv.sweeps.tables.table` prints: whole numbers without a point, shortest
 digits that read back as the same number, blanks (null) where there is none.
 """
 

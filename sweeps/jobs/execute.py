@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.evaluate import Columns
-from nearkv.sweeps.evaluation.provenance import (
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.evaluate.provenance import (
     check_writable,
     place_of,
     provenance,
@@ -22,6 +22,7 @@ from nearkv.sweeps.evaluation.provenance import (
 from nearkv.sweeps.jobs.arrow import table_of
 from nearkv.sweeps.jobs.encode import ENCODERS, encoded
 from nearkv.sweeps.jobs.identity import identity
+from nearkv.sweeps.jobs.interrupts import careful, listening
 from nearkv.sweeps.jobs.outputs import (
     TEXTS,
     check_free,
@@ -31,11 +32,10 @@ from nearkv.sweeps.jobs.outputs import (
 )
 from nearkv.sweeps.jobs.parts import part_name, write_new
 from nearkv.sweeps.jobs.plan import Piece, Plan, plan
+from nearkv.sweeps.jobs.progress import bytes_of, progress
 from nearkv.sweeps.jobs.running import SweepRun, announce
 from nearkv.sweeps.jobs.staging import Staging, staged
-from nearkv.sweeps.runtime.interrupts import careful, listening
-from nearkv.sweeps.runtime.progress import bytes_of, progress
-from nearkv.sweeps.space.study import Study, blocks
+from nearkv.sweeps.study.study import Study, blocks
 
 PIECE = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
 """Rows of a task that writes, which is a part."""

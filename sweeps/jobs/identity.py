@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearkv.sweeps.evaluation.provenance import provenance
+from nearkv.sweeps.evaluate.provenance import provenance
 from nearkv.sweeps.jobs.plan import Plan
-from nearkv.sweeps.runtime.versions import CODE, PACKAGES, versions
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.jobs.versions import CODE, PACKAGES, versions
+from nearkv.sweeps.study.study import Block
 
 _OPTIONS = {
     "model": "--model",

@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluation.evaluate import Names, cells, merge
-from nearkv.sweeps.evaluation.evaluator import Evaluator
-from nearkv.sweeps.evaluation.requested import FOOTPRINT, ON_REQUEST, is_usual
-from nearkv.sweeps.evaluation.table import is_whole
-from nearkv.sweeps.evaluation.unread_sets import checked_blocks
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Block, Study, blocks
+from nearkv.sweeps.evaluate.evaluate import Names, cells, merge
+from nearkv.sweeps.evaluate.evaluator import Evaluator
+from nearkv.sweeps.evaluate.requested import FOOTPRINT, ON_REQUEST, is_usual
+from nearkv.sweeps.evaluate.unread_sets import checked_blocks
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.tables.table import is_whole
 
 SWEPT_AT_ONCE = 1 << 17
 """Design points of a box of a sweep: fewer than of a table in memory, each process holds one."""

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, once, unknown
-from nearkv.sweeps.evaluation.bounds import points_at
-from nearkv.sweeps.evaluation.cells import cells_at
-from nearkv.sweeps.evaluation.evaluate import Cell, Names, at
-from nearkv.sweeps.evaluation.targets import higher_is_better
+from nearkv.sweeps.evaluate.bounds import points_at
+from nearkv.sweeps.evaluate.cells import cells_at
+from nearkv.sweeps.evaluate.evaluate import Cell, Names, at
+from nearkv.sweeps.evaluate.targets import higher_is_better
 from nearkv.sweeps.explore.ideals import Groups
 from nearkv.sweeps.explore.pruning import Visit, rows_of
 from nearkv.sweeps.jobs.kept import Kept, Limits, Mask, Numbers, Rows

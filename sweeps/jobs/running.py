@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nearkv.sweeps.jobs.plan import Piece, Plan
-from nearkv.sweeps.runtime.progress import bytes_of, duration
-from nearkv.sweeps.runtime.workers import Workers
+from nearkv.sweeps.jobs.progress import bytes_of, duration
+from nearkv.sweeps.jobs.workers import Workers
 
 SAMPLES = (1 << 7, 1 << 14)
 """Design points that are tried to estimate how long all will take."""

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.provenance import text_of
+from nearkv.sweeps.evaluate.provenance import text_of
 from nearkv.sweeps.jobs.growth import growth_of
 from nearkv.sweeps.jobs.identity import difference
+from nearkv.sweeps.jobs.interrupts import listening
 from nearkv.sweeps.jobs.outputs import (
     check_free,
     provenance_path,
@@ -37,7 +38,6 @@ from nearkv.sweeps.jobs.outputs import (
 from nearkv.sweeps.jobs.parts import locked, new_name, write_safely
 from nearkv.sweeps.jobs.plan import Piece
 from nearkv.sweeps.jobs.resume import resume_command
-from nearkv.sweeps.runtime.interrupts import listening
 
 SAVE_EVERY = 0.25
 """Time between two moments at which parts are made safe [s]."""

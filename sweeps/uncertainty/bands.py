@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores
-from nearkv.sweeps.space.bands import MODEL_ERROR, Band
-from nearkv.sweeps.space.grid import Box
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.study.bands import MODEL_ERROR, Band
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
 from nearkv.sweeps.uncertainty.sampled import sampled, shape_of, tiles
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nearkv.hardware.quantity import Quantity
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 
 Row = dict[str, Any]

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.span import Real
-from nearkv.sweeps.space.study import Block
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.sweeps.study.study import Block
 
 TABLE = Path(__file__).with_name("model_error.csv")
 MECHANISMS = {

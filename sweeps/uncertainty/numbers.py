@@ -10,8 +10,8 @@ from nearkv.hardware.quantity import Quantity, unit_of
 from nearkv.hardware.schema import Key
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.laws import Law, Measured, Ranged, listed
-from nearkv.sweeps.space.bands import Band
-from nearkv.sweeps.space.study import Block
+from nearkv.sweeps.study.bands import Band
+from nearkv.sweeps.study.study import Block
 
 Numbers = NDArray[np.float64]
 

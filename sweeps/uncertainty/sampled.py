@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
-from nearkv.sweeps.space.grid import Axis, Box, Grid
-from nearkv.sweeps.space.study import NONE, Block
+from nearkv.sweeps.study.grid import Axis, Box, Grid
+from nearkv.sweeps.study.study import NONE, Block
 from nearkv.sweeps.uncertainty.numbers import drawn_numbers
 
 Numbers = NDArray[np.float64]

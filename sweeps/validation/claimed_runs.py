@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.catalog import Platform, load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.probe import Probe
-from nearkv.sweeps.space.study import NONE, Numbers
+from nearkv.sweeps.evaluate.probe import Probe
+from nearkv.sweeps.study.study import NONE, Numbers
 from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load
 from nearkv.sweeps.validation.evidence import Evidence, predictions
 from nearkv.sweeps.validation.prediction import claim_blocks, question_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nearkv.costmodel.models import llm_from_part
-from nearkv.costmodel.registry import System
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
 from nearkv.hardware.reading import sources

@@ -14,9 +14,9 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.scores import interval_score
 from nearkv.solvers.uncertainty.spread import scores, spread
-from nearkv.sweeps.evaluation.provenance import replacing
-from nearkv.sweeps.space.bands import MODEL_ERROR
-from nearkv.sweeps.space.study import Numbers
+from nearkv.sweeps.evaluate.provenance import replacing
+from nearkv.sweeps.study.bands import MODEL_ERROR
+from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.uncertainty.model_error import (
     ALL,
     MECHANISMS,

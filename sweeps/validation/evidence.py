@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
-from nearkv.sweeps.evaluation.probe import Probe, column
-from nearkv.sweeps.space.study import NONE, Numbers
+from nearkv.sweeps.evaluate.probe import Probe, column
+from nearkv.sweeps.study.study import NONE, Numbers
 
 Predict = Callable[[Mapping[str, Numbers]], Numbers]
 """Hardware numbers by `role.key`, k values each in SI -> predictions (k, rows)."""

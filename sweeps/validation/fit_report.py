@@ -14,8 +14,8 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.calibrate import ALIKE, CONFIDENCE
-from nearkv.sweeps.evaluation.text_columns import counted
-from nearkv.sweeps.space.study import Numbers
+from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.tables.text_columns import counted
 from nearkv.sweeps.validation.calibration import Calibration
 
 Row = dict[str, Any]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.probe import Probe
-from nearkv.sweeps.space.study import Numbers, Study, blocks, pairs
+from nearkv.sweeps.evaluate.probe import Probe
+from nearkv.sweeps.study.study import Numbers, Study, blocks, pairs
 from nearkv.sweeps.validation.evidence import Evidence, predictions
 from nearkv.sweeps.validation.measurements import Measurement, read_runs
 

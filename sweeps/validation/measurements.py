@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearkv.costmodel.metrics import COLUMNS
-from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_text
-from nearkv.sweeps.space.sizes import size
+from nearkv.sweeps.study.sizes import size
 
 REQUIRED = ("system", "model", "batch", "context", "output")
 OPTIONAL = ("knob", "set")

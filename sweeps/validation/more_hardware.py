@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.registry import System
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.schema import KINDS
 from nearkv.solvers.knobs import Requested, resolve_knobs

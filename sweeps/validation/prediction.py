@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.quantity import unit_of
-from nearkv.sweeps.evaluation.evaluate import Columns, table
-from nearkv.sweeps.space.study import Block, Study, blocks, comma_list, pairs
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
 from nearkv.sweeps.validation.checks import checks, find_check
 from nearkv.sweeps.validation.checks.asking import number_at
 from nearkv.sweeps.validation.claims import Claim

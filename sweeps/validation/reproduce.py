@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.prediction import Question, question_of
 

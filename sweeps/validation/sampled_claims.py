@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.metrics import COLUMNS
+from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.space.bands import MODEL_ERROR, RATIO_ERROR, Band
-from nearkv.sweeps.space.study import Block, Numbers
+from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
+from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
 from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers

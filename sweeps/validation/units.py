@@ -6,7 +6,7 @@ import re
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import unit_of
-from nearkv.sweeps.evaluation.catalogue import column_rows
+from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.checks.asking import quantity_at
 from nearkv.sweeps.validation.claims import Claim

@@ -154,7 +154,7 @@ def worse(rows: Sequence[Row]) -> list[str]:
 
 def record(rows: Sequence[Row]) -> None:
     """Write the verdicts of these rows into the claims; later changes are compared with them."""
-    from nearkv.sweeps.evaluation.provenance import replacing
+    from nearkv.sweeps.evaluate.provenance import replacing
 
     verdicts = {(line["paper"], line["id"]): line["verdict"] for line in rows}
     for paper in sorted({line["paper"] for line in rows}):

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from nearkv.sweeps.figures.report import report
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.study.study import Study
 
 pytestmark = pytest.mark.browser
 

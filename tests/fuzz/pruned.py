@@ -10,16 +10,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from nearkv.costmodel.registry import System, systems
+from nearkv.costmodel.model.registry import System, systems
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluation.evaluate import Columns
+from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
 from nearkv.sweeps.jobs.running import SweepRun
-from nearkv.sweeps.runtime.workers import Workers
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.study import Study
 
 MODELS = ("opt-66b", "opt-175b", "llama2-70b", "qwen2.5-32b")
 BY = (

@@ -1,23 +1,27 @@
 """Every registered system at a few design points: columns and breakdown leaves, all digits.
 
-`python tests/golden/pins.py` (or `make golden`) writes `pins.csv` beside this file.
+`python tests/golden/pins.py` (or `make golden`) writes `pins.csv` beside this file;
+`--against FILE [SYSTEM ...]` compares with the pins of another commit instead.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from nearkv.costmodel.registry import System, systems
+from nearkv.costmodel.model.registry import System, systems
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import columns
-from nearkv.sweeps.space.study import Study, blocks
+from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.study.study import Study, blocks
 
 PINS = Path(__file__).with_name("pins.csv")
+RENAMED = {"output_tok": "output_tokens"}
+"""Quantities of earlier pins that have another name now."""
 HEADER = ("system", "case", "quantity", "value")
 
 SIZES = {
@@ -70,9 +74,58 @@ def pins() -> Iterator[Row]:
             yield from rows_of(system, case, study)
 
 
-if __name__ == "__main__":
+def agree(value: str, pinned: str) -> bool:
+    """Whether two values are the same text, or numbers equal within 1e-12."""
+    if value == pinned:
+        return True
+    try:
+        return math.isclose(float(value), float(pinned), rel_tol=1e-12, abs_tol=1e-15)
+    except ValueError:
+        return False
+
+
+def compare(file: Path, names: Collection[str]) -> int:
+    """Compare with the pins in a file; print what differs.
+
+    Args:
+        file: pins of another commit.
+        names: systems to compare; all where empty.
+
+    Returns:
+        The number of pins that differ or are missing.
+    """
+    with file.open(newline="") as rows:
+        pinned = {tuple(row[:3]): row[3] for row in csv.reader(rows)}
+    del pinned[HEADER[:3]]
+    wanted = {key: value for key, value in pinned.items() if not names or key[0] in names}
+    now: dict[tuple[str, ...], str] = {}
+    for system in systems().values():
+        if not names or system.name in names:
+            for case, study in cases(system):
+                now |= {row[:3]: row[3] for row in rows_of(system, case, study)}
+    off = 0
+    for key, value in wanted.items():
+        system_name, case, quantity = key
+        renamed = (system_name, case, RENAMED.get(quantity, quantity))
+        found = now.get(key, now.get(renamed, "missing"))
+        if not agree(found, value):
+            off += 1
+            sys.stdout.write(f"{' '.join(key)}: {value}, now {found}\n")
+    sys.stdout.write(f"{len(wanted):,} pins compared, {off:,} differ\n")
+    return off
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the pins, or compare with those of another commit."""
+    if words and words[0] == "--against":
+        return min(compare(Path(words[1]), words[2:]), 1)
     with PINS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEADER)
         writer.writerows(pins())
     sys.stdout.write(f"{PINS.name}: {sum(1 for _ in PINS.open()) - 1} rows\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

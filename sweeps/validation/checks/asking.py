@@ -6,17 +6,17 @@ from functools import cache
 
 import numpy as np
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM, llm_of
-from nearkv.costmodel.registry import System, find_knob, find_system
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM, llm_of
+from nearkv.costmodel.model.registry import System, find_knob, find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import Quantity
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.space.sizes import size
+from nearkv.sweeps.study.sizes import size
 
 PUBLISHED = "paper"
 """The choice of a knob that a paper made."""

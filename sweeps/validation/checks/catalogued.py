@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.quantity import unit_of
-from nearkv.sweeps.space.sizes import size
-from nearkv.sweeps.space.study import Study
-from nearkv.sweeps.space.study_files import load_study
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import number_at
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.estimate import Estimate
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.search import crossings

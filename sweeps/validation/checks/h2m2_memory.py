@@ -10,10 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.head_mapping import SUBLAYERS, decoder_bytes, footprint
-from nearkv.costmodel.mechanisms.head_tables import head_tables
-from nearkv.costmodel.mechanisms.paging import fragmentation
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    SUBLAYERS,
+    decoder_bytes,
+    footprint,
+)
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
+from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation
+from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.mapping.exact import greedy
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.accelerator import attend, gemm, side
-from nearkv.costmodel.mechanisms.paging import page_table_bytes
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend, gemm, side
+from nearkv.costmodel.mechanisms.hbm_lpddr.paging import page_table_bytes
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.quantity import unit_of
 from nearkv.sweeps.explore.dynamic import random_trace, replay

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.llm import LLM
-from nearkv.costmodel.mechanisms.eviction import place
-from nearkv.costmodel.mechanisms.scoring import (
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.near_storage.eviction import place
+from nearkv.costmodel.mechanisms.near_storage.scoring import (
     SCORE_BYTES,
     Pools,
     balanced_paths,
@@ -19,11 +19,11 @@ from nearkv.costmodel.mechanisms.scoring import (
     narrow_key_share,
     rates,
 )
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.resources import gpu
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.kv_eviction import fetch
-from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import best_beta

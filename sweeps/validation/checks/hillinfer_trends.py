@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluation.comparison import compare
-from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.space.sizes import size
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks import check
 
 Values = NDArray[np.float64]

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.resources import KERNEL_GROUPS, attention_kernel, csd, link
-from nearkv.costmodel.span import Real
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.resources import KERNEL_GROUPS, attention_kernel, csd, link
 from nearkv.costmodel.systems.hilos import alpha_closed_form, interval_of_page
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.quantity import unit_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.metrics import COLUMNS, Answer
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.space.sizes import size
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import (
     PUBLISHED,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nearkv.sweeps.evaluation.evaluate import Columns, table
-from nearkv.sweeps.space.study import Study, pairs
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.study.study import Study, pairs
 from nearkv.sweeps.validation.checks import check
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.mechanisms.tiled_attention import near_storage
-from nearkv.costmodel.metrics import Answer, throughput
-from nearkv.costmodel.resources import csd, gpu
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
+from nearkv.costmodel.model.metrics import Answer, throughput
+from nearkv.costmodel.model.resources import csd, gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.sweeps.evaluation.evaluate import table
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
 from nearkv.sweeps.validation.checks.catalogued import sum_of

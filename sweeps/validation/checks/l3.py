@@ -7,13 +7,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.workload import Workload
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_part
 from nearkv.hardware.quantity import unit_of
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluation.evaluate import Columns, table
-from nearkv.sweeps.space.study import Study
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import default_knobs, model_on
 

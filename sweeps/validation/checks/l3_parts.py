@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.mechanisms.cpu_share import host_attention
-from nearkv.costmodel.mechanisms.dimm import (
+from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
+from nearkv.costmodel.mechanisms.serving.dimm import (
     bank_bandwidth,
     bus_bandwidth,
     dimms,
     row_efficiency,
 )
-from nearkv.costmodel.mechanisms.serving import gpu_attention, kv_token_bytes, linear
-from nearkv.costmodel.queue import Load
-from nearkv.costmodel.registry import find_system
+from nearkv.costmodel.mechanisms.serving.serving import (
+    gpu_attention,
+    kv_token_bytes,
+    linear,
+)
+from nearkv.costmodel.model.queue import Load
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.l3 import prompt_cache
-from nearkv.costmodel.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import unit_of
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS, even_halves, lengths
-from nearkv.sweeps.space.traces import REQUESTS
+from nearkv.sweeps.study.traces import REQUESTS
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on
 from nearkv.sweeps.validation.checks.l3 import PLATFORM

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
-from nearkv.sweeps.space.sizes import size
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.workload import Workload
+from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
 from nearkv.sweeps.validation.checks.shared import CONTEXT, step_bytes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nearkv.costmodel.registry import find_system
-from nearkv.costmodel.span import Real
-from nearkv.costmodel.workload import Workload
-from nearkv.sweeps.space.sizes import size
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
+from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on, published_choices
 

@@ -1,0 +1,1 @@
+"""The time algebra: leaves, serial, overlap, stream, pipeline."""

@@ -1,0 +1,62 @@
+"""Interpolate between two evaluations of a system: any value of a knob for the price of two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Group, Leaf, Real, Repeat, Span
+
+
+def blend(start: Span, end: Span, share: Real) -> Span:
+    """Interpolate every amount between two trees of one shape.
+
+    Systems whose amounts are affine in a knob need two evaluations for any value of it.
+
+    Args:
+        start, end: the tree at share 0 and at share 1; same parts, same rates.
+        share: where between them [1].
+
+    Raises:
+        ValueError: the trees differ in more than their amounts.
+    """
+    match start, end:
+        case Leaf(), Leaf():
+            return _blend_leaves(start, end, share)
+        case Repeat(), Repeat():
+            return _blend_repeats(start, end, share)
+        case Group(), Group():
+            return _blend_groups(start, end, share)
+    raise ValueError("trees of different shapes")
+
+
+def _blend_groups(start: Group, end: Group, share: Real) -> Group:
+    if type(start) is not type(end):
+        raise ValueError("trees of different shapes")
+    if start.parts.keys() != end.parts.keys():
+        names = sorted(start.parts.keys() ^ end.parts.keys())
+        raise ValueError(f"parts differ: {names}")
+    parts: dict[str, Span] = {}
+    for name, part in start.parts.items():
+        matching = end.parts[name]
+        parts[name] = blend(part, matching, share)
+    composition = type(start)
+    return composition(parts)
+
+
+def _blend_repeats(start: Repeat, end: Repeat, share: Real) -> Repeat:
+    if not np.array_equal(start.times, end.times):
+        raise ValueError("the number of repetitions changes with the knob")
+    span = blend(start.span, end.span, share)
+    return Repeat(start.times, span)
+
+
+def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
+    if start.amount is end.amount:
+        return start
+    same_resource = start.resource == end.resource
+    same_rate = np.array_equal(start.rate, end.rate)
+    if not (same_resource and same_rate):
+        raise ValueError(f"leaf {start.resource!r} changes more than its amount")
+    at_start = (1 - share) * start.amount
+    at_end = share * end.amount
+    return start.with_amount(at_start + at_end)

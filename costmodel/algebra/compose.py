@@ -1,0 +1,67 @@
+"""Compose spans: `serial`, `overlap`, `stream`, `pipeline`: the words of every system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nearkv.costmodel.algebra.deferred import Deferred
+from nearkv.costmodel.algebra.overlap import Overlap, Stream
+from nearkv.costmodel.algebra.span import Port, Real, Repeat, Serial, Span
+from nearkv.costmodel.algebra.sums import is_everywhere
+
+
+def serial(**parts: Span) -> Span:
+    """One after the other: seconds = sum of the parts' [s]."""
+    return Serial(parts)
+
+
+def overlap(**parts: Span) -> Span:
+    """At the same time: seconds = the longest part or queue for a shared resource [s]."""
+    return Overlap(parts)
+
+
+def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
+    """Send bytes through a chain of ports at once: what leaves the first arrives at the last.
+
+    Args:
+        amount: bytes that pass every port [B].
+        eq: the equation the amount comes from.
+        ports: the resources on the way.
+
+    Returns:
+        seconds = those of the slowest port [s].
+    """
+    leaves = {name: port(amount, eq) for name, port in ports.items()}
+    return Stream(leaves)
+
+
+def chosen(times: Real, build: Callable[[], Span]) -> Span:
+    """A span several times in a row; where it never runs it is built only to be looked into.
+
+    For the ways a system works in by choice, of which all but one run no time.
+
+    Args:
+        times: how often it runs, 0 where another way is chosen [1].
+        build: builds the span.
+
+    Returns:
+        seconds = times x those of the span [s]; a scalar 0 where `times` is one.
+    """
+    if is_everywhere(times, 0.0):
+        return Deferred(0.0, build, 0.0)
+    return times * build()
+
+
+def pipeline(items: Real, **stages: Span) -> Span:
+    """Send items through stages: fill with the first, then one item every slowest stage.
+
+    Args:
+        items: how many items [1], at least one.
+        stages: the span of one item in each stage.
+
+    Returns:
+        seconds = sum of the stages + (items - 1) x overlap of the stages [s].
+    """
+    fill = Serial(stages)
+    steady = Repeat(items - 1, Overlap(stages))
+    return Serial({"first": fill, "steady": steady})

@@ -1,0 +1,275 @@
+"""The time algebra: spans of time are composed from leaves: `serial`, `overlap`, `pipeline`.
+
+A leaf is an amount (bytes, FLOPs, operations) on a resource that works at a rate. A tree of
+leaves knows its seconds; which leaves the time is attributed to (`breakdown`), how long each
+resource works (`busy`) and what it carries (`traffic`) are computed only when asked for.
+
+A resource serves one thing at a time. Where two branches of an `overlap` use the same one, the
+overlap lasts at least as long as that resource needs for both, so nothing is booked twice.
+
+All numbers broadcast over design points (NumPy); scalars stay scalars.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+from nearkv.costmodel.algebra.masks import Mask, seconds_where
+from nearkv.costmodel.algebra.resource_names import only, roles_of, union
+from nearkv.costmodel.algebra.sums import Number, sum_by_key, total
+
+Real = Number
+"""A number for every design point: a scalar or an array that broadcasts with the others."""
+Leaves = Iterator[tuple[str, "Leaf", Real]]
+"""Paths, leaves, and a number of each."""
+
+
+class Span(ABC):
+    """A piece of work that takes time."""
+
+    __array_ufunc__ = None  # `array * span` must reach Span.__rmul__, not NumPy
+
+    parts: Mapping[str, Span] = MappingProxyType({})
+    """The named spans this one is composed of."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> Real:
+        """Wall-clock time [s], broadcast over design points."""
+
+    def _branches(self) -> list[Real]:
+        """Times of which the longest is that of this span [s]."""
+        return [self.seconds]
+
+    @property
+    @abstractmethod
+    def resources(self) -> frozenset[str]:
+        """Names of all resources that work in this span."""
+
+    @abstractmethod
+    def busy_of(self, resource: str) -> Real:
+        """Seconds one resource works in this span [s]."""
+
+    def active_of(self, role: str) -> Real:
+        """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
+        roles = roles_of(self.resources)
+        if role not in roles:
+            return 0.0
+        return self.seconds if len(roles) == 1 else self._active_of(role)
+
+    @abstractmethod
+    def _active_of(self, role: str) -> Real:
+        """The same in a span that resources of the role and others work in [s]."""
+
+    @abstractmethod
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        """Yield (path, leaf, seconds of wall-clock time attributed to the leaf).
+
+        Args:
+            path: of this span.
+            times: how often it runs [1].
+            where: the design points at which its time is attributed to its leaves.
+        """
+
+    @abstractmethod
+    def _count(self, path: str, times: Real) -> Leaves:
+        """Yield (path, leaf, how many times the leaf runs)."""
+
+    def __mul__(self, times: Real) -> Span:
+        return Repeat(times, self)
+
+    __rmul__ = __mul__
+
+    def leaves(self) -> Leaves:
+        """Yield (path, leaf, how many times it runs [1]) for every leaf."""
+        yield from self._count("", 1.0)
+
+    def attributed_leaves(self) -> Leaves:
+        """Yield (path, leaf, wall-clock seconds attributed to it [s]); they sum to `seconds`."""
+        yield from self._attribute("", 1.0, True)
+
+    def breakdown(self) -> dict[str, Real]:
+        """Wall-clock seconds attributed to each leaf [s], by path; they sum to `seconds`.
+
+        In an overlap the time is the longest branch's (the first one's on a tie); where branches
+        queue for one resource, it is that of the leaves on the resource, each its own.
+        """
+        leaves = self.attributed_leaves()
+        return sum_by_key((path, seconds) for path, _, seconds in leaves)
+
+    def attribution(self) -> dict[str, Real]:
+        """Wall-clock seconds attributed to each resource [s]; they sum to `seconds`."""
+        return sum_by_key(
+            (leaf.resource, seconds) for _, leaf, seconds in self.attributed_leaves()
+        )
+
+    def busy(self) -> dict[str, Real]:
+        """Seconds each resource works [s]; never more than `seconds`."""
+        return {name: self.busy_of(name) for name in sorted(self.resources)}
+
+    def traffic(self, verb: str = "") -> dict[tuple[str, str], Real]:
+        """Amount each resource carries, by (resource, verb) [B, FLOP or operations].
+
+        Args:
+            verb: count this verb alone; all where empty.
+        """
+        amounts: list[tuple[tuple[str, str], Real]] = []
+        for _, leaf, times in self.leaves():
+            if verb in ("", leaf.verb):
+                amounts.append(((leaf.resource, leaf.verb), times * leaf.amount))
+        return sum_by_key(amounts)
+
+
+class Leaf(Span):
+    """An amount of work on one resource.
+
+    Args:
+        resource: who works, as `role.port`, such as `csd.flash`.
+        verb: `read`, `write`, `move`, `run` or `wait`.
+        amount: how much [B, FLOP or operations].
+        rate: how fast [amount/s]; infinite is allowed.
+        unit: `B`, `FLOP` or `op`.
+        eq: the equation this leaf comes from, for readers.
+    """
+
+    seconds: Real = 0.0
+    """Amount over rate [s]."""
+
+    def __init__(
+        self, resource: str, verb: str, amount: Real, rate: Real, unit: str, eq: str = ""
+    ) -> None:
+        self.resource = resource
+        self.verb = verb
+        self.amount = amount
+        self.rate = rate
+        self.unit = unit
+        self.eq = eq
+        self.seconds = amount / rate
+
+    def with_amount(self, amount: Real) -> Leaf:
+        """The same resource at the same rate, with another amount [B, FLOP or operations]."""
+        return Leaf(self.resource, self.verb, amount, self.rate, self.unit, self.eq)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The one resource that works."""
+        return only(self.resource)
+
+    def busy_of(self, resource: str) -> Real:
+        """All of its seconds on its own resource, none on others [s]."""
+        return self.seconds if resource == self.resource else 0.0
+
+    def _active_of(self, role: str) -> Real:
+        """All of its seconds: its one resource belongs to the role [s]."""
+        return self.seconds
+
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        yield path or self.resource, self, seconds_where(where, times, self.seconds)
+
+    def _count(self, path: str, times: Real) -> Leaves:
+        yield path or self.resource, self, times
+
+
+class Port:
+    """One resource doing one thing at a rate: call it with an amount to get a leaf.
+
+    Args:
+        resource, verb, rate, unit: as in `Leaf`.
+    """
+
+    def __init__(self, resource: str, verb: str, rate: Real, unit: str = "B") -> None:
+        self.resource = resource
+        self.verb = verb
+        self.rate = rate
+        self.unit = unit
+
+    def __call__(self, amount: Real, eq: str = "") -> Leaf:
+        """Work on an amount [B, FLOP or op]."""
+        return Leaf(self.resource, self.verb, amount, self.rate, self.unit, eq)
+
+
+class Group(Span):
+    """Several named spans."""
+
+    def __init__(self, parts: Mapping[str, Span]) -> None:
+        self.parts = dict(parts)
+        self._busy: dict[str, Real] = {}
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """Names of all resources of all parts."""
+        return union(self._users)
+
+    @cached_property
+    def _users(self) -> tuple[frozenset[str], ...]:
+        return tuple([part.resources for part in self.parts.values()])
+
+    def busy_of(self, resource: str) -> Real:
+        """Sum over the parts: work is work, at the same time or not [s]."""
+        if resource not in self._busy:
+            parts = zip(self.parts.values(), self._users, strict=True)
+            works = [part.busy_of(resource) for part, users in parts if resource in users]
+            self._busy[resource] = total(works)
+        return self._busy[resource]
+
+    def _count(self, path: str, times: Real) -> Leaves:
+        for name, part in self.parts.items():
+            yield from part._count(join(path, name), times)
+
+
+class Serial(Group):
+    """One after the other."""
+
+    def _active_of(self, role: str) -> Real:
+        """Sum of the parts [s]."""
+        return total(part.active_of(role) for part in self.parts.values())
+
+    @cached_property
+    def seconds(self) -> Real:
+        """Sum of the parts [s]."""
+        return total([part.seconds for part in self.parts.values()])
+
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        for name, part in self.parts.items():
+            yield from part._attribute(join(path, name), times, where)
+
+
+class Repeat(Span):
+    """The same span several times in a row."""
+
+    def __init__(self, times: Real, span: Span) -> None:
+        self.times = times
+        self.span = span
+        self.parts = span.parts
+
+    @cached_property
+    def seconds(self) -> Real:
+        """Times x seconds of the span, with all its axes even if it never runs [s]."""
+        return self.times * self.span.seconds
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The resources of the repeated span."""
+        return self.span.resources
+
+    def busy_of(self, resource: str) -> Real:
+        """Times x busy seconds of the span [s]."""
+        return self.times * self.span.busy_of(resource)
+
+    def _active_of(self, role: str) -> Real:
+        """Times x active seconds of the span [s]."""
+        return self.times * self.span.active_of(role)
+
+    def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
+        yield from self.span._attribute(path, times * self.times, where)
+
+    def _count(self, path: str, times: Real) -> Leaves:
+        yield from self.span._count(path, times * self.times)
+
+
+def join(path: str, name: str) -> str:
+    """The path of a part, below that of its span."""
+    return f"{path}/{name}" if path else name

@@ -1,0 +1,1 @@
+"""Head-aware mapping of attention over HBM and LPDDR."""

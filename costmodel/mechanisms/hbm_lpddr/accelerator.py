@@ -1,0 +1,222 @@
+"""An accelerator chip beside its memory: arrays, vector units, paging (H2M2 sec. 4.1, Table 2).
+
+Symbols: m tokens of a GEMM [m, k] x [k, w], n heads, g queries a KV head, d head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.resources import per
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Side:
+    """Chips and the memory they work from.
+
+    Attributes:
+        name: role of the memory.
+        arrays: all systolic arrays, in cycles of one array [op].
+        skew: cycles in which the arrays fill and drain [op].
+        vectors: matrix-vector units, in multiply-accumulates [op].
+        memory: what the chips read and write [B].
+        walk: page-table accesses that nothing hides [op].
+        rows, columns: of one systolic array [1].
+        fill: bytes one scratchpad buffer takes at a time [B].
+        capacity: of the memory [B].
+    """
+
+    name: str
+    arrays: Port
+    skew: Port
+    vectors: Port
+    memory: Port
+    walk: Port
+    rows: Real
+    columns: Real
+    fill: Real
+    capacity: Real
+
+
+def side(hw: Machine, memory: str, *chips: str) -> Side:
+    """Build a memory role with the chips of one or more roles.
+
+    Arrays of chips that share a memory work on one product, so they must be alike; the slowest
+    clock ends it. Scratchpads and TLBs, which only paging reads, are the first role's.
+
+    Args:
+        hw: the machine.
+        memory: role of the memory.
+        chips: roles of the chips that work from it.
+
+    Raises:
+        InputError: chips whose arrays differ in shape.
+    """
+    check_arrays(hw, memory, *chips)
+    part, chip = hw[memory], hw[chips[0]]
+    cycles: Real = 0.0
+    multiply_adds: Real = 0.0
+    slowest: Real = np.inf
+    for role in chips:
+        core_cycles = hw[role].count * hw[role].cores * hw[role].frequency
+        cycles = cycles + core_cycles
+        lanes = hw[role].vector_arrays * hw[role].vector_lanes
+        multiply_adds = multiply_adds + core_cycles * lanes
+        slowest = np.minimum(slowest, hw[role].frequency)
+    arrays = f"{memory}.arrays"
+    return Side(
+        name=memory,
+        arrays=Port(arrays, "run", cycles, "op"),
+        skew=Port(arrays, "wait", slowest, "op"),
+        vectors=Port(f"{memory}.vectors", "run", multiply_adds, "op"),
+        memory=Port(f"{memory}.memory", "read", part.count * part.bandwidth),
+        walk=Port(f"{memory}.mmu", "wait", per(chip.tlb_miss), "op"),
+        rows=chip.rows,
+        columns=chip.columns,
+        fill=chip.scratchpad,
+        capacity=part.count * part.memory,
+    )
+
+
+def check_arrays(hw: Machine, memory: str, *chips: str) -> None:
+    """Refuse chips that share a memory and whose arrays differ in shape.
+
+    Raises:
+        InputError: they differ.
+    """
+    first = hw[chips[0]]
+    for role in chips[1:]:
+        rows_differ = np.not_equal(first.rows, hw[role].rows)
+        columns_differ = np.not_equal(first.columns, hw[role].columns)
+        if np.any(rows_differ | columns_differ):
+            raise InputError(
+                f"{chips[0]} and {role} work on {memory} together, so their arrays must be alike; "
+                f"set rows and columns of both"
+            )
+
+
+def gemm(
+    on: Side, llm: LLM, m: Real, k: Real, w: Real, paged: Real = 0.0, matrices: Real = 1.0
+) -> Span:
+    """Weight-stationary product of [m, k] with [k, w] on one side.
+
+    Weights are double-buffered: while a tile computes for m cycles, the next one loads for as many
+    cycles as it has rows, so a tile takes max(rows, m). At 1 GHz, four arrays load 512 GB/s: the
+    term that keeps HBM from speeding GEMMs up.
+
+    Args:
+        on: who computes.
+        llm: for the widths of elements.
+        m, k, w: shape [1].
+        paged: 1 where page-table walks are paid, else 0 [1].
+        matrices: how many such products, as of several experts [1].
+    """
+    used = matrices * np.greater(w * m, 0)
+    tiles = used * np.ceil(k / on.rows) * np.ceil(w / on.columns)
+    cycles = tiles * np.maximum(on.rows, m)
+    weights = k * w * llm.weight_width
+    activations = m * (k + w) * llm.activation_width
+    moved = used * (weights + activations)
+    work = overlap(
+        compute=on.arrays(cycles, "ceil(k/128) ceil(w/128) max(128, m) cycles"),
+        memory=on.memory(moved, "k w + m k + m w"),
+    )
+    skew = used * (2 * on.rows + on.columns)
+    return serial(
+        skew=on.skew(skew, "first weights in, last results out"),
+        work=work,
+        walk=walk(on, moved, paged),
+    )
+
+
+def attend(
+    on: Side, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
+
+    A KV head is read once for the whole group of queries that share it.
+
+    Args:
+        on: who computes.
+        llm: shapes.
+        batch, context: sequences and mean tokens of each [1].
+        n: query heads on this side [1].
+        paged: as in `gemm`.
+    """
+    cached = kv_head_bytes(llm, batch, context) * np.ceil(n / llm.group)
+    multiply_adds = 2 * llm.head_size * batch * context * n
+    work = overlap(
+        compute=on.vectors(multiply_adds, "2 d sum(S) n multiply-adds"),
+        memory=on.memory(cached, "2 d sum(S) n / g"),
+    )
+    return serial(work=work, walk=walk(on, cached, paged))
+
+
+def attend_prompt(
+    on: Side, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """Causal attention of n heads over whole prompts on the systolic arrays; K and V are written.
+
+    Args:
+        on, llm, n, paged: as in `attend`.
+        batch, prompt: sequences and tokens of each [1].
+    """
+    multiply_adds = llm.prefill_attention_flops(batch, prompt) / 2 * n / llm.heads
+    cycles = multiply_adds / (on.rows * on.columns)
+    cached = kv_head_bytes(llm, batch, prompt) * np.ceil(n / llm.group)
+    work = overlap(
+        compute=on.arrays(cycles, "b s^2 H d multiply-adds on full arrays"),
+        memory=on.memory(cached, "K and V of the prompt"),
+    )
+    return serial(work=work, walk=walk(on, cached, paged))
+
+
+def walk(on: Side, moved: Real, paged: Real) -> Span:
+    """Page-table accesses that nothing hides: one a scratchpad fill.
+
+    All pages of a fill are known when it starts. The walk of the first one delays it, the others
+    run beside the transfer: one of eight 2 MB pages in a 16 MB fill, an exposed share of 0.125
+    (sec. 5.2.4).
+
+    Args:
+        on: who waits.
+        moved: bytes that pass the scratchpads [B].
+        paged: 1 where it is paid, else 0 [1].
+    """
+    return on.walk(paged * moved / on.fill, "one exposed TLB miss a scratchpad fill")
+
+
+def kv_head_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
+    """K and V of one KV head of one layer [B]."""
+    return 2 * llm.head_size * batch * tokens * llm.kv_width
+
+
+def powered(span: Span, name: str) -> Span:
+    """Book the memory of a side as powered while the side works (H2M2 sec. 5.5, energy model)."""
+    on = Leaf(f"{name}.on", "wait", span.seconds, 1.0, "s", "memory is powered")
+    return overlap(work=span, on=on)
+
+
+def memory_energy(hw: Machine, step: Span, batch: Real, *roles: str) -> Real:
+    """Energy of memories alone, each drawing power while its side works (H2M2 sec. 5.5) [J/token].
+
+    Bytes x energy a byte cannot give the paper's two figures at once; power x time does.
+
+    Args:
+        hw: roles with `power`.
+        step: one decode step, whose sides are `powered`.
+        batch: tokens the step makes [1].
+        roles: memories to count.
+    """
+    joules: Real = 0.0
+    for role in roles:
+        watts = hw[role].count * hw[role].maybe("power", np.nan)
+        joules = joules + watts * step.busy_of(f"{role}.on")
+    return joules / np.maximum(batch, 1.0)

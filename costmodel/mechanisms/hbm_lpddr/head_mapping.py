@@ -1,0 +1,262 @@
+"""Head-aware mapping: each sub-layer split by heads over HBM and LPDDR (H2M2 sec. 3.1, fig. 5).
+
+Attention and qkv-linear are cut between heads, fc between columns in the same shares. After every
+kernel a barrier closes and the sides exchange its output, so that both hold all activations.
+
+Symbols: n heads on HBM, N heads, g queries a KV head, b batch, m tokens, h hidden, d head size,
+L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
+    Side,
+    attend,
+    attend_prompt,
+    gemm,
+    kv_head_bytes,
+    powered,
+    side,
+)
+from nearkv.costmodel.mechanisms.serving.checks import first_where
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.resources import per
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+SUBLAYERS = ("attention", "qkv", "fc")
+"""In the order in which Algorithm 1 maps them."""
+_ONE_KIND = "its tables are of heads of one kind of layer"
+LACKS = {
+    "full": _ONE_KIND,
+    "window": _ONE_KIND,
+    "chunk": _ONE_KIND,
+    "latent": "all heads share one row, which a split by heads would keep on both sides",
+    "sparse": "all heads share one row, which a split by heads would keep on both sides",
+    "state": "its chips have no unit that updates a state",
+}
+"""Why it models layers that are alike, with full attention, and no others."""
+MOST_UNITS = 1024
+"""Most heads, or layers, that can be mapped one by one; models have at most 128."""
+
+
+@dataclass(frozen=True)
+class Asymmetric:
+    """Two memories, each with chips of its own.
+
+    Attributes:
+        hbm, lpddr: the sides.
+        barrier: kernels whose ends wait for each other [op].
+        link: between the chips [B].
+    """
+
+    hbm: Side
+    lpddr: Side
+    barrier: Port
+    link: Port
+
+
+def asymmetric_memory(hw: Machine) -> Asymmetric:
+    """Build both sides.
+
+    The paper prints no time for its hardware barrier; it takes at least an access to each memory,
+    one to post that a side is done and one to see it (Table 2: 32 + 45 ns).
+    """
+    delay = hw.hbm.latency + hw.lpddr.latency
+    return Asymmetric(
+        hbm=side(hw, "hbm", "hbm_chip"),
+        lpddr=side(hw, "lpddr", "lpddr_chip"),
+        barrier=Port("c2c.barrier", "wait", per(delay), "op"),
+        link=Port("c2c.link", "move", hw.c2c.count * hw.c2c.bandwidth),
+    )
+
+
+def check_heads(llm: LLM) -> None:
+    """Refuse a model whose queries do not divide into KV groups.
+
+    Raises:
+        InputError: they do not.
+    """
+    uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
+    if uneven.any():
+        heads = first_where(uneven, llm.heads)
+        kv_heads = first_where(uneven, llm.kv_heads)
+        raise InputError(
+            f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; "
+            "correct heads or kv_heads"
+        )
+
+
+def check_units(most: Real, **mapped: Real) -> None:
+    """Refuse a mapping that names heads, or layers, a model does not have.
+
+    Args:
+        most: heads or layers of the model [1].
+        mapped: knob -> how many on HBM [1].
+
+    Raises:
+        InputError: outside 0..most or not whole.
+    """
+    for name, n in mapped.items():
+        outside = np.less(n, 0) | np.greater(n, most)
+        wrong = np.asarray(outside | np.not_equal(np.floor(n), n))
+        if wrong.any():
+            units, limit = first_where(wrong, n), first_where(wrong, most)
+            raise InputError(
+                f"knob {name}: {units:g} must be a whole number from 0 to {limit:g}; "
+                "choose one of these"
+            )
+
+
+# --- time of one sub-layer, n heads on HBM ---
+
+
+def split(
+    two: Asymmetric,
+    kernel: Callable[[Side, Real], Span],
+    n: Real,
+    all_heads: Real,
+    output: Real,
+) -> Span:
+    """Run n heads of a kernel on HBM beside the rest on LPDDR, wait for both, exchange the output.
+
+    Args:
+        two: both sides.
+        kernel: side, heads -> span.
+        n, all_heads: heads on HBM and in all [1].
+        output: bytes both sides together put out [B].
+    """
+    work = overlap(
+        hbm=powered(kernel(two.hbm, n), two.hbm.name),
+        lpddr=powered(kernel(two.lpddr, all_heads - n), two.lpddr.name),
+    )
+    return serial(
+        work=work,
+        barrier=two.barrier(1.0 * np.greater(output, 0), "one a kernel"),
+        exchange=two.link(output, "outputs copied to both sides"),
+    )
+
+
+def attention(
+    two: Asymmetric, llm: LLM, batch: Real, context: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """One new token of every sequence against its context, one layer."""
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return attend(on, llm, batch, context, heads, paged)
+
+    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch))
+
+
+def prompt_attention(
+    two: Asymmetric, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
+) -> Span:
+    """All tokens of all prompts, one layer."""
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return attend_prompt(on, llm, batch, prompt, heads, paged)
+
+    return split(two, heads_on, n, llm.heads, llm.query_bytes(batch * prompt))
+
+
+def qkv(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Q of n heads, K and V of their groups; a group cut in two is projected on both sides."""
+
+    def heads_on(on: Side, heads: Real) -> Span:
+        return gemm(on, llm, m, llm.hidden, qkv_columns(llm, heads), paged)
+
+    output = m * (llm.query_size + 2 * llm.kv_size) * llm.activation_width
+    return split(two, heads_on, n, llm.heads, output)
+
+
+def qkv_columns(llm: LLM, n: Real) -> Real:
+    """Columns of the weights of n heads, (n + 2 ceil(n / g)) d [1]."""
+    return (n + 2 * np.ceil(n / llm.group)) * llm.head_size
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """Shape of a product [m, k] x [k, w], and how many such matrices [1]."""
+
+    m: Real
+    k: Real
+    w: Real
+    matrices: Real = 1.0
+
+
+def fc_shapes(llm: LLM, m: Real) -> dict[str, Gemm]:
+    """GEMMs of projection and MLP for m tokens; gate and up matrix are one kernel [1].
+
+    In an MoE layer every expert that a token uses is a GEMM over its share of the tokens.
+    """
+    used = llm.layer_parameters(llm.distinct_experts(m)) - llm.attention_parameters
+    active = llm.layer_parameters(llm.active_experts) - llm.attention_parameters
+    experts = used / llm.expert_parameters
+    split_over = np.where(experts > 0, experts, 1.0)[()]  # an empty batch uses none
+    tokens = m * (active / llm.expert_parameters) / split_over
+    return {
+        "output": Gemm(m, llm.query_size, llm.hidden),
+        "up": Gemm(tokens, llm.hidden, (1 + llm.gated) * llm.ffn, experts),
+        "down": Gemm(tokens, llm.ffn, llm.hidden, experts),
+    }
+
+
+def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Projection and MLP, split column-wise (sec. 3.1, fig. 5b)."""
+
+    def kernel(shape: Gemm) -> Span:
+        def columns_on(on: Side, heads: Real) -> Span:
+            columns = shape.w * heads / llm.heads
+            return gemm(on, llm, shape.m, shape.k, columns, paged, shape.matrices)
+
+        output = shape.matrices * shape.m * shape.w * llm.activation_width
+        return split(two, columns_on, n, llm.heads, output)
+
+    shapes = fc_shapes(llm, m)
+    return serial(**{name: kernel(shape) for name, shape in shapes.items()})
+
+
+# --- bytes of one sub-layer, all layers ---
+
+
+def attention_bytes(llm: LLM, batch: Real, tokens: Real, n: Real) -> Real:
+    """KV cache of n query heads on one side; a group cut in two is held on both [B]."""
+    return llm.layers * kv_head_bytes(llm, batch, tokens) * np.ceil(n / llm.group)
+
+
+def qkv_bytes(llm: LLM, n: Real) -> Real:
+    """Weights of n heads of qkv-linear on one side [B]."""
+    return llm.layers * llm.hidden * qkv_columns(llm, n) * llm.weight_width
+
+
+def fc_bytes(llm: LLM, n: Real) -> Real:
+    """Weights of n of N shares of fc on one side, all experts [B]."""
+    mlp = llm.layer_parameters(llm.experts) - llm.attention_parameters
+    parameters = llm.query_size * llm.hidden + mlp
+    return llm.layers * parameters * llm.weight_width * n / llm.heads
+
+
+def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
+    """Everything the decoder layers hold, embeddings apart (sec. 5.1) [B]."""
+    cache = attention_bytes(llm, batch, tokens, llm.heads)
+    weights = qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads)
+    return cache + weights
+
+
+def footprint(
+    llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> dict[str, Real]:
+    """Bytes of each sub-layer on a side that has so many heads of each (fig. 14) [B]."""
+    return {
+        "attention": attention_bytes(llm, work.batch, work.context, n_attention),
+        "qkv": qkv_bytes(llm, n_qkv),
+        "fc": fc_bytes(llm, n_fc),
+    }

@@ -1,0 +1,184 @@
+"""Sub-layer times and bytes for every number of heads on HBM: what a mapping is chosen from.
+
+Symbols: n heads on HBM, N heads, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    MOST_UNITS,
+    Asymmetric,
+    asymmetric_memory,
+    attention,
+    attention_bytes,
+    check_heads,
+    fc,
+    fc_bytes,
+    qkv,
+    qkv_bytes,
+)
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+Array = NDArray[np.float64]
+Three = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class HeadTables:
+    """Three sub-layers (attention, qkv, fc) by units on HBM.
+
+    Units are the last axis, design points the others.
+
+    Attributes:
+        seconds: of a whole step; infinite where a model has fewer units [s].
+        hbm: bytes on HBM, which never fall with n; those of fc are n x one unit's [B].
+        lpddr: bytes on LPDDR, which never rise with n; those of fc are (N - n) x one unit's [B].
+        hbm_room, lpddr_room: bytes there; no unit axis [B].
+        units: N, how many units can be mapped; no unit axis [1].
+    """
+
+    seconds: Three
+    hbm: Three
+    lpddr: Three
+    hbm_room: Array
+    lpddr_room: Array
+    units: Array
+
+    @cached_property
+    def points(self) -> tuple[int, ...]:
+        """Shape of the design points."""
+        shapes = {self.hbm_room.shape, self.lpddr_room.shape, self.units.shape}
+        for tables in (self.seconds, self.hbm, self.lpddr):
+            shapes.update(table.shape[:-1] for table in tables)
+        if len(shapes) == 1:
+            return shapes.pop()
+        return np.broadcast_shapes(*shapes)
+
+
+def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
+    """Tabulate one decode step of the asymmetric memory over 0..N heads on HBM, paging apart.
+
+    Args:
+        hw, llm, work: broadcast over design points.
+
+    Raises:
+        InputError: queries that do not divide into KV groups.
+    """
+    check_heads(llm)
+    two = asymmetric_memory(hw)
+    b, s = work.batch, work.context
+    n = units_first("heads", llm.heads, two, llm, work)
+
+    def seconds(layer: Span) -> Real:
+        """Of all layers; infinite where the model has fewer heads [s]."""
+        return np.where(n <= llm.heads, llm.layers * layer.seconds, np.inf)
+
+    def stored(heads: Real) -> Three:
+        return units_last(
+            attention_bytes(llm, b, s, heads), qkv_bytes(llm, heads), fc_bytes(llm, heads)
+        )
+
+    return HeadTables(
+        seconds=units_last(
+            seconds(attention(two, llm, b, s, n)),
+            seconds(qkv(two, llm, b, n)),
+            seconds(fc(two, llm, b, n)),
+        ),
+        hbm=stored(n),
+        lpddr=stored(np.maximum(llm.heads - n, 0)),
+        hbm_room=np.asarray(two.hbm.capacity, float),
+        lpddr_room=np.asarray(two.lpddr.capacity, float),
+        units=np.asarray(llm.heads, float),
+    )
+
+
+def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
+    """Tabulate the same step for mapping whole sub-layers: n of L layers on HBM (fig. 5a).
+
+    While one side works, the other waits.
+    """
+    check_heads(llm)
+    two = asymmetric_memory(hw)
+    b, s = work.batch, work.context
+    n = units_first("layers", llm.layers, two, llm, work)
+    rest = np.maximum(llm.layers - n, 0)
+    none = np.zeros(np.shape(llm.heads))
+
+    def seconds(layer: Callable[[Real], Span]) -> Real:
+        """Of all layers; infinite where the model has fewer [s]."""
+        on_hbm, on_lpddr = layer(llm.heads), layer(none)
+        whole = n * on_hbm.seconds + rest * on_lpddr.seconds
+        return np.where(n <= llm.layers, whole, np.inf)
+
+    def stored(layers: Real) -> Three:
+        return units_last(
+            layers * (attention_bytes(llm, b, s, llm.heads) / llm.layers),
+            layers * (qkv_bytes(llm, llm.heads) / llm.layers),
+            layers * (fc_bytes(llm, llm.heads) / llm.layers),
+        )
+
+    return HeadTables(
+        seconds=units_last(
+            seconds(lambda heads: attention(two, llm, b, s, heads)),
+            seconds(lambda heads: qkv(two, llm, b, heads)),
+            seconds(lambda heads: fc(two, llm, b, heads)),
+        ),
+        hbm=stored(n),
+        lpddr=stored(rest),
+        hbm_room=np.asarray(two.hbm.capacity, float),
+        lpddr_room=np.asarray(two.lpddr.capacity, float),
+        units=np.asarray(llm.layers, float),
+    )
+
+
+def units_first(name: str, units: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
+    """Count 0..N along a new first axis, in front of all axes that design points have [1].
+
+    Args:
+        name: of what is counted.
+        units: N of each model [1].
+        two, llm, work: as in `head_tables`, for the axes.
+
+    Raises:
+        InputError: a model with more units than tables are made for.
+    """
+    most = float(np.max(units))
+    if most > MOST_UNITS:
+        raise InputError(
+            f"model: {most:,.0f} {name} are more than the {MOST_UNITS:,} that a mapping is solved "
+            f"for; correct {name}, or use lpddr-only, which maps nothing"
+        )
+    axes = _axes(two, llm, work.batch, work.context)
+    n = np.arange(most + 1)
+    return n.reshape(n.shape + (1,) * axes)
+
+
+def _axes(*parts: Any) -> int:
+    """Most axes of some numbers, or of the numbers of some parts [1]."""
+    most = 0
+    for part in parts:
+        if hasattr(part, "ndim"):
+            most = max(most, part.ndim)
+        elif hasattr(part, "__dict__"):
+            numbers = vars(part).values()
+            most = max(most, _axes(*numbers))
+    return most
+
+
+def units_last(attention: Real, qkv: Real, fc: Real) -> Three:
+    """Move the units' axis last, where solvers look for it."""
+    tables = [np.asarray(table, float) for table in (attention, qkv, fc)]
+    moved = [np.rollaxis(table, 0, table.ndim) for table in tables]
+    return moved[0], moved[1], moved[2]

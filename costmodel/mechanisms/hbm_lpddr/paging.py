@@ -1,0 +1,88 @@
+"""What 2 MB pages cost in memory: a flat page table and partly used last pages (H2M2 sec. 4.2.1).
+
+Symbols: n heads on a side, N heads, L layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import kv_head_bytes
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import fc_shapes, qkv_columns
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """Last pages of all tensors.
+
+    Attributes:
+        as_printed: eq. 2, (size mod page) x tensors, which is the used part of the last pages [B].
+        wasted: the unused part, (-size mod page) x tensors [B].
+    """
+
+    as_printed: Real
+    wasted: Real
+
+
+def page_table_bytes(hw: Machine, space: Real) -> Real:
+    """Flat page table of one chip for a logical address space [B]."""
+    return np.ceil(space / hw.hbm_chip.page) * hw.hbm_chip.page_entry
+
+
+def tlb_reach_bytes(hw: Machine) -> Real:
+    """Bytes a chip's TLB translates without a miss [B].
+
+    A step streams far more, so every page misses once.
+    """
+    return hw.hbm_chip.tlb_entries * hw.hbm_chip.page
+
+
+def fragmentation(
+    hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> Fragmentation:
+    """Internal fragmentation of a mapping, on both sides.
+
+    The paper does not list its tensors. Here a tensor is what one kernel reads in one piece, a
+    layer and a side: the fused weights of qkv-linear, output, up and down of every expert, and the
+    KV cache of the side's heads.
+
+    Args:
+        hw: role hbm_chip, for the page.
+        llm, work: what runs.
+        n_attention, n_qkv, n_fc: heads on HBM [1].
+    """
+    page, n = hw.hbm_chip.page, llm.heads
+    on_hbm = tensors(llm, work, n_attention, n_qkv, n_fc)
+    on_lpddr = tensors(llm, work, n - n_attention, n - n_qkv, n - n_fc)
+    as_printed: Real = 0.0
+    wasted: Real = 0.0
+    for size, count in on_hbm + on_lpddr:
+        pieces = llm.layers * count
+        as_printed = as_printed + pieces * np.mod(size, page)
+        wasted = wasted + pieces * np.mod(-size, page)
+    return Fragmentation(as_printed, wasted)
+
+
+def tensors(
+    llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
+) -> list[tuple[Real, Real]]:
+    """Tensors of one layer on a side with so many heads: size [B], how many [1]."""
+    cache_of_head = kv_head_bytes(llm, work.batch, work.context)
+    cache = cache_of_head * np.ceil(n_attention / llm.group)
+    qkv_weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width
+    sizes: list[tuple[Real, Real]] = [(cache, 1.0), (qkv_weights, 1.0)]
+    mlp_parameters = llm.layer_parameters(llm.experts) - llm.attention_parameters
+    experts = mlp_parameters / llm.expert_parameters
+    counts = {"output": 1.0, "up": experts, "down": experts}
+    share = n_fc / llm.heads
+    for name, shape in fc_shapes(llm, work.batch).items():
+        columns = share * shape.w
+        size = shape.k * columns * llm.weight_width
+        sizes.append((size, counts[name]))
+    return sizes

@@ -1,0 +1,1 @@
+"""Attention, eviction and caches on or beside computational storage."""

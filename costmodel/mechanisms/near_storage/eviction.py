@@ -1,0 +1,264 @@
+"""KV eviction on one PC: where K and V live, what scoring and fetching tokens costs.
+
+Source: HillInfer sec. 3.2, 4.3.
+
+Symbols: M bytes of K and V off the GPU, M_c of them in host DRAM, M_s on a drive, M_0 the DRAM they
+may take, alpha the share of tokens retained, sigma the skew, f scoring and B fetching rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.compose import overlap, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import (
+    gpu_working_set,
+    layer_compute,
+    prefill_compute,
+)
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.resources import Drives, Gpu, Link, drives, gpu, link
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+
+STATIC_SHARES = (0.2, 0.6)
+"""Shares of the KV cache on the GPU and in host DRAM; the rest is on a drive (sec. 3.2)."""
+
+PLACEMENT = Knob(
+    "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("static", "capacity"),
+)
+ATTENDS = ("full", "window", "chunk", "state")
+"""Attention that these systems model: of any layer's cache they keep the same share."""
+_SHARED_ROW = "keys cannot be scored apart from values, which are the same row"
+LACKS = {"latent": _SHARED_ROW, "sparse": _SHARED_ROW}
+"""Why they model no other."""
+RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Shares of the KV cache by where it lives; they sum to 1 [1]."""
+
+    gpu: Real
+    host: Real
+    drive: Real
+
+    @property
+    def exchangeable(self) -> Real:
+        """Most of the KV cache that host and drive can swap in a step [1]."""
+        return np.minimum(self.host, self.drive)
+
+
+def kv_budget(hw: Machine) -> Real:
+    """M_0, the DRAM a KV cache may take [B].
+
+    Raises:
+        InputError: it is larger than the DRAM.
+    """
+    if np.any(np.greater(hw.host.kv_memory, hw.host.memory)):
+        raise InputError(
+            "host.kv_memory (M0) is larger than host.memory; "
+            "lower it, as in --set host.kv_memory=48GiB"
+        )
+    return hw.host.kv_memory
+
+
+def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
+    """Fill GPU, host and drive in this order; what a tier has no room for goes to the next.
+
+    A GPU attends to all tokens it has and to the retained ones of the others. So where few are
+    retained, a GPU with more memory attends to more tokens, which may take longer.
+
+    Args:
+        hw: roles gpu, host.
+        placement: 0 static shares, 1 by capacity.
+    """
+    kv = np.maximum(llm.kv_cache_bytes(work.batch, work.final), 1.0)
+    beside_weights = hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work)
+    room = np.maximum(beside_weights, 0.0)
+    static_gpu, static_host = STATIC_SHARES
+    gpu_target = static_gpu + placement * (1 - static_gpu)
+    on_gpu = np.minimum(gpu_target, room / kv)
+    host_target = (1 - placement) * static_host + placement * (1 - on_gpu)
+    in_dram = np.minimum(host_target, kv_budget(hw) / kv)
+    return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram)
+
+
+def weights_and_activations(llm: LLM, work: Workload) -> Real:
+    """GPU memory beside the KV cache, prompts prefilled one at a time [B]."""
+    return gpu_working_set(llm, work.prompt, 1.0, work.batch)
+
+
+def gpu_layer(llm: LLM, work: Workload, attended: Real, gpu_: Gpu) -> Span:
+    """One decode layer on the GPU, weights resident.
+
+    Args:
+        attended: share of the context the attention uses [1].
+    """
+    b, s = work.batch, work.context
+    if isinstance(llm, Recurrent):
+        return recurrent_layer(llm, b, gpu_)
+    read = llm.layer_weight_bytes(b) + attended * llm.kv_bytes(b, s)
+    attention = attended * llm.attention_flops(b, s)
+    return overlap(
+        hbm=gpu_.read(read, "weights and retained KV"),
+        compute=layer_compute(llm, b, attention, gpu_, "2 FLOPs a weight and token"),
+    )
+
+
+def recurrent_layer(llm: LLM, b: Real, gpu_: Gpu) -> Span:
+    """One decode layer with a recurrent state, which stays on the GPU and evicts nothing."""
+    read = llm.layer_weight_bytes(b) + llm.cache_traffic(b, 1.0)
+    flops = llm.linear_flops(b) + llm.attention_flops(b, 1.0)
+    return overlap(
+        hbm=gpu_.read(read, "weights and state"),
+        compute=gpu_.run(flops, "2 FLOPs a weight and token"),
+    )
+
+
+def store_new_kv(
+    kv: Real, tiers: Tiers, gpu_link: Link, ssd_link: Link, store: Port
+) -> Span:
+    """Send new K and V of one layer from the GPU to where they live.
+
+    Args:
+        kv: their bytes [B].
+        ssd_link, store: link and flash of the drive.
+    """
+    off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
+    return overlap(
+        gpu=gpu_link.outward(off_gpu, "new KV off the GPU"),
+        drive=stream(cold, "new KV to the drive", link=ssd_link.outward, flash=store),
+    )
+
+
+def demote(kv: Real, tiers: Tiers, share: Real, ssd_link: Link, store: Port) -> Span:
+    """Write back what DRAM gives up for promoted tokens: as much as comes up (sec. 3.2, 4.2).
+
+    Args:
+        kv: K and V of one layer [B].
+        tiers: where they live; no more leaves than DRAM holds, nor more than the drive exchanges.
+        share: of the KV cache that leaves in a step [1].
+        ssd_link, store: link and flash of the drive.
+    """
+    exchanged = np.minimum(share, tiers.exchangeable)
+    return stream(exchanged * kv, "demoted KV, fig. 4", link=ssd_link.outward, flash=store)
+
+
+def migration_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The share that leaves DRAM above which `demote` moves no more [1]."""
+    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    return (most / (1 - knobs.get("sigma", 0.0)),)
+
+
+def sigma_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The skew above which less leaves DRAM than host and drive could swap [1]."""
+    most = place(hw, llm, work, knobs["placement"]).exchangeable
+    # a share that never leaves has no break; 1 is beyond the range of the skew
+    migration = knobs["migration"]
+    leaves = np.greater(migration, 0)
+    return (1 - np.where(leaves, most / np.where(leaves, migration, 1.0), 0.0),)
+
+
+MIGRATION = Knob(
+    "share of the KV cache that leaves DRAM for the drive in a step, as much coming up (fig. 4)",
+    default=0.2,
+    breaks=migration_breaks,
+)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The SSD, its link, and the link of the GPU."""
+
+    drives: Drives
+    ssd_link: Link
+    gpu_link: Link
+
+    def store_new(self, kv: Real, tiers: Tiers) -> Span:
+        """Send new K and V of one layer from the GPU to where they live [B]."""
+        return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
+
+    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
+        """Write back K and V of one layer that promoted tokens displace from DRAM [B]."""
+        return demote(kv, tiers, share, self.ssd_link, self.drives.write)
+
+
+def storage(hw: Machine) -> Storage:
+    """Build the path between SSD, host and GPU."""
+    return Storage(
+        drives(hw, "ssd"), link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
+    )
+
+
+def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
+    """One layer over all prompts while its KV leaves for its tiers.
+
+    Args:
+        stored: new K and V of the layer on their way.
+    """
+    return overlap(
+        hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
+        compute=prefill_compute(llm, work, work.batch, gpu_),
+        store_new=stored,
+    )
+
+
+def fits_in(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    tiers: Tiers,
+    drive: str,
+    capacity: Real,
+    beside: Real = 0.0,
+) -> dict[str, tuple[Real, Real]]:
+    """What GPU, host and drive must hold, and what they can [B].
+
+    Args:
+        drive: its role.
+        capacity: of all drives of that role [B].
+        beside: what the drive holds beside K and V [B].
+    """
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    gpu_ = gpu(hw)
+    return {
+        "gpu": (weights_and_activations(llm, work) + tiers.gpu * kv, gpu_.memory),
+        "host": (tiers.host * kv, kv_budget(hw)),
+        drive: (tiers.drive * kv + beside, capacity),
+    }
+
+
+def where_kv_lives(llm: LLM, work: Workload, tiers: Tiers) -> Mapping[str, Real]:
+    """Columns: gigabytes of K and V in each tier when the requests end."""
+    kv = llm.kv_cache_bytes(work.batch, work.final) / 1e9
+    return {
+        "kv_gpu_gb": tiers.gpu * kv,
+        "kv_host_gb": tiers.host * kv,
+        "kv_drive_gb": tiers.drive * kv,
+    }
+
+
+def cpu_scoring(hw: Machine) -> Port:
+    """The CPU multiplying queries with keys in DRAM, in key bytes [B]."""
+    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_scoring)
+
+
+def scattered(hw: Machine, role: str, store: Drives) -> Port:
+    """Flash reads of single tokens, K and V rows of one layer, rather than in sequence [B]."""
+    return Port(f"{role}.flash", "read", store.read.rate * hw.derate.gather)

@@ -1,0 +1,157 @@
+"""A batch whose K and V live near storage, in host memory, or as X in host memory (INF² sec. 4).
+
+Symbols: b batch, s context, h hidden, d head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.near_storage.latents import latents_from_host
+from nearkv.costmodel.mechanisms.near_storage.offload import (
+    attend_on_cpu,
+    exchange,
+    exchange_with_cpu,
+    rebuild_from_x,
+)
+from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
+from nearkv.costmodel.mechanisms.near_storage.writeback import (
+    Writeback,
+    head_rows,
+    stage_sequences,
+)
+from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.model.latent import Latent
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.resources import Csd, Link, csd, link
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Split:
+    """How many sequences of a batch keep what in which memory (sec. 4.3, 7.5).
+
+    Attributes:
+        near: K and V on flash, attended to inside the devices [1].
+        beside: K and V in host memory, attended to by the CPU [1].
+        with_x: X in host memory, attended to by the GPU [1].
+    """
+
+    near: Real
+    beside: Real
+    with_x: Real
+
+
+@dataclass(frozen=True)
+class Spill:
+    """How new rows reach the flash.
+
+    Attributes:
+        writeback: 0 naive, 1 delayed.
+        interval: spill interval c [tokens].
+    """
+
+    writeback: Real
+    interval: Real
+
+
+def decode_layer(
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    split: Split,
+    spill: Spill,
+    buffering: Real,
+) -> Span:
+    """One layer of a step: products, the new token, attention where each cache lives."""
+    llm, b = weights.llm, work.batch
+    if isinstance(llm, Recurrent):
+        return weights.recurrent_layer(b)
+    devices, uplink = csd(hw, llm.group), link(hw, "uplink", "uplink")
+    new_rows = head_rows(llm, split.near, 1.0, 0.0)
+    rows = Writeback(llm, devices, new_rows, spill.writeback, spill.interval)
+    staged = stage_sequences(llm, split.near, spill.interval, devices, uplink.outward)
+    return weights.layer(
+        b,
+        new_token=exchange_new_token(llm, split, weights.link, uplink),
+        writeback=rows.in_step(),
+        stage=spill.writeback * staged,
+        attention=attend(hw, weights, work, split, rows, buffering),
+    )
+
+
+def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, split: Split) -> Span:
+    """One layer over all prompts, their caches on the way to where they live."""
+    llm, devices = weights.llm, csd(hw, weights.llm.group)
+    relay, uplink = link(hw, "gpu_link", "cache_relay"), link(hw, "uplink", "uplink")
+    caches = put_caches(llm, work.prompt, split, relay, uplink, devices)
+    return weights.prefill_layer(work, work.batch, caches=caches)
+
+
+def attend(
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    split: Split,
+    rows: Writeback,
+    buffering: Real,
+) -> Span:
+    """Each sequence where its cache lives, all side by side, while rows are spilled (sec. 4.3)."""
+    llm, s = weights.llm, work.context
+    relay = link(hw, "gpu_link", "cache_relay")
+    x_path = {"dram": weights.host.read, "link": relay.inward}
+    return overlap(
+        near_storage=near_storage(hw, llm, split.near, s, buffering, rows.device),
+        **attend_in_host(hw, weights, split.beside, s),
+        x_cache=rebuild_from_x(llm, split.with_x, s, weights.gpu, x_path),
+        spill=rows.in_background(work.output),
+    )
+
+
+def attend_in_host(
+    hw: Machine, weights: WeightStream, sequences: Real, s: Real
+) -> dict[str, Span]:
+    """Attention to a cache in host memory: the CPU to K and V of heads, the GPU to latents.
+
+    Latents come through the pinned relay, as X does (sec. 4.3).
+    """
+    llm, memory = weights.llm, weights.host
+    if not isinstance(llm, Latent):
+        return {"cpu": attend_on_cpu(hw, llm, sequences, s, memory)}
+    relay = link(hw, "gpu_link", "cache_relay")
+    path = {"dram": memory.read, "link": relay.inward}
+    return {"latents": latents_from_host(llm, sequences, s, weights.gpu, path)}
+
+
+def exchange_new_token(llm: LLM, split: Split, gpu_link: Link, uplink: Link) -> Span:
+    """Q, K, V to devices or CPU, attention output back, X to host memory (sec. 4.1, 4.3)."""
+    x = llm.x_bytes(split.with_x, 1)
+    return serial(
+        devices=exchange(llm, split.near, 0.0, uplink, gpu_link),
+        **exchange_with_host(llm, split.beside, gpu_link),
+        keep_x=gpu_link.outward(x, "X of the new token to host memory, sec. 4.3"),
+    )
+
+
+def exchange_with_host(llm: LLM, sequences: Real, gpu_link: Link) -> dict[str, Span]:
+    """Q, K, V to the CPU and its result back; of latents, to which the GPU attends, new rows."""
+    if not isinstance(llm, Latent):
+        return {"cpu": exchange_with_cpu(llm, sequences, gpu_link)}
+    new = llm.kv_bytes(sequences, 1)
+    return {"new_rows": gpu_link.outward(new, "(r + dr) elements of the new token")}
+
+
+def put_caches(
+    llm: LLM, s: Real, split: Split, cache_link: Link, uplink: Link, devices: Csd
+) -> Span:
+    """One layer's caches of prompts of s tokens leave the GPU (sec. 2.2, 4.3)."""
+    stays = llm.kv_bytes(split.beside, s) + llm.x_bytes(split.with_x, s)
+    path = {"link": cache_link.outward, "uplink": uplink.outward, "flash": devices.write}
+    return overlap(
+        flash=stream(llm.kv_bytes(split.near, s), "4sbhd, sec. 2.2", **path),
+        host=cache_link.outward(stays, "X, or K and V, to host memory"),
+    )

@@ -1,0 +1,1 @@
+"""Queues of requests served by GPUs, CPUs and DIMM-PIM."""

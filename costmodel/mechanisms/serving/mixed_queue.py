@@ -1,0 +1,215 @@
+"""What requests of a queue keep and attend to where layers are of several kinds.
+
+A window ends what a layer keeps, a recurrent state does not grow, so a token more is not a size
+more: a request takes f(c) bytes at a context c, and a queue of requests the mean of f over their
+lives. Where all layers are alike f(c) = kappa c, and requests are counted in tokens.
+
+Symbols: c context, w window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.mechanisms.serving.residents import (
+    memory_needed,
+    resident,
+    tokens_reserved,
+)
+from nearkv.costmodel.mechanisms.serving.serving import beside_weights, kv_token_bytes
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Seen, Serving
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+OfLayer = Callable[[LLM, Real], Real]
+"""Kind of layer, tokens of a sequence -> bytes that one layer keeps of it [B]."""
+
+
+def cache_bytes(kind: LLM, tokens: Real) -> Real:
+    """K and V of a sequence in one layer [B]."""
+    return kind.kv_bytes(1, tokens)
+
+
+def state_bytes(kind: LLM, tokens: Real) -> Real:
+    """Recurrent state of a sequence in one layer, whatever its tokens [B]."""
+    return kind.state_bytes(1)
+
+
+def seen_by_kinds(llm: LLM, work: Workload) -> Mapping[str, Seen]:
+    """What layers of each kind see of a load, averaged over the lives of its requests."""
+    return {name: _seen(kind, work) for name, kind in llm.kinds.items()}
+
+
+def _seen(kind: LLM, work: Workload) -> Seen:
+    contexts, prompts = work.contexts, work.prompts
+    pairs = [prompt**2 for prompt in prompts]
+    read = [kind.cache_traffic(1, context) for context in contexts]
+    multiplied = _mean(kind.attention_flops(1, context) for context in contexts)
+    computed = _mean(kind.prefill_attention_flops(1, prompt) for prompt in prompts)
+    kept = _mean(kind.kv_bytes(1, prompt) for prompt in prompts)
+    evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
+    return Seen(
+        tokens=_ratio(_mean(read), kind.cache_traffic(1, 1) * _mean(contexts)),
+        products=_ratio(multiplied, kind.attention_flops(1, 1) * _mean(contexts)),
+        squares=_ratio(computed, kind.prefill_attention_flops(1, 1) * _mean(pairs)),
+        kept=_ratio(kept, kind.kv_bytes(1, 1) * _mean(prompts)),
+        sizes=np.maximum(evenness * work.spread.context_square, 1.0),
+    )
+
+
+def _square_over_mean(numbers: Iterable[Real]) -> Real:
+    """Mean square over squared mean [1]."""
+    values = list(numbers)
+    square = _mean(value**2 for value in values)
+    return _ratio(square, _mean(values) ** 2)
+
+
+def _mean(numbers: Iterable[Real]) -> Real:
+    """Mean of some numbers [theirs]."""
+    values = list(numbers)
+    return total(values) / len(values)
+
+
+def _ratio(part: Real, whole: Real) -> Real:
+    """Part of a whole, 0 of nothing [1]."""
+    any_whole = np.greater(whole, 0)
+    return np.where(any_whole, part / np.where(any_whole, whole, 1.0), 0.0)[()]
+
+
+@dataclass(frozen=True)
+class RequestBytes:
+    """What a request keeps in one memory.
+
+    Attributes:
+        mean: averaged over its life and over requests, as a step sees them [B].
+        final: when it ends, averaged as a step sees requests [B].
+        longest: of the longest request when it ends [B].
+    """
+
+    mean: Real
+    final: Real
+    longest: Real
+
+    def reserved(self, reserve: Real) -> Real:
+        """What a resident request takes: its mean, or its final size if reserved [B]."""
+        return self.mean + reserve * (self.final - self.mean)
+
+
+def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
+    """What a request keeps in a memory, over all layers.
+
+    Args:
+        llm, work: what runs.
+        of_layer: kind of layer, tokens of a sequence -> what one layer keeps [B].
+    """
+
+    def at(tokens: Real) -> Real:
+        """Over all layers, of a sequence of so many tokens [B]."""
+        return llm.sum_over_layers(lambda kind: of_layer(kind, tokens))
+
+    return RequestBytes(
+        mean=_mean(at(context) for context in work.contexts),
+        final=_mean(at(final) for final in work.finals),
+        longest=at(work.longest),
+    )
+
+
+@dataclass(frozen=True)
+class RequestSize:
+    """The cache of a request.
+
+    Attributes:
+        unit: a token in all layers, or a byte where layers keep different numbers of tokens [B].
+        mean, longest: as in `RequestBytes`, in units [1].
+    """
+
+    unit: Real
+    mean: Real
+    longest: Real
+
+
+def request_size(llm: LLM, work: Workload) -> RequestSize:
+    """The cache of a request in tokens, or in bytes where layers are of several kinds."""
+    if not llm.kinds:
+        return RequestSize(kv_token_bytes(llm), work.context, work.longest)
+    of_request = request_bytes(llm, work, cache_bytes)
+    return RequestSize(1.0, of_request.mean, of_request.longest)
+
+
+def room_in(
+    memory: Real, llm: LLM, work: Workload, reserve: Real, of_layer: OfLayer = cache_bytes
+) -> Real:
+    """Tokens of the requests that a memory holds, as `Serving.room` counts them [1].
+
+    Args:
+        memory: for caches, over all replicas [B].
+        llm, work: what runs.
+        reserve: 1 where a request is admitted with its final length.
+        of_layer: kind of layer, tokens of a sequence -> what one layer keeps in it [B].
+    """
+    if not llm.kinds:
+        return memory / kv_token_bytes(llm)
+    taken = request_bytes(llm, work, of_layer).reserved(reserve)
+    requests = memory / np.maximum(taken, 1e-30)
+    return requests * tokens_reserved(work, reserve)
+
+
+def room_beside_states(
+    hw: Machine, llm: LLM, work: Workload, memory: Real, reserve: Real
+) -> Real:
+    """Tokens of the requests whose caches a memory holds, and the GPUs their states [1].
+
+    Args:
+        hw, llm, work: the GPUs in use, and what runs.
+        memory: for caches, apart from the GPUs [B].
+        reserve: as in `room_in`.
+    """
+    room = room_in(memory, llm, work, reserve)
+    if not llm.kinds:
+        return room
+    states = room_in(beside_weights(hw, llm), llm, work, reserve, state_bytes)
+    return np.where(has_states(llm), np.minimum(room, states), room)[()]
+
+
+def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> Real:
+    """Memory that GPUs need whose caches are elsewhere [B]."""
+    weights = serving.replicas * llm.weight_bytes
+    if not llm.kinds:
+        return weights
+    return weights + cache_needed(llm, work, serving, state_bytes)
+
+
+def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
+    """Requests of the longest size whose caches a memory holds [1]."""
+    if not llm.kinds:
+        return memory / (kv_token_bytes(llm) * work.longest)
+    longest = request_bytes(llm, work, cache_bytes).longest
+    return memory / np.maximum(longest, 1e-30)
+
+
+def has_states(llm: LLM) -> NDArray[np.bool_]:
+    """Whether layers have recurrent states."""
+    return np.greater(llm.all_state_bytes(1), 0)
+
+
+def cache_needed(
+    llm: LLM, work: Workload, serving: Serving, of_layer: OfLayer = cache_bytes
+) -> Real:
+    """Memory for the residents, on each replica at least for the longest request [B].
+
+    Args:
+        llm, work, serving: what runs, and how it is served.
+        of_layer: as in `room_in`.
+    """
+    if not llm.kinds:
+        return kv_token_bytes(llm) * memory_needed(work, serving)
+    of_request = request_bytes(llm, work, of_layer)
+    of_residents = resident(work, serving) * of_request.mean
+    return np.maximum(of_residents, serving.replicas * of_request.longest)

@@ -1,0 +1,233 @@
+"""Tensor and data parallel GPUs that serve a queue: products, all-reduces, attention, prompts.
+
+Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and dp degrees.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.near_storage.offload import layer_compute
+from nearkv.costmodel.mechanisms.serving.dimm import dimms
+from nearkv.costmodel.model.latent import Latent
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, over_kinds
+from nearkv.costmodel.model.resources import gpu, link
+from nearkv.hardware.machine import Machine, built_once
+
+HEADS_AND_STATES = ("full", "window", "chunk", "state")
+"""Attention of queues served with units that attend to K and V of heads."""
+LACKS = {
+    "latent": "its attention units are timed for K and V of heads",
+    "sparse": "its attention units choose no tokens",
+}
+"""Why they model no other."""
+
+
+@built_once
+def tensor_parallel(hw: Machine, llm: LLM) -> Real:
+    """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""
+    gpus = np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)
+    doublings = np.ceil(np.log2(gpus))
+    return np.minimum(np.exp2(doublings), hw.gpu.count)
+
+
+@built_once
+def data_parallel(hw: Machine, llm: LLM) -> Real:
+    """Replicas on the remaining GPUs [1]."""
+    replicas = hw.gpu.count / tensor_parallel(hw, llm)
+    return np.floor(replicas)
+
+
+def in_use(hw: Machine, llm: LLM, most: Real = np.inf) -> Machine:
+    """The machine with the tp x dp GPUs that serve, with one link for each; the rest idles.
+
+    A request stays on one replica: where fewer come than there are replicas, the others neither
+    read weights for it nor lend it their bandwidth.
+
+    Args:
+        most: requests that come, or that a memory shared by all replicas holds [1].
+    """
+    served = np.maximum(np.floor(most), 1.0)
+    replicas = np.minimum(data_parallel(hw, llm), served)
+    used = tensor_parallel(hw, llm) * replicas
+    counts: dict[str, Real] = {"gpu.count": used}
+    for role in ("gpu_link", "nvlink"):
+        if role in hw.roles:
+            links = hw[role].count
+            counts[f"{role}.count"] = np.minimum(links, used)
+    return hw.with_values(counts)
+
+
+def paired(sequences: Real, replicas: Real) -> Real:
+    """How much of the time both sub-batches have a sequence on every replica [1].
+
+    One that decodes alone has nothing to take turns with, two have one each; a mean between is a
+    mix of both.
+    """
+    per_replica = sequences / replicas
+    if not np.any(np.less(per_replica, 2.0)):
+        return 1.0
+    second: Real = np.maximum(per_replica - 1, 0.0)
+    return np.minimum(second, 1.0)
+
+
+def kv_token_bytes(llm: LLM) -> Real:
+    """KV cache of one token in all layers, kappa = 4 L D for plain attention and 16 bit [B]."""
+    of_a_layer = llm.kv_bytes(1, 1)
+    return llm.layers * of_a_layer
+
+
+def beside_weights(hw: Machine, llm: LLM) -> Real:
+    """GPU memory of all replicas that weights leave [B]."""
+    memory = hw.gpu.count * hw.gpu.memory
+    weights = data_parallel(hw, llm) * llm.weight_bytes
+    return np.maximum(memory - weights, 0.0)
+
+
+def gpu_room(hw: Machine, llm: LLM) -> Real:
+    """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
+    return beside_weights(hw, llm) / kv_token_bytes(llm)
+
+
+def linear(
+    hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0, kind: LLM | None = None
+) -> Span:
+    """All matrix products of one layer on tp x dp GPUs, and two ring all-reduces.
+
+    Each replica reads all weights `passes` times. A ring sends 2 (tp - 1) / tp of the activations
+    over each GPU's link.
+
+    Args:
+        tokens: computed, over all replicas [1].
+        passes: times a replica reads the weights [1].
+        kind: of layer, where the model has several.
+    """
+    layer = kind or llm
+    tp = tensor_parallel(hw, llm)
+    dp = data_parallel(hw, llm)
+    gpus = gpu(hw)
+    replica_tokens = tokens / dp
+    visits = passes * np.minimum(replica_tokens, 1.0)
+    weights = visits * dp * layer.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
+    products = overlap(
+        weights=gpus.read(weights, "W / tp on every GPU"),
+        compute=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),
+    )
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    latency = Port("nvlink.latency", "wait", 1.0, "s")
+    delays = 2 * visits * (tp - 1) * hw.nvlink.latency
+    activations = layer.hidden * tokens * layer.activation_width
+    reduced = 4 * (tp - 1) * activations
+    nvlink = link(hw, "nvlink", "link").outward
+    return serial(
+        products=products,
+        launch=launch(visits * hw.gpu.launch, "kernels of a layer"),
+        latency=latency(delays, "two all-reduces per layer, tp - 1 hops each"),
+        all_reduce=nvlink(reduced, "2 (tp-1)/tp of the activations, twice"),
+    )
+
+
+def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
+    """Causal attention of prompts in one layer, 4 D (l c0 + l^2 / 2) FLOPs per chunk."""
+    rate = hw.gpu.count * hw.gpu.flops * hw.derate.prefill_attention
+    run = Port("gpu.tensor", "run", rate, "FLOP")
+    flops = llm.prefill_attention_flops(squares, 1.0)
+    return run(flops, "4 D (l c0 + l^2/2)")
+
+
+def prompts_alone(
+    hw: Machine, llm: LLM, prompts: Real, load: Load, kind: LLM | None = None
+) -> Span:
+    """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
+    layer = kind or llm
+    passes = prompts / data_parallel(hw, llm)
+    return serial(
+        linear=linear(hw, llm, load.prompt, passes, kind),
+        attention=prefill_attention(hw, layer, load.squares),
+    )
+
+
+def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
+    """Prefill of all layers, prompt by prompt on every replica."""
+    return over_kinds(
+        llm, load, lambda kind, seen: prompts_alone(hw, llm, prompts, seen, kind)
+    )
+
+
+def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
+    """Prefill of all layers while the KV of the prompts leaves for the DIMMs."""
+    bus = dimms(hw).bus
+    to_dimms = link(hw, "gpu_link", "link").outward
+
+    def layer(kind: LLM, seen: Load) -> Span:
+        cache = kind.kv_bytes(seen.kept_share * seen.prompt, 1)
+        return overlap(
+            compute=prompts_alone(hw, llm, prompts, seen, kind),
+            cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
+        )
+
+    return over_kinds(llm, load, layer)
+
+
+def attention_launch(hw: Machine) -> Real:
+    """Launch time of the attention kernels of a layer, where apart from `launch` [s]."""
+    return hw.gpu.maybe("attention_launch", 0.0)
+
+
+def decode_attention(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None) -> Span:
+    """Attention of one layer on the GPUs; each replica launches its kernels.
+
+    A latent row, which all heads share, is on every GPU of a replica, and so many heads multiply
+    with it that the products may take longer than reading it.
+    """
+    layer = kind or llm
+    launch = Port("gpu.launch", "wait", 1.0, "s")
+    visits = np.minimum(load.sequences / data_parallel(hw, llm), 1.0)
+    kernels = visits * attention_launch(hw)
+    copies = gpu_copies(hw, llm, layer)
+    rows = copies * layer.cache_traffic(load.tokens, 1)
+    read: Span = gpu_attention(hw)(rows, "kappa tokens / L")
+    if isinstance(layer, Latent):
+        flops = layer.attention_flops(load.products, 1)
+        compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
+        read = overlap(read=read, compute=compute)
+    return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
+
+
+def products_and_states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
+    """What GPUs do for decoding in one layer whose attention is elsewhere.
+
+    No attention unit updates a recurrent state, so it stays in the memory of the GPUs.
+    """
+    products = linear(hw, llm, load.sequences, kind=kind)
+    if not isinstance(kind, Recurrent):
+        return products
+    updated = states(hw, llm, load, kind)
+    return serial(products=products, states=updated)
+
+
+def states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
+    """Recurrent states of one layer, read and written by the GPUs."""
+    return decode_attention(hw, llm, load, kind)
+
+
+def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:
+    """Times that a replica keeps the cache of a layer: a latent row once a GPU [1]."""
+    return tensor_parallel(hw, llm) if isinstance(kind, Latent) else 1.0
+
+
+def on_gpus(hw: Machine, llm: LLM, kind: LLM, tokens: Real) -> Real:
+    """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
+    cache = kind.kv_bytes(1, tokens)
+    state = kind.state_bytes(1)
+    return gpu_copies(hw, llm, kind) * (cache + state)
+
+
+def gpu_attention(hw: Machine) -> Port:
+    """Decode attention from HBM, in KV bytes [B]."""
+    rate = hw.gpu.count * hw.gpu.bandwidth * hw.derate.decode_attention
+    return Port("gpu.hbm", "read", rate)

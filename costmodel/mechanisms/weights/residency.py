@@ -1,0 +1,289 @@
+"""Where weights live that a GPU streams layer by layer, and what they leave to the KV cache.
+
+Symbols: b batch, s prompt, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.mechanisms.near_storage.latents import passing_latents
+from nearkv.costmodel.mechanisms.near_storage.offload import gpu_working_set
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.resources import Gpu, gpu, host
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+WEIGHTS = Knob(
+    "where weights live: filling GPU, host and storage, in one of them, or by the paper's rule",
+    high=4,
+    default=0,
+    kind="choice",
+    choices=("auto", "gpu", "paper", "host", "storage"),
+)
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Shares of the weights by the memory they live in; they add up to one.
+
+    Attributes:
+        gpu, host, storage: share in GPU memory, in host DRAM, on the drives [1].
+    """
+
+    gpu: Real
+    host: Real
+    storage: Real
+
+
+ALL_ON_GPU = Residency(gpu=1.0, host=0.0, storage=0.0)
+ALL_IN_HOST = Residency(gpu=0.0, host=1.0, storage=0.0)
+ALL_ON_STORAGE = Residency(gpu=0.0, host=0.0, storage=1.0)
+
+
+def beside_gpu(on_gpu: Real, on_storage: Real) -> Residency:
+    """Return shares of weights: some on the GPU, of the others a share on storage.
+
+    Args:
+        on_gpu: share of all weights on the GPU [1].
+        on_storage: share of the others on storage, the rest in host DRAM [1].
+    """
+    streamed = 1 - on_gpu
+    return Residency(on_gpu, streamed * (1 - on_storage), streamed * on_storage)
+
+
+def weights_on_storage(hw: Machine, llm: LLM) -> Real:
+    """1 where weights live on storage, 0 in DRAM (HILOS sec. 6.1: above 100B parameters) [1]."""
+    limit = hw.policy.weights_in_dram_up_to
+    exceeds = np.asarray(llm.parameters) > limit
+    return np.where(exceeds, 1.0, 0.0)[()]
+
+
+def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
+    """1 where all weights stay on the GPU beside its activations, else 0 (INF² sec. 7.1) [1]."""
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    return np.where(resident <= gpu.memory, 1.0, 0.0)[()]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a step leaves to weights.
+
+    Attributes:
+        host: host DRAM for them [B].
+        beside: GPU memory that it takes beyond its working set [B].
+        stored: least share on storage of what is not on the GPU [1].
+        knob: the knob whose choice is made.
+    """
+
+    host: Real
+    beside: Real = 0.0
+    stored: Real = 0.0
+    knob: Knob = WEIGHTS
+
+
+def choose_residency(
+    choice: Real,
+    paper: Residency,
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    room: Room,
+) -> Residency:
+    """Return where weights live by a choice of `WEIGHTS`.
+
+    `auto` fills the GPU beside its working set, then host DRAM, then storage; more memory never
+    moves a weight to a slower one.
+
+    Args:
+        choice: index into the knob's choices.
+        paper: the shares by the paper's rule.
+        room: what the step leaves to weights.
+    """
+    homes = {"gpu": ALL_ON_GPU, "paper": paper, "host": ALL_IN_HOST}
+    choices = room.knob.choices
+    automatic = np.equal(choice, choices.index("auto"))
+    if np.any(automatic):
+        homes["auto"] = _filled(hw, llm, work, room)
+    on_gpu: Real = 0.0
+    in_host: Real = 0.0
+    for place, name in enumerate(choices):
+        made = np.equal(choice, place)
+        home = homes.get(name, ALL_ON_STORAGE)
+        on_gpu = np.where(made, home.gpu, on_gpu)[()]
+        in_host = np.where(made, home.host, in_host)[()]
+    return Residency(on_gpu, in_host, 1 - on_gpu - in_host)
+
+
+def _filled(hw: Machine, llm: LLM, work: Workload, room: Room) -> Residency:
+    """Weights in the GPU, what is left in host DRAM, then on storage.
+
+    Weights that all stay need no buffer for those on their way.
+    """
+    gpu_room = gpu(hw).memory - room.beside
+    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    fitting = (gpu_room - streaming) / llm.weight_bytes
+    on_gpu = np.where(resident <= gpu_room, 1.0, np.clip(fitting, 0.0, 1.0))[()]
+    streamed = 1 - on_gpu
+    in_dram = room.host / host_weights(hw, llm, ALL_IN_HOST)
+    in_host = np.clip(in_dram, 0.0, streamed * (1 - room.stored))
+    return Residency(on_gpu, in_host, streamed - in_host)
+
+
+def host_weights(hw: Machine, llm: LLM, home: Residency) -> Real:
+    """Host DRAM that the weights in it take [B].
+
+    Where the platform pins them, each matrix fills a buffer of a power of two bytes (PyTorch's
+    allocator): 1.31 times OPT-30B's, 1.58 times OPT-66B's.
+    """
+    excess = hw.policy.pinned_rounding * (_pinned_over_exact(llm) - 1)
+    return home.host * llm.weight_bytes * (1 + excess)
+
+
+def _pinned_over_exact(llm: LLM) -> Real:
+    """Bytes of a layer's matrices in buffers of powers of two, over their own [1]."""
+    if not llm.kinds:
+        return _pinned_bytes(llm) / _matrix_bytes(llm)
+    return llm.sum_over_layers(_pinned_bytes) / llm.sum_over_layers(_matrix_bytes)
+
+
+def _matrix_bytes(llm: LLM) -> Real:
+    sizes = [number * size for number, size in _matrices(llm)]
+    return total(sizes)
+
+
+def _pinned_bytes(llm: LLM) -> Real:
+    sizes = [number * _power_of_two(size) for number, size in _matrices(llm)]
+    return total(sizes)
+
+
+def _power_of_two(size: Real) -> Real:
+    """The next power of two bytes; nothing for a matrix that there is not [B]."""
+    rounded = np.exp2(np.ceil(np.log2(np.maximum(size, 1.0))))
+    return rounded * np.greater(size, 0)
+
+
+def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
+    """Matrices of one layer: how many of which size [1, B]."""
+    row = llm.hidden * llm.weight_width
+    return [
+        (2, row * llm.query_size),
+        (2, row * llm.kv_size),
+        (llm.experts * (2 + llm.gated), row * llm.ffn),
+    ]
+
+
+# --- what they leave to the KV cache ------------------------------------------------------------
+
+
+def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
+    """Share of the KV cache that so much memory holds [1].
+
+    Args:
+        room: memory left for it [B].
+    """
+    kv = llm.kv_cache_bytes(work.batch, work.final)
+    share = np.divide(room, np.maximum(kv, 1.0))
+    return np.clip(share, 0.0, 1.0)
+
+
+def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
+    """Host memory that keeps the whole cache there: all K and V, or with X if that is more [B].
+
+    Args:
+        alpha: share of the batch kept as X [1].
+    """
+    kv, x = llm.kv_cache_bytes(work.batch, work.final), x_cache_bytes(llm, work)
+    return np.maximum(kv, (1 - alpha) * kv + alpha * x)
+
+
+def x_cache_bytes(llm: LLM, work: Workload) -> Real:
+    """X of the whole batch, all layers [B]."""
+    return llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
+
+
+def weights_or_drives(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    choice: Real,
+    stored: Real,
+    reserved: Real,
+    beside: Real = 0.0,
+) -> Residency:
+    """Return where weights live by a choice of `WEIGHTS` beside a share stated for the drives.
+
+    The paper's rule: on the GPU where all fit, else in host DRAM but for that share (INF² sec. 7.1,
+    7.5). `auto` puts no less of what is not on the GPU on the drives.
+
+    Args:
+        choice: index into the knob's choices.
+        stored: share on the drives of what is not on the GPU [1].
+        reserved: host DRAM that the step needs [B].
+        beside: GPU memory that the step takes beyond its working set [B].
+    """
+    on_gpu = weights_on_gpu(llm, work, gpu(hw))
+    paper = beside_gpu(on_gpu, stored)
+    room = Room(host=host(hw).memory - reserved, beside=beside, stored=stored)
+    return choose_residency(choice, paper, hw, llm, work, room)
+
+
+def cache_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, Real, Real]:
+    """Shares of the weights on storage at which host DRAM begins to hold KV cache, and all of it.
+
+    A third one is where host DRAM is no longer full of weights. Between them, and on either side,
+    what lives where is affine in the share [1].
+    """
+    choice = knobs.get("weights", float(WEIGHTS.default))
+    buffered = knobs.get("writeback", 0.0) * knobs.get("interval", 0.0)
+    reserved = buffers_or_copies(llm, work, buffered)
+    batches = knobs.get("gpu_batches")
+    beside = 0.0 if batches is None else passing_latents(llm, work, batches)
+    home = weights_or_drives(hw, llm, work, choice, 0.0, reserved, beside)
+    in_host = beside_gpu(home.gpu, 0.0)
+    streamed = host_weights(hw, llm, in_host)
+    weights = np.maximum(streamed, 1.0)
+    left = host(hw).memory - layer_copies(llm, work)
+    beside_cache = left - most_in_host(llm, work, knobs.get("alpha", 0.0))
+    return (
+        1 - left / weights,
+        1 - beside_cache / weights,
+        _overflow(home),
+    )
+
+
+def _overflow(home: Residency) -> Real:
+    """Share on storage of what is not on the GPU where host DRAM is full, else -1 [1]."""
+    streamed = np.maximum(1 - home.gpu, 1e-300)
+    return np.where(home.storage > 0, home.storage / streamed, -1.0)
+
+
+def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
+    """Host memory that attention needs beside the weights [B].
+
+    Args:
+        buffered: tokens that wait to be spilled; where none do, layers are copied [1].
+    """
+    waiting = llm.kv_cache_bytes(work.batch, buffered)
+    return np.where(np.greater(buffered, 0), waiting, layer_copies(llm, work))[()]
+
+
+def layer_copies(llm: LLM, work: Workload) -> Real:
+    """Host memory for the layer that is read and the one attended to [B]."""
+    return 2 * llm.most_of_a_layer(lambda kind: kind.kv_bytes(work.batch, work.final))
+
+
+SSD_WEIGHTS = Knob(
+    "least share of the weights that live on the drives, exact with weights=paper (INF² sec. 7.5)",
+    default=0.0,
+    breaks=cache_breaks,
+)

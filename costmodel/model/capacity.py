@@ -1,0 +1,158 @@
+"""Which design points have an answer: what fits each memory, and what a system models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real
+
+_ROUNDING = 1e-12
+
+STATUSES = ("ok", "infeasible", "not-modelled")
+"""What is known of a design point."""
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Whether a design point has an answer, and why not.
+
+    Attributes:
+        tiers: name of a memory -> (bytes needed, bytes available) [B].
+        not_modelled: sentence saying what the system does not model -> where that is needed.
+    """
+
+    tiers: Mapping[str, tuple[Real, Real]]
+    not_modelled: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def without(self, not_modelled: Mapping[str, NDArray[np.bool_]]) -> Fits:
+        """The same memories, with no answer where the system does not model what is needed."""
+        return replace(self, not_modelled={**self.not_modelled, **not_modelled})
+
+    @cached_property
+    def ok(self) -> NDArray[np.bool_]:
+        """True where the system models the point and every memory holds what it must."""
+        return self.fit & ~self.unmodelled if self.not_modelled else self.fit
+
+    @cached_property
+    def fit(self) -> NDArray[np.bool_]:
+        """True where every memory holds what it must."""
+        fitting = (_holds(needed, available) for needed, available in self.tiers.values())
+        return reduce(np.logical_and, fitting)
+
+    @property
+    def unmodelled(self) -> NDArray[np.bool_]:
+        """True where the system does not model what is needed."""
+        return reduce(np.logical_or, self.not_modelled.values(), np.zeros((), bool))
+
+    @property
+    def status(self) -> NDArray[np.intp]:
+        """Place in `STATUSES`."""
+        return np.where(self.unmodelled, 2, np.where(self.fit, 0, 1))
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that `reason` points into; the first is empty."""
+        return ("", *map(shortage, self.tiers), *self.not_modelled)
+
+    @property
+    def reason(self) -> NDArray[np.intp]:
+        """Place in `reasons` of the first that holds; 0 where the point has an answer."""
+        place = self.limiting
+        for i, where in reversed(list(enumerate(self.not_modelled.values()))):
+            place = np.where(where, 1 + len(self.tiers) + i, place)
+        return place
+
+    @property
+    def short_bytes(self) -> Real:
+        """Bytes missing in the memory that is shortest; 0 where all fit [B]."""
+        worst: Real = np.max(self._missing, axis=0)
+        return worst
+
+    @property
+    def limiting(self) -> NDArray[np.intp]:
+        """Place of the memory that misses most bytes, counted from 1; 0 where all fit."""
+        return np.where(self.short_bytes > 0, np.argmax(self._missing, axis=0) + 1, 0)
+
+    @property
+    def short_of(self) -> NDArray[np.str_]:
+        """Name of the memory that misses most bytes; empty where all fit."""
+        chosen: NDArray[np.str_] = np.array(["", *self.tiers])[self.limiting]
+        return chosen
+
+    @cached_property
+    def _missing(self) -> NDArray[np.float64]:
+        by_tier = [
+            _missing_bytes(needed, available) for needed, available in self.tiers.values()
+        ]
+        stacked = np.stack(np.broadcast_arrays(*by_tier))
+        missing: NDArray[np.float64] = np.maximum(stacked, 0.0)
+        return np.where(self.unmodelled, 0.0, missing) if self.not_modelled else missing
+
+
+def shortage(tier: str) -> str:
+    """A sentence about a memory that is short; `both` are two that hold something together."""
+    return (
+        "both memories together are short" if tier == "both" else f"{tier} memory is short"
+    )
+
+
+def _holds(needed: Real, available: Real) -> NDArray[np.bool_]:
+    """Whether it fits, rounding aside: a share solved for the last byte may miss it by that."""
+    limit = np.multiply(available, 1 + _ROUNDING)
+    return np.less_equal(needed, limit)
+
+
+def _missing_bytes(needed: Real, available: Real) -> Real:
+    """Bytes needed beyond those available; 0 where they fit [B]."""
+    excess = np.subtract(needed, available)
+    return np.where(_holds(needed, available), 0.0, excess)
+
+
+def fits(**tiers: tuple[Real, Real]) -> Fits:
+    """State what each memory must hold and can hold: `fits(gpu=(needed, available), ...)` [B]."""
+    return Fits(tiers)
+
+
+def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
+    """Batch that runs at once: all of it, or equal rounds of at most a power of two.
+
+    HILOS sec. 6.3 reduces the batch to what fits; INF² and FlexGen take powers of two. 24 sequences
+    of which 16 fit run as two rounds of 12.
+
+    Args:
+        batch: sequences requested [1].
+        per_sequence: bytes one sequence needs [B].
+        available: bytes free for sequences [B]; may be negative.
+
+    Returns:
+        Sequences served together, at least one; where not even one fits, `Fits` says what is
+        short [1].
+    """
+    room = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
+    _, exponent = np.frexp(np.maximum(room, 1.0))
+    power_of_two = np.exp2(exponent - 1.0)
+    requested = np.maximum(batch, 1.0)
+    largest = np.where(room >= requested, requested, np.minimum(power_of_two, requested))
+    rounds = np.ceil(requested / largest)
+    return (requested / rounds)[()]
+
+
+def batch_with_states(most: Real, batch: Real, state: Real, room: Real) -> Real:
+    """Sequences at once: so many, or fewer where the GPU lacks room for their recurrent states [1].
+
+    Args:
+        most: sequences that other memories hold [1].
+        batch: sequences requested [1].
+        state: recurrent states of one sequence; none of most models [B].
+        room: GPU memory for states [B].
+    """
+    recurrent = np.greater(state, 0)
+    if not np.any(recurrent):
+        return most
+    held = reduced_batch(batch, state, room)
+    return np.where(recurrent, np.minimum(most, held), most)[()]

@@ -1,0 +1,280 @@
+"""Kinds of layer beside full attention, and sums over the kinds of a model.
+
+A kind is a model whose layers are all of that kind; what it does not override it computes as any
+other. A full layer of grouped heads is `LLM` itself.
+
+Symbols: b sequences, s tokens, h hidden, H query heads, w window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.compose import pipeline, serial
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.latent import Latent, Projected, Sparse
+from nearkv.costmodel.model.llm import LLM
+
+NO_REASONS: Mapping[str, str] = {}
+
+
+def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
+    """All layers of a model one after the other, kind by kind.
+
+    Args:
+        llm: the model.
+        layer: the span of one layer, given as a model whose layers are all like it.
+    """
+    if not llm.kinds:
+        return llm.layers * layer(llm)
+    spans = {name: kind.layers * layer(kind) for name, kind in llm.kinds.items()}
+    return serial(**spans)
+
+
+def with_widths(llm: LLM, **widths: Real) -> LLM:
+    """The same model with elements of other widths, in all of its kinds of layer.
+
+    Args:
+        llm: the model.
+        widths: bytes of one element, as `kv_width=0.5` [B].
+    """
+    if not isinstance(llm, Mixed):
+        return replace(llm, **widths)
+    kinds = {name: replace(kind, **widths) for name, kind in llm.kinds.items()}
+    return replace(llm, **widths, layer_kinds=kinds)
+
+
+def with_projected_latents(llm: LLM) -> LLM:
+    """The same model where a cache holds K and V of heads, projected from latents."""
+    if not isinstance(llm, Mixed):
+        return llm
+    kinds = {name: _projected(kind) for name, kind in llm.kinds.items()}
+    return replace(llm, layer_kinds=kinds)
+
+
+def _projected(kind: LLM) -> LLM:
+    return Projected(**vars(kind)) if type(kind) is Latent else kind
+
+
+def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> Span:
+    """All layers through stages, the pipeline filled once, with an average layer.
+
+    Behind it the slowest stage of each layer sets the pace, whatever the kind before it: a sum
+    over kinds of the pipeline that all layers would make, times the kind's share of them.
+
+    Args:
+        llm: the model.
+        stages: spans of one layer by stage, given as a model whose layers are all like it.
+    """
+    if not llm.kinds:
+        return pipeline(llm.layers, **stages(llm))
+    spans: dict[str, Span] = {}
+    for name, kind in llm.kinds.items():
+        share = kind.layers / llm.layers
+        spans[name] = share * pipeline(llm.layers, **stages(kind))
+    return serial(**spans)
+
+
+def not_modelled(
+    llm: LLM, attends: Collection[str], reasons: Mapping[str, str] = NO_REASONS
+) -> dict[str, NDArray[np.bool_]]:
+    """Where a model has layers that a system does not model, by the sentence that says so.
+
+    Args:
+        llm: the model.
+        attends: attention that the system models, kind by kind; none where it takes models of full
+            attention in layers that are all alike.
+        reasons: why not, by kind of attention.
+    """
+    missing: dict[str, NDArray[np.bool_]] = {}
+    kinds = [(attention_kind(kind), kind) for kind in llm.kinds.values()]
+    # in one order, whatever models are beside it; that layers differ says the least, and is last
+    for attention, kind in sorted(kinds, key=lambda pair: (pair[0] == "full", pair[0])):
+        if attention in attends:
+            continue
+        alone = np.equal(kind.layers, llm.layers) if attention == "full" else False
+        present = np.greater(kind.layers, 0)
+        sentence = f"{_SENTENCES[attention]} not modelled"
+        if attention in reasons:
+            sentence += f": {reasons[attention]}"
+        affected = np.logical_and(present, np.logical_not(alone))
+        missing[sentence] = np.logical_or(missing.get(sentence, False), affected)
+    return missing
+
+
+def attention_kind(llm: LLM) -> str:
+    """How the layers of one kind attend: a name of `KIND_OF`."""
+    return _NAMES[type(llm)]
+
+
+@dataclass(frozen=True)
+class Mixed(LLM):
+    """A model of several kinds of layer, or of one that is not full attention.
+
+    Its own sizes are those of the most frequent kind, with heads that divide.
+
+    Attributes:
+        layer_kinds: the kinds by name.
+    """
+
+    layer_kinds: Mapping[str, LLM] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> Mapping[str, LLM]:
+        """Kinds of layer by name, each a model of its own `layers`."""
+        return self.layer_kinds
+
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Largest set of activations that any layer holds at once [B]."""
+        return self.most_of_a_layer(lambda kind: kind.activation_bytes(tokens))
+
+    def weight_buffer_bytes(self) -> Real:
+        """Weights of the largest layer on the GPU while it streams [B]."""
+        return self.most_of_a_layer(lambda kind: kind.weight_buffer_bytes())
+
+
+@dataclass(frozen=True)
+class Windowed(LLM):
+    """Layers that attend to the last w tokens and keep no others (Mistral 7B, sec. 2).
+
+    Attributes:
+        window: tokens attended to, the new one included [1].
+    """
+
+    window: Real = np.inf
+
+    def attended_tokens(self, tokens: Real) -> Real:
+        """Tokens of the window, min(s, w) [1]."""
+        return np.minimum(tokens, self.window)
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of the window, 2 Hkv d b min(s, w) elements [B]."""
+        return super().kv_bytes(batch, np.minimum(tokens, self.window))
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """X of the window, h b min(s, w) elements [B]."""
+        return super().x_bytes(batch, np.minimum(tokens, self.window))
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """K and V of the window from cached X [FLOP]."""
+        return super().kv_from_x_flops(batch, np.minimum(tokens, self.window))
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """One query per sequence against its window, 4 b min(s, w) H d [FLOP]."""
+        return super().attention_flops(batch, np.minimum(tokens, self.window))
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Band of a causal square, 2 b (2 s w - w^2) H d where s exceeds w [FLOP]."""
+        width = np.minimum(prompt, self.window)
+        band: Real = 2 * prompt * width - width**2
+        return 2 * batch * band * self.query_size
+
+
+@dataclass(frozen=True)
+class Chunked(Windowed):
+    """Layers that attend within chunks of w tokens (Llama 4): the last step of a chunk.
+
+    The mean over the steps of a chunk attends to half as many; memory must hold the whole chunk.
+    """
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Causal squares along the diagonal, 2 b s w H d where s exceeds w [FLOP]."""
+        chunk: Real = np.minimum(prompt, self.window)
+        return 2 * batch * prompt * chunk * self.query_size
+
+
+@dataclass(frozen=True)
+class Recurrent(LLM):
+    """Linear attention or a state space: a state of constant size (Mamba-2, sec. 3 and 6).
+
+    It has no K, V or X; a step reads and writes the whole state.
+
+    Attributes:
+        mixer_parameters: all matrices of the mixer [1].
+        state_size: elements that one sequence keeps in one layer [1].
+        state_flops: to update and read the state for one token [FLOP].
+    """
+
+    mixer_parameters: Real = 0.0
+    state_size: Real = 0.0
+    state_flops: Real = 0.0
+
+    @property
+    def attention_parameters(self) -> Real:
+        """All matrices of the mixer [1]."""
+        return self.mixer_parameters
+
+    @property
+    def cache_shards(self) -> Real:
+        """As many as wanted: a state divides by its channels [1]."""
+        return np.inf
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """None [B]."""
+        return 0.0
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """None: X of old tokens is in the state [B]."""
+        return 0.0
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """None [FLOP]."""
+        return 0.0
+
+    def state_bytes(self, batch: Real) -> Real:
+        """The state of every sequence, whatever its length [B]."""
+        return batch * self.state_size * self.activation_width
+
+    def cache_traffic(self, batch: Real, tokens: Real) -> Real:
+        """The state, read and written [B]."""
+        return 2 * self.state_bytes(batch)
+
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Input and output of every projection of the mixer, or the MLP's activations [B]."""
+        projected = self.hidden + self.mixer_parameters / self.hidden
+        mixer = tokens * projected * self.activation_width
+        return np.maximum(mixer, super().activation_bytes(tokens))
+
+    def qkv_flops(self, tokens: Real) -> Real:
+        """All projections of the mixer but the output's, which `output_flops` has [FLOP]."""
+        return 2 * tokens * self.mixer_parameters - self.output_flops(tokens)
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """Update and read the state once [FLOP]."""
+        return batch * np.minimum(tokens, 1.0) * self.state_flops
+
+    def eager_scores(self, prompt: Real) -> Real:
+        """None [1]."""
+        return 0.0
+
+    def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Update and read the state once for each token of a prompt [FLOP]."""
+        return self.prefill_attention_flops(batch, prompt)
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Update and read the state once for each token of a prompt [FLOP]."""
+        return batch * prompt * self.state_flops
+
+
+_NAMES: dict[type[LLM], str] = {
+    LLM: "full",
+    Windowed: "window",
+    Chunked: "chunk",
+    Latent: "latent",
+    Sparse: "sparse",
+    Recurrent: "state",
+}
+_SENTENCES = {
+    "full": "layers of several kinds are",
+    "window": "sliding-window attention is",
+    "chunk": "attention in chunks is",
+    "latent": "multi-head latent attention is",
+    "sparse": "attention to tokens that an indexer chooses is",
+    "state": "a recurrent state in place of a KV cache is",
+}
+KIND_OF = {name: kind for kind, name in _NAMES.items()}
+"""Class of layer by the name of its attention."""

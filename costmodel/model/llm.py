@@ -1,0 +1,324 @@
+"""A transformer's shapes: bytes and FLOPs of each sub-layer of one layer.
+
+Fields and results broadcast over design points, so a batch of models is one `LLM` of arrays.
+
+Symbols: b sequences, s tokens of context, t tokens computed now (b in decode, b*s in prefill),
+h hidden, H query heads, Hkv KV heads, d head size, g = H / Hkv, E experts, k active experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import reduce
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.sums import total
+from nearkv.hardware.machine import Role
+
+
+@dataclass(frozen=True)
+class LLM:
+    """Shape of a decoder-only transformer and the width of its elements.
+
+    Attributes:
+        layers, hidden, ffn, heads, kv_heads, head_size, vocab, positions: sizes [1].
+        gated: 1 with a gate matrix in the MLP, else 0.
+        tied: 1 where input and output embeddings share weights, else 0.
+        experts, active_experts: of an MoE layer; 1 and 1 when dense.
+        weight_width, kv_width, activation_width: bytes of one element [B].
+        dense_width: of attention and what every token shares, if not `weight_width` [B].
+        head_width: of embeddings and output head, if not `weight_width` [B].
+        operand_width: of the wider operand of products with quantised weights, if not
+            `activation_width` [B].
+        shared_parameters: of one layer beside attention and experts, used by every token:
+            shared experts, router, biases [1].
+        longest: tokens that the model's positions reach [1].
+    """
+
+    layers: Real
+    hidden: Real
+    ffn: Real
+    heads: Real
+    kv_heads: Real
+    head_size: Real
+    vocab: Real
+    positions: Real
+    gated: Real
+    tied: Real
+    experts: Real
+    active_experts: Real
+    weight_width: Real = 2.0
+    kv_width: Real = 2.0
+    activation_width: Real = 2.0
+    dense_width: Real | None = None
+    head_width: Real | None = None
+    operand_width: Real | None = None
+    shared_parameters: Real = 0.0
+    longest: Real = np.inf
+
+    @property
+    def kinds(self) -> Mapping[str, LLM]:
+        """Kinds of layer by name, each a model of its own `layers`; none where all are alike."""
+        return {}
+
+    # --- shapes -------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Real:
+        """Query heads that share one KV head, g = H / Hkv [1]."""
+        return self.heads / self.kv_heads
+
+    @property
+    def cache_shards(self) -> Real:
+        """Parts that a layer's cache divides into without copies, its KV heads [1]."""
+        return self.kv_heads
+
+    @property
+    def kv_size(self) -> Real:
+        """Elements of K (or V) of one token in one layer, Hkv * d [1]."""
+        return self.kv_heads * self.head_size
+
+    @property
+    def query_size(self) -> Real:
+        """Elements of Q of one token in one layer, H * d [1]."""
+        return self.heads * self.head_size
+
+    # --- parameters ---------------------------------------------------------------------------
+
+    @property
+    def attention_parameters(self) -> Real:
+        """Q, K, V and output matrices of one layer [1]."""
+        return 2 * self.hidden * (self.query_size + self.kv_size)
+
+    @property
+    def expert_parameters(self) -> Real:
+        """One expert of one layer, or the whole MLP of a dense layer [1]."""
+        return (2 + self.gated) * self.hidden * self.ffn
+
+    @property
+    def head_parameters(self) -> Real:
+        """Output head, vocab x hidden [1]."""
+        return self.vocab * self.hidden
+
+    @property
+    def parameters(self) -> Real:
+        """All matrices and embeddings; biases and norms are left out [1]."""
+        return self.embedding_parameters + self.sum_over_layers(
+            lambda kind: kind.layer_parameters(kind.experts)
+        )
+
+    @property
+    def active_parameters(self) -> Real:
+        """Parameters that one token uses, embeddings included [1]."""
+        return self.embedding_parameters + self.sum_over_layers(
+            lambda kind: kind.layer_parameters(kind.active_experts)
+        )
+
+    @property
+    def embedding_parameters(self) -> Real:
+        """Token and position embeddings and the output head [1]."""
+        return (self.vocab * (2 - self.tied) + self.positions) * self.hidden
+
+    def sum_over_layers(self, amount: Callable[[LLM], Real]) -> Real:
+        """Sum of an amount over all layers, kind by kind [of the amount].
+
+        Args:
+            amount: of one layer, given as a model whose layers are all like it.
+        """
+        kinds = self.kinds.values() or (self,)
+        return total(kind.layers * amount(kind) for kind in kinds)
+
+    def most_of_a_layer(self, amount: Callable[[LLM], Real]) -> Real:
+        """Largest amount over the kinds of layer that the model has [of the amount].
+
+        Args:
+            amount: of one layer, given as a model whose layers are all like it; not negative.
+        """
+        if not self.kinds:
+            return amount(self)
+        kinds = self.kinds.values()
+        amounts = [
+            np.where(np.greater(kind.layers, 0), amount(kind), 0.0) for kind in kinds
+        ]
+        return reduce(np.maximum, amounts)[()]
+
+    def layer_parameters(self, experts: Real) -> Real:
+        """Parameters of one layer when so many of its experts count [1]."""
+        fixed = self.attention_parameters + self.shared_parameters
+        return fixed + self.expert_parameters * experts
+
+    @property
+    def is_moe(self) -> Real:
+        """1 where the layers have experts, 0 where they are dense [1]."""
+        return np.greater(self.experts, 1) * 1.0
+
+    def distinct_experts(self, tokens: Real) -> Real:
+        """Expected experts of a layer that any token uses, E (1 - (1 - k/E)^t) [1].
+
+        Routing is taken as uniform and independent (physics: Mixtral 7.92 of 8 at t = 16).
+        """
+        unused_by_one = 1 - self.active_experts / self.experts
+        return self.experts * (1 - unused_by_one**tokens)
+
+    # --- bytes of one layer -------------------------------------------------------------------
+
+    @property
+    def weight_bytes(self) -> Real:
+        """All weights of the model [B]."""
+        if self.dense_width is None and self.head_width is None:
+            return self.parameters * self.weight_width
+        embeddings = self.embedding_parameters * self._width(self.head_width)
+        return embeddings + self.sum_over_layers(
+            lambda kind: kind.layer_bytes(kind.experts)
+        )
+
+    @property
+    def head_bytes(self) -> Real:
+        """Weights of the output head [B]."""
+        return self.head_parameters * self._width(self.head_width)
+
+    @property
+    def operands(self) -> tuple[Real, Real]:
+        """Bytes of the wider operand of the products of attention, and of the others [B]."""
+        stated = self.operand_width
+        if stated is None:
+            both = np.maximum(self.weight_width, self.activation_width)
+            return both, both
+        mlp = np.maximum(stated, np.floor(2 * self.weight_width) / 2)
+        kept = np.greater(self.attention_width, self.weight_width)
+        return np.where(kept, self.activation_width, mlp)[()], mlp
+
+    @property
+    def attention_width(self) -> Real:
+        """Bytes of one element of the attention's matrices [B]."""
+        return self._width(self.dense_width)
+
+    def _width(self, width: Real | None) -> Real:
+        return self.weight_width if width is None else width
+
+    def layer_bytes(self, experts: Real) -> Real:
+        """Weights of one layer when so many of its experts count [B]."""
+        if self.dense_width is None:
+            return self.layer_parameters(experts) * self.weight_width
+        fixed = self.attention_parameters + self.shared_parameters
+        return (
+            fixed * self.dense_width + self.expert_parameters * experts * self.weight_width
+        )
+
+    def layer_weight_bytes(self, tokens: Real) -> Real:
+        """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
+        used = self.distinct_experts(tokens)
+        if self.dense_width is None:
+            return np.minimum(tokens, 1.0) * self.layer_parameters(used) * self.weight_width
+        return np.minimum(tokens, 1.0) * self.layer_bytes(used)
+
+    def weight_buffer_bytes(self) -> Real:
+        """Weights of one layer on the GPU while it streams: attention and two experts [B]."""
+        fixed = self.attention_parameters + self.shared_parameters
+        return (fixed + 2 * self.expert_parameters) * self.weight_width
+
+    def kv_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of one layer, 2 Hkv d b s elements [B]."""
+        return 2 * self.kv_size * batch * tokens * self.kv_width
+
+    def cache_traffic(self, batch: Real, tokens: Real) -> Real:
+        """What a step moves of the cache of one layer: it reads all K and V [B]."""
+        return self.kv_bytes(batch, tokens)
+
+    def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:
+        """K and V of all layers [B]."""
+        return self.sum_over_layers(lambda kind: kind.kv_bytes(batch, tokens))
+
+    def state_bytes(self, batch: Real) -> Real:
+        """Recurrent state of one layer, which attention has none of [B]."""
+        return 0.0
+
+    def all_state_bytes(self, batch: Real) -> Real:
+        """Recurrent states of all layers [B]."""
+        if not self.kinds:
+            return 0.0
+        return self.sum_over_layers(lambda kind: kind.state_bytes(batch))
+
+    def x_bytes(self, batch: Real, tokens: Real) -> Real:
+        """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
+        return self.hidden * batch * tokens * self.activation_width
+
+    def query_bytes(self, tokens: Real) -> Real:
+        """Q of one layer, also the size of the attention output [B]."""
+        return self.query_size * tokens * self.activation_width
+
+    def activation_bytes(self, tokens: Real) -> Real:
+        """Largest set of activations one layer holds at once for so many tokens [B].
+
+        Attention holds X, Q, K, V and its output; the MLP holds X, its inner activation (both
+        halves when gated, of every active expert) and its output.
+        """
+        attention = self.hidden + 2 * self.query_size + 2 * self.kv_size
+        mlp = 2 * self.hidden + (1 + self.gated) * self.ffn * self.active_experts
+        return tokens * np.maximum(attention, mlp) * self.activation_width
+
+    def attended_tokens(self, tokens: Real) -> Real:
+        """Tokens of a context that a query attends to [1]."""
+        return tokens
+
+    # --- FLOPs of one layer -------------------------------------------------------------------
+
+    def qkv_flops(self, tokens: Real) -> Real:
+        """Q, K and V projections, two FLOPs a multiply-add [FLOP]."""
+        return 2 * tokens * self.hidden * (self.query_size + 2 * self.kv_size)
+
+    def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
+        """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2; its T_GPU prints half) [FLOP]."""
+        return 4 * batch * tokens * self.hidden * self.kv_size
+
+    def attention_flops(self, batch: Real, tokens: Real) -> Real:
+        """One query per sequence against a context: Q K^T and scores V, 4 b s H d [FLOP]."""
+        return 4 * batch * tokens * self.query_size
+
+    def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Causal attention of a whole prompt, half of the square, 2 b s^2 H d [FLOP]."""
+        return 2 * batch * prompt**2 * self.query_size
+
+    def eager_scores(self, prompt: Real) -> Real:
+        """Scores that eager attention computes of one prompt, the whole square, H s^2 [1]."""
+        return self.heads * prompt**2
+
+    def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
+        """Eager attention of a whole prompt, future tokens too, 4 b s^2 H d [FLOP]."""
+        return 2 * (2 * batch * prompt**2 * self.query_size)
+
+    def output_flops(self, tokens: Real) -> Real:
+        """Output projection of the attention [FLOP]."""
+        return 2 * tokens * self.query_size * self.hidden
+
+    def ffn_flops(self, tokens: Real) -> Real:
+        """MLP with the active experts [FLOP]."""
+        mlp = self.layer_parameters(self.active_experts) - self.attention_parameters
+        return 2 * tokens * mlp
+
+    def linear_flops(self, tokens: Real) -> Real:
+        """All matrix products of one layer but the attention itself [FLOP]."""
+        return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
+
+
+SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
+"""Fields of a model that have no default."""
+
+
+def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
+    """Build a model from sizes by schema key and a platform's element widths.
+
+    Args:
+        shape: SI values by schema key; arrays broadcast over design points [1].
+        widths: the platform's `precision` role [B].
+    """
+    sizes = {size: shape[size] for size in SHAPE}
+    return LLM(
+        **sizes,
+        weight_width=widths.weight,
+        kv_width=widths.kv,
+        activation_width=widths.activation,
+    )

@@ -1,0 +1,176 @@
+"""Columns of a result: each a function of an estimate, computed only when a table asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.hardware.machine import Machine, Role
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An estimate and the machine that gave it.
+
+    Attributes:
+        estimate: what the system answered.
+        hw: the machine, swept numbers as arrays.
+        owns: roles that are bought and powered, where the platform has them.
+    """
+
+    estimate: Estimate
+    hw: Machine
+    owns: tuple[str, ...]
+
+    @property
+    def devices(self) -> dict[str, Role]:
+        """The owned roles this platform has."""
+        return {role: self.hw[role] for role in self.owns if role in self.hw.roles}
+
+
+Compute = Callable[[Answer], Real]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name carries the unit."""
+
+    name: str
+    what: str
+    compute: Compute
+
+
+COLUMNS: dict[str, Column] = {}
+
+
+def _column(name: str, what: str) -> Callable[[Compute], Compute]:
+    def register(compute: Compute) -> Compute:
+        COLUMNS[name] = Column(name, what, compute)
+        return compute
+
+    return register
+
+
+@_column("batch_run", "sequences served together; fewer than `batch` where memory is short")
+def _batch_run(answer: Answer) -> Real:
+    return answer.estimate.batch_run
+
+
+def _seconds_alone(answer: Answer, span: Span) -> Real:
+    """Seconds of prefill or of a step; NaN where prompts ride in steps, which mixes the two [s]."""
+    carries = answer.estimate.step_carries
+    if not np.any(carries):
+        return span.seconds
+    return np.where(np.equal(carries, 0), span.seconds, np.nan)[()]
+
+
+@_column(
+    "prefill_s",
+    "time to process all prompts of the batch; blank if prompts ride in steps [s]",
+)
+def _prefill(answer: Answer) -> Real:
+    return _seconds_alone(answer, answer.estimate.prefill)
+
+
+@_column(
+    "step_ms",
+    "one more token for every sequence of the batch, at the mean context; "
+    "blank if prompts ride [ms]",
+)
+def _step(answer: Answer) -> Real:
+    return 1e3 * _seconds_alone(answer, answer.estimate.step)
+
+
+@_column("total_s", "prefill and n - 1 steps [s]")
+def _total(answer: Answer) -> Real:
+    return answer.estimate.total.seconds
+
+
+@_column("decode_tok_s", "tokens per second while decoding; blank if prompts ride [1/s]")
+def _decode_rate(answer: Answer) -> Real:
+    estimate = answer.estimate
+    return estimate.work.batch / _seconds_alone(answer, estimate.step)
+
+
+@_column(
+    "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
+)
+def throughput(answer: Answer) -> Real:
+    """All tokens of the batch over the total time [1/s]."""
+    estimate = answer.estimate
+    return estimate.work.batch * estimate.work.output / estimate.total.seconds
+
+
+@_column("energy_j_tok", "energy of all owned devices per generated token [J]")
+def energy(answer: Answer) -> Real:
+    """Idle power all the time, the rest while any resource of a role works [J/token].
+
+    Energy is a sum over devices, whatever overlaps. A device that states no power draws its idle
+    power; NaN where one states no idle power, see `without_idle_power`.
+    """
+    estimate = answer.estimate
+    always: Real = (
+        0.0  # W; summed before it meets the seconds, which vary over far more points
+    )
+    working: Real = 0.0  # J
+    for role, part in answer.devices.items():
+        idle = part.maybe("idle_power", np.nan)
+        rise = part.count * (part.maybe("power", idle) - idle)
+        always = always + part.count * idle
+        if np.any(rise):
+            working = working + rise * estimate.total.active_of(role)
+    for name, watts in estimate.accelerator_power.items():
+        working = working + watts * _working_seconds(estimate.total, name)
+    joules = always * estimate.total.seconds + working
+    return joules / (estimate.work.batch * estimate.work.output)
+
+
+def without_idle_power(answer: Answer) -> dict[str, NDArray[np.bool_]]:
+    """Notes on owned devices whose idle power alone is missing, so that energy is not known."""
+    devices = answer.devices
+    if not all("power" in part or "idle_power" in part for part in devices.values()):
+        return {}  # some device states no power at all, which no column is expected to know
+    missing = [role for role, part in devices.items() if "idle_power" not in part]
+    return {f"no energy: {role} states no idle_power": np.array(True) for role in missing}
+
+
+def _working_seconds(span: Span, name: str) -> Real:
+    """Seconds a resource (`role.port`) or any resource of a role works [s]."""
+    return span.busy_of(name) if "." in name else span.active_of(name)
+
+
+@_column("cost_usd", "price of all owned devices [USD]")
+def cost(answer: Answer) -> Real:
+    """Sum over the owned roles; NaN where a device states no price [USD]."""
+    prices = (part.count * part.maybe("price", np.nan) for part in answer.devices.values())
+    return sum(prices, 0.0)
+
+
+@_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")
+def _throughput_per_cost(answer: Answer) -> Real:
+    return throughput(answer) / (cost(answer) / 1e3)
+
+
+@_column(
+    "endurance_requests",
+    "requests until the flash that is written most wears out; inf where none is written",
+)
+def endurance(answer: Answer) -> Real:
+    """Writable bytes of a role over those one request writes, the least over roles [1]."""
+    estimate = answer.estimate
+    least: Real = np.inf
+    for (resource, _), written in estimate.total.traffic("write").items():
+        role = resource.partition(".")[0]
+        if role not in answer.devices:
+            continue
+        part = answer.devices[role]
+        writable = part.count * part.maybe("endurance", np.nan)
+        with np.errstate(divide="ignore"):
+            requests = np.divide(writable * estimate.work.batch, written)
+        least = np.minimum(least, requests)
+    return least

@@ -1,0 +1,194 @@
+"""Build models from their specifications: one, or one of arrays along a model axis."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.layers import KIND_OF, Mixed, not_modelled
+from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Role
+from nearkv.hardware.part import Part
+
+Index = NDArray[np.intp]
+"""Place of a model in a list, for every design point."""
+Table = Mapping[str, Real]
+
+_PUBLISHED = 0.1
+"""Largest relative distance between the parameters of a shape and the published ones."""
+_SET_BY = {
+    "weight": ("weight_width", "dense_width", "head_width", "operand_width"),
+    "kv": ("kv_width",),
+    "activation": ("activation_width", "operand_width"),
+}
+"""Number of the `precision` role -> widths that it stands for."""
+
+
+def llm_from_part(part: Part, widths: Role) -> LLM:
+    """Build a model from its specification and a platform's element widths.
+
+    Args:
+        part: a part of kind `llm`.
+        widths: the platform's `precision` role [B].
+    """
+    return _build((part,), None, widths, ())
+
+
+def stated_widths(part: Part, role_key: str) -> list[str]:
+    """Widths that a model states itself, of those that a number of `precision` stands for."""
+    return [name for name in _SET_BY[role_key] if name in part.si]
+
+
+def check_published(part: Part) -> None:
+    """Refuse a model whose shape is far from the number of parameters that its file quotes.
+
+    Raises:
+        InputError: they differ by more than a tenth; norms, biases and rounded cards do not.
+    """
+    published = part.si.get("published")
+    if published is None:
+        return
+    widths = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
+    parameters = float(llm_from_part(part, widths).parameters)
+    if abs(parameters / published - 1) > _PUBLISHED:
+        counts = f"its shape has {parameters:.4g} parameters, published are {published:.4g}"
+        raise InputError(f"model {part.name}: {counts}; correct one of them")
+
+
+def alike_llm(part: Part, widths: Role, what: str) -> LLM:
+    """Build a model for a solver that takes full attention in layers that are all alike.
+
+    Args:
+        part: a part of kind `llm`.
+        widths: the platform's `precision` role [B].
+        what: what the solver does, for the error.
+
+    Raises:
+        InputError: the model has other layers.
+    """
+    llm = llm_from_part(part, widths)
+    require_alike(llm, part.name, what)
+    return llm
+
+
+def require_alike(llm: LLM, name: str, what: str) -> None:
+    """Refuse a model with other layers than full attention, all alike.
+
+    Raises:
+        InputError: naming what is not modelled.
+    """
+    reasons = [
+        sentence for sentence, where in not_modelled(llm, ()).items() if np.any(where)
+    ]
+    if reasons:
+        raise InputError(f"{name}: {' and '.join(reasons)} by {what}; choose another model")
+
+
+def llms_from_parts(
+    parts: Sequence[Part], index: Index, widths: Role, fixed: Collection[str] = ()
+) -> LLM:
+    """Build one LLM of arrays from the specifications along a model axis.
+
+    Args:
+        parts: the models.
+        index: place in `parts` of every design point [1].
+        widths: the platform's `precision` role [B].
+        fixed: numbers of that role that the user set: they override the model's own widths.
+    """
+    return _build(parts, index, widths, fixed)
+
+
+def _build(
+    parts: Sequence[Part],
+    index: Index | None,
+    widths: Role,
+    fixed: Collection[str],
+) -> LLM:
+    tables: list[Table] = [part.si for part in parts]
+    llm = llm_of(_columns(tables, SHAPE, index), widths)
+    ignored = {name for role_key in fixed for name in _SET_BY[role_key]}
+    stated = {name for table in tables for name in table} - ignored
+    own = [name for name in _optional(LLM) if name in stated]
+    if own:
+        complete = [{**_unstated(llm), **table} for table in tables]
+        llm = replace(llm, **_columns(complete, own, index))
+    if not any(part.layer_kinds for part in parts):
+        return llm
+    sizes = {field.name: getattr(llm, field.name) for field in fields(LLM)}
+    return Mixed(**sizes, layer_kinds=_kinds(parts, llm, index))
+
+
+def _optional(kind: type[LLM]) -> list[str]:
+    """Fields of a kind of layer that a specification may state."""
+    return [field.name for field in fields(kind) if field.name not in SHAPE]
+
+
+def _unstated(llm: LLM) -> dict[str, Real]:
+    """What a model has that states nothing: the platform's widths, no limit, nothing shared."""
+    return {
+        "weight_width": llm.weight_width,
+        "dense_width": llm.weight_width,
+        "head_width": llm.weight_width,
+        "kv_width": llm.kv_width,
+        "activation_width": llm.activation_width,
+        "operand_width": llm.activation_width,
+        "shared_parameters": 0.0,
+        "longest": np.inf,
+    }
+
+
+def _columns(
+    tables: Sequence[Table], names: Sequence[str], index: Index | None
+) -> dict[str, Real]:
+    """Numbers by name: those of the only model, or of every design point's."""
+    numbers = [[table[name] for table in tables] for name in names]
+    if index is None:
+        return {name: of_models[0] for name, of_models in zip(names, numbers, strict=True)}
+    return dict(zip(names, _spread(numbers, index), strict=True))
+
+
+def _spread(numbers: Sequence[Sequence[Real]], index: Index) -> Iterable[Real]:
+    """Numbers of every design point's model; a width may itself vary over design points."""
+    if all(isinstance(number, float) for of_models in numbers for number in of_models):
+        return np.array(numbers, float).reshape(len(numbers), -1)[:, index]
+    return [_chosen(of_models, index) for of_models in numbers]
+
+
+def _chosen(of_models: Sequence[Real], index: Index) -> Real:
+    """One number of every design point's model."""
+    chosen = of_models[0]
+    for place, number in enumerate(of_models):
+        chosen = np.where(index == place, number, chosen)[()]
+    return chosen
+
+
+def _kinds(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
+    """All kinds of layer of several models; a model without a kind has none of its layers."""
+    by_model = [{kind.name: kind.si for kind in part.kinds_or_self} for part in parts]
+    names = dict.fromkeys(name for kinds in by_model for name in kinds)
+    return {name: _kind(name, by_model, llm, index) for name in names}
+
+
+def _kind(
+    name: str,
+    by_model: Sequence[Mapping[str, Table]],
+    llm: LLM,
+    index: Index | None,
+) -> LLM:
+    somewhere = next(kinds[name] for kinds in by_model if name in kinds)
+    absent = {**somewhere, "layers": 0.0}
+    tables: list[Table] = []
+    for kinds in by_model:
+        stated = kinds.get(name, absent)
+        tables.append({"shared_parameters": 0.0, **stated})
+    kind = KIND_OF[name.partition("_")[0]]
+    common = _optional(LLM)
+    own = [size for size in _optional(kind) if size not in common]
+    sizes = _columns(tables, [*SHAPE, "shared_parameters", *own], index)
+    widths = {size: getattr(llm, size) for size in common if size.endswith("_width")}
+    return kind(**sizes, **widths)

@@ -1,0 +1,151 @@
+"""How a system serves a queue of requests: what an iteration carries and how much memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nearkv.costmodel.algebra.compose import serial
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.llm import LLM
+
+Skew = Callable[[Real, Real], Real]
+"""Sequences, mean square over squared mean of their sizes -> fullest rankset over the mean [1]."""
+
+
+def even(sequences: Real, sizes: Real) -> Real:
+    """All ranksets hold as much [1]."""
+    return 1.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one iteration carries, over all replicas.
+
+    Attributes:
+        sequences: decoding, one token each [1].
+        tokens: context they attend to, in all [1].
+        hottest: the same as if every rankset held as much as the fullest [1].
+        prompt: prompt tokens computed beside them [1].
+        squares: causal attention of those, the sum of l^2 + 2 l c0 over chunks of l tokens
+            after c0 [1].
+        products: tokens that decoding queries multiply with, where a layer's are not those it
+            reads [1].
+        kept_share: of the prompt tokens, those whose KV a cache keeps [1].
+        kinds: the same as the layers of each kind see it; none where all are alike.
+    """
+
+    sequences: Real
+    tokens: Real
+    hottest: Real
+    prompt: Real = 0.0
+    squares: Real = 0.0
+    products: Real = 0.0
+    kept_share: Real = 1.0
+    kinds: Mapping[str, Load] = field(default_factory=dict)
+
+    def share(self, part: Real) -> Load:
+        """An even part of the load."""
+        return Load(
+            part * self.sequences,
+            part * self.tokens,
+            part * self.hottest,
+            part * self.prompt,
+            part * self.squares,
+            part * self.products,
+            self.kept_share,
+            {name: kind.share(part) for name, kind in self.kinds.items()},
+        )
+
+    def on_kinds(self, kinds: Mapping[str, Seen], skew: Skew) -> Load:
+        """The same load with what the layers of each kind see of it."""
+        if not kinds:
+            return self
+        return replace(
+            self, kinds={name: kind.of(self, skew) for name, kind in kinds.items()}
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What layers of one kind see of a load, over what full attention sees.
+
+    Attributes:
+        tokens: cached tokens that attention reads, or one state of a sequence [1].
+        products: what decoding queries multiply with [1].
+        squares: causal attention of prompts [1].
+        kept: prompt tokens that a cache keeps [1].
+        sizes: mean square over squared mean of the tokens that attention reads of a request [1].
+    """
+
+    tokens: Real
+    products: Real
+    squares: Real
+    kept: Real
+    sizes: Real
+
+    def of(self, load: Load, skew: Skew) -> Load:
+        """The load as these layers see it."""
+        tokens = self.tokens * load.tokens
+        return replace(
+            load,
+            tokens=tokens,
+            hottest=tokens * skew(load.sequences, self.sizes),
+            products=self.products * load.tokens,
+            squares=self.squares * load.squares,
+            kept_share=self.kept,
+        )
+
+
+def over_kinds(llm: LLM, load: Load, layer: Callable[[LLM, Load], Span]) -> Span:
+    """All layers under a load one after the other, each kind under what it sees of the load.
+
+    Args:
+        llm: the model.
+        load: of an iteration, or prompts alone.
+        layer: one layer, given as a model whose layers are all like it, and its load -> its span.
+    """
+    if not llm.kinds:
+        return llm.layers * layer(llm, load)
+    spans = {
+        name: kind.layers * layer(kind, load.kinds[name])
+        for name, kind in llm.kinds.items()
+    }
+    return serial(**spans)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a system serves a queue, for the fluid model and for a simulation.
+
+    Attributes:
+        iteration: one token more for every sequence of a load, and its prompts.
+        prefill: prompts alone: (how many, a load of their tokens).
+        room: tokens of KV cache all replicas hold together; where layers keep different numbers
+            of tokens, those of as many requests of mean size as memory holds [1].
+        longest_room: tokens one request may hold, all replicas together, where that is more [1].
+        minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
+        replicas: dp [1].
+        chunked: 1 where prompts ride in decode iterations, 0 where they come first.
+        reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
+        skew: sequences, mean square over squared mean of their sizes -> load of the fullest
+            rankset over the mean [1].
+        kinds: what layers of each kind see of a load; none where all layers are alike.
+    """
+
+    iteration: Callable[[Load], Span]
+    prefill: Callable[[Real, Load], Span]
+    room: Real
+    replicas: Real
+    chunked: Real = 0.0
+    reserve: Real = 0.0
+    skew: Skew = even
+    longest_room: Real = 0.0
+    minimum_chunk: Real = 0.0
+    kinds: Mapping[str, Seen] = field(default_factory=dict)
+
+    def one_on_each(self, sequences: Real) -> Real:
+        """Share of so many sequences that is one on each replica, all of fewer [1]."""
+        return np.minimum(self.replicas / np.maximum(sequences, 1e-9), 1.0)

@@ -1,0 +1,302 @@
+"""The catalogue of systems: functions registered with their knobs, parts and papers."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import not_modelled
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.notes import notes_of
+from nearkv.costmodel.model.own_modules import modules_naming, own_modules, text_of
+from nearkv.costmodel.model.plugins import Plugin
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.machine import Machine
+
+Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
+"""A closed form: hw, llm, work and the other knobs that are numbers -> value."""
+NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
+Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
+"""Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
+Model = Callable[..., Estimate]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A number a system lets the user, or a solver, choose.
+
+    Attributes:
+        what: what it does, for readers.
+        low, high: smallest and largest value allowed.
+        default: a value, or `auto` where a solver picks the best.
+        kind: `share` (continuous), `count` (whole) or `choice`.
+        choices: names of the values 0, 1, ... of a choice.
+        sets: the hardware number it stands for, as `role.key`; its default is the platform's.
+        rules: closed forms from papers, by name.
+        solver: name of the solver that chooses this knob together with all others naming it
+            (`solvers.knobs.joint_solver`), where it is `auto`.
+        breaks: shares between which every amount is affine in this share; without it, amounts are
+            affine over all of its range.
+        within: the number of the workload that bounds what a count can use, as `batch`; a larger
+            count is noted.
+    """
+
+    what: str
+    low: float = 0.0
+    high: float = 1.0
+    default: float | str = "auto"
+    kind: Literal["share", "count", "choice"] = "share"
+    choices: tuple[str, ...] = ()
+    sets: str = ""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    solver: str = ""
+    breaks: Breaks | None = None
+    within: str = ""
+
+
+@dataclass(frozen=True)
+class System:
+    """A registered system.
+
+    Attributes:
+        name: kebab-case, as users write it.
+        platform: the test bed of its paper.
+        cite: key into sources.toml.
+        owns: roles it needs; they are bought and powered.
+        knobs: by name.
+        model: the function.
+        attends: attention of the layers it sums over, as in `layers.attention_kind`; empty where
+            it takes models of full attention in layers that are all alike.
+        lacks: why it does not model other attention, by its name.
+        plugin: the user's file that registered it, where it is no system of nearkv.
+    """
+
+    name: str
+    platform: str
+    cite: str
+    owns: tuple[str, ...]
+    knobs: Mapping[str, Knob]
+    model: Model
+    attends: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    plugin: Plugin | None = None
+
+    @property
+    def summary(self) -> str:
+        """First line of the model's docstring."""
+        docstring = inspect.getdoc(self.model) or ""
+        return docstring.partition("\n")[0]
+
+    @property
+    def defaults(self) -> dict[str, float | str]:
+        """Default values of the knobs that the model takes, by name."""
+        knobs = self.knobs.items()
+        return {name: knob.default for name, knob in knobs if not knob.sets}
+
+    def __call__(
+        self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+    ) -> Estimate:
+        """Evaluate the model; a knob left out takes its default where that is a number."""
+        fixed = {
+            k: value for k, value in self.defaults.items() if not isinstance(value, str)
+        }
+        estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
+        if llm.kinds:
+            fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
+            estimate = replace(estimate, fits=fits)
+        counts = {
+            name: (value, self.knobs[name].within)
+            for name, value in knobs.items()
+            if name in self.knobs and self.knobs[name].within
+        }
+        if notes := notes_of(estimate, llm, work, counts):
+            estimate = replace(estimate, notes={**estimate.notes, **notes})
+        return estimate
+
+    def _evaluate(self, *inputs: Any, **knobs: Real) -> Estimate:
+        if self.plugin:
+            return self.plugin.call(self.name, self.model, *inputs, **knobs)
+        return self.model(*inputs, **knobs)
+
+    def __reduce__(self) -> tuple[Callable[..., System], tuple[object, ...]]:
+        """Travel to another process by name, one of a user's file with the text of that file."""
+        if self.plugin:
+            return _restored, (self.name, self.plugin)
+        return find_system, (self.name,)
+
+
+_GROUP = "nearkv.systems"
+"""Entry points of installed packages whose modules register systems."""
+_SYSTEMS: dict[str, System] = {}
+_RUNNING: list[Plugin] = []
+"""Files of users that are being run; what they register is theirs."""
+
+
+def system(
+    name: str,
+    *,
+    platform: str,
+    cite: str = "user",
+    owns: tuple[str, ...],
+    knobs: Mapping[str, Knob] | None = None,
+    attends: tuple[str, ...] = (),
+    lacks: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[Model], Model]:
+    """Register a system under a name.
+
+    The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
+    returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
+    kinds of layer of a model; a model with any other kind is answered by `not-modelled`, for the
+    reason in `lacks`.
+
+    Raises:
+        ValueError: the name is taken, or the knobs are not the function's keyword arguments.
+    """
+
+    def register(model: Model) -> Model:
+        plugin = _RUNNING[-1] if _RUNNING else None
+        registered = System(
+            name, platform, cite, owns, knobs or {}, model, attends, lacks, plugin
+        )
+        parameters = inspect.signature(model).parameters.values()
+        arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        if name in _SYSTEMS:
+            raise ValueError(f"system {name!r} exists already; choose another name")
+        if arguments != registered.defaults.keys() and not takes_any:
+            declared = sorted(registered.defaults)
+            raise ValueError(
+                f"system {name!r}: knobs {declared}, arguments {sorted(arguments)}"
+            )
+        _SYSTEMS[name] = registered
+        return model
+
+    return register
+
+
+def systems() -> dict[str, System]:
+    """Import what registers systems and return all of them by name.
+
+    These are the modules of `costmodel.systems`, those that installed packages name as entry
+    points of the group `nearkv.systems`, and the files that `load_plugin` has run.
+    """
+    _import_own()
+    _import_installed()
+    return dict(sorted(_SYSTEMS.items()))
+
+
+@cache
+def _import_own() -> None:
+    for module in own_modules():
+        importlib.import_module(module)
+
+
+@cache
+def _import_installed() -> None:
+    """Import modules of installed packages; of one that fails, warn and go on without it."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=_GROUP):
+        try:
+            _import_module(point.value)
+        except Exception as problem:
+            reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
+            warn(f"{_GROUP} {point.name} = {point.value!r} does not load ({reason})")
+
+
+def _import_module(name: str) -> None:
+    """Import a module that registers systems, with its text as where they come from."""
+    _RUNNING.append(Plugin(name, text_of(name)))
+    try:
+        importlib.import_module(name)
+    finally:
+        _RUNNING.pop()
+
+
+def load_plugin(plugin: Plugin) -> None:
+    """Run a user's file, which registers its systems; the same file again replaces them.
+
+    Raises:
+        InputError: it does not run, takes a name that exists, or registers no system.
+    """
+    known = systems().values()
+    if any(one.plugin == plugin for one in known):
+        return
+    replaced = {one.name: one for one in known if _is_of(one, plugin.file)}
+    for name in replaced:
+        del _SYSTEMS[name]
+    before = dict(_SYSTEMS)
+    _RUNNING.append(plugin)
+    try:
+        plugin.run()
+        if before == _SYSTEMS:
+            advice = (
+                "put @system(...) above a function; `nearkv systems new` writes an example"
+            )
+            raise InputError(f"{plugin.file}: registers no system; {advice}")
+    except InputError:
+        _SYSTEMS.clear()
+        _SYSTEMS.update({**before, **replaced})
+        raise
+    finally:
+        _RUNNING.pop()
+
+
+def _is_of(registered: System, file: str) -> bool:
+    return registered.plugin is not None and registered.plugin.file == file
+
+
+def _restored(name: str, plugin: Plugin) -> System:
+    """The system of a plugin in another process, which runs the plugin where it has not yet."""
+    load_plugin(plugin)
+    return find_system(name)
+
+
+def find_system(name: str) -> System:
+    """Look a system up.
+
+    Raises:
+        InputError: no system has that name.
+    """
+    for module in modules_naming(name):
+        if name not in _SYSTEMS:
+            importlib.import_module(module)
+    if name not in _SYSTEMS and name not in systems():
+        raise unknown("system", name, systems())
+    return _SYSTEMS[name]
+
+
+def find_knob(owner: System, name: str) -> Knob:
+    """Look a knob of a system up.
+
+    Raises:
+        InputError: the system has no such knob.
+    """
+    if not owner.knobs:
+        raise InputError(f"{owner.name} has no knobs; leave out {name!r}")
+    if name not in owner.knobs:
+        raise unknown("knob", name, owner.knobs, owner.name)
+    return owner.knobs[name]
+
+
+def check_knobs(candidates: Sequence[System], names: Iterable[str]) -> None:
+    """Refuse knobs that no system of a list has.
+
+    Raises:
+        InputError: such a knob, with those that exist.
+    """
+    known = {knob for candidate in candidates for knob in candidate.knobs}
+    where = " and ".join(candidate.name for candidate in candidates)
+    for name in names:
+        if len(candidates) == 1 or not known:
+            find_knob(candidates[0], name)
+        elif name not in known:
+            raise unknown("knob", name, known, where)

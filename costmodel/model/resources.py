@@ -1,0 +1,248 @@
+"""What a machine's parts can do: effective rate = peak of the datasheet x derate of the platform.
+
+Every resource is named `role.port`; each direction of a link is a resource of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.hardware.machine import Machine, Role, built_once
+
+KERNEL_GROUPS = (1, 4, 5)
+"""Queries a KV head for which HILOS built attention kernels (Table 3)."""
+NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}
+"""Rate of narrow products -> widest operand that takes it [B], the widest first."""
+WIDEST = 2.0
+"""Operand of the rate that every GPU has [B]."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Matrix units and device memory.
+
+    Attributes:
+        run: matrix products [FLOP].
+        read: device memory [B].
+        memory: capacity [B].
+        narrow: rates of narrower products, the widest first: widest operand [B], rate [FLOP/s].
+    """
+
+    run: Port
+    read: Port
+    memory: Real
+    narrow: tuple[tuple[float, Real], ...] = ()
+
+    def is_faster_for(self, operands: tuple[Real, Real]) -> bool:
+        """Whether any of these operands [B] is narrow enough for a faster rate."""
+        if not self.narrow:
+            return False
+        widest, _ = self.narrow[0]
+        return bool(np.any(np.less_equal(np.minimum(*operands), widest)))
+
+    def products(self, operand: Real) -> Port:
+        """Matrix products of operands so wide [B], at the rate of their width [FLOP]."""
+        if not self.narrow:
+            return self.run
+        rate = self.run.rate
+        for widest, narrow in self.narrow:
+            rate = np.where(np.less_equal(operand, widest), narrow, rate)[()]
+        return Port(self.run.resource, self.run.verb, rate, self.run.unit)
+
+    def product_width(self, operand: Real) -> Real:
+        """Width that weights must have when they enter a product of such operands [B]."""
+        width: Real = WIDEST
+        for widest, _ in self.narrow:
+            width = np.where(np.less_equal(operand, widest), widest, width)[()]
+        return width
+
+
+@built_once
+def gpu(hw: Machine, role: str = "gpu") -> Gpu:
+    """Build the GPUs of a role, working as one.
+
+    Products of 8 bits and fewer reach `derate.gemm_narrow` of their peak, where that is stated.
+    """
+    part = hw[role]
+    run = Port(f"{role}.tensor", "run", part.count * part.flops * hw.derate.gemm, "FLOP")
+    read = Port(f"{role}.hbm", "read", part.count * part.bandwidth * hw.derate.hbm)
+    reached = hw.derate.maybe("gemm_narrow", hw.derate.gemm)
+    narrow = [
+        (width, part.count * part[key] * reached)
+        for key, width in NARROW.items()
+        if key in part
+    ]
+    return Gpu(run, read, part.count * part.memory, tuple(narrow))
+
+
+@dataclass(frozen=True)
+class Host:
+    """CPU and DRAM of one server.
+
+    Attributes:
+        read: DRAM streaming [B].
+        attend: attention of the CPU over a KV cache in DRAM, in KV bytes [B].
+        file: the kernel's buffered file path, in file bytes [B].
+        drive: software work of one transfer to an accelerator [op].
+        memory: capacity [B].
+    """
+
+    read: Port
+    attend: Port
+    file: Port
+    memory: Real
+
+
+@built_once
+def host(hw: Machine) -> Host:
+    """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
+    part = hw.host
+    read = Port("host.dram", "read", part.count * part.bandwidth)
+    attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
+    file = Port("host.file", "move", part.count * part.file_read)
+    return Host(read, attend, file, part.count * part.memory)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A full-duplex link, seen from the GPU: inward is toward it [B]."""
+
+    inward: Port
+    outward: Port
+
+
+@built_once
+def link(hw: Machine, role: str, derate: str) -> Link:
+    """Build a link whose payload rate is its raw rate x a named derate."""
+    part = hw[role]
+    rate = part.count * part.bandwidth * getattr(hw.derate, derate)
+    inward = Port(f"{role}.in", "move", rate)
+    outward = Port(f"{role}.out", "move", rate)
+    return Link(inward, outward)
+
+
+@dataclass(frozen=True)
+class Drives:
+    """Drives of a role, striped [B]."""
+
+    read: Port
+    write: Port
+    capacity: Real
+
+
+@built_once
+def drives(hw: Machine, role: str) -> Drives:
+    """Build drives striped over all their number. Reads and writes share the flash."""
+    part = hw[role]
+    read = Port(f"{role}.flash", "read", part.count * part.read)
+    write = Port(f"{role}.flash", "write", part.count * part.write)
+    return Drives(read, write, part.count * part.capacity)
+
+
+@dataclass(frozen=True)
+class Csd:
+    """Computational storage devices, their number working as one.
+
+    Attributes:
+        part, group, kv_width: what the attention kernel is chosen by, once it is needed.
+        read, write: flash inside the devices, to and from the accelerators [B].
+        page: smallest write that is not amplified [B].
+        capacity: all flash [B].
+    """
+
+    part: Role
+    group: Real
+    kv_width: Real
+    read: Port
+    write: Port
+    page: Real
+    capacity: Real
+
+    @property
+    def commit(self) -> Port:
+        """Synchronous writes of one page each [op]."""
+        return Port("csd.commit", "wait", per(self.part.commit, self.part.count), "op")
+
+    @property
+    def stage(self) -> Port:
+        """Buffer transfers from host memory to the accelerators, one at a time [op]."""
+        return Port("host.driver", "wait", per(self.part.dma), "op")
+
+    @cached_property
+    def attend(self) -> Port:
+        """Attention kernel, in KV bytes [B]."""
+        rate, _ = self._kernel
+        return Port("csd.kernel", "run", self.part.count * rate)
+
+    @property
+    def kernel_power(self) -> Real:
+        """Power of all kernels while they work [W]."""
+        _, power = self._kernel
+        return self.part.count * power
+
+    @cached_property
+    def _kernel(self) -> tuple[Real, Real]:
+        return attention_kernel(self.part, self.group, self.kv_width)
+
+
+@built_once
+def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
+    """Build the computational storage devices for a model with `group` queries a KV head.
+
+    Args:
+        kv_width: bytes of one KV element [B].
+    """
+    part = hw.csd
+    return Csd(
+        part=part,
+        group=group,
+        kv_width=kv_width,
+        read=Port("csd.flash", "read", part.count * part.p2p_read),
+        write=Port("csd.flash", "write", part.count * part.write),
+        page=part.page,
+        capacity=part.count * part.capacity,
+    )
+
+
+def per(delay: Real, at_once: Real = 1.0) -> Real:
+    """Operations per second of a delay [s]; infinite where it is zero [1/s].
+
+    Args:
+        delay: of one operation [s].
+        at_once: operations that wait side by side [1].
+    """
+    with np.errstate(divide="ignore"):
+        return np.divide(at_once, delay)
+
+
+def attention_kernel(part: Role, group: Real, kv_width: Real = 2.0) -> tuple[Real, Real]:
+    """Choose the best kernel of a device for a GQA group (HILOS Table 3, sec. 4.4).
+
+    Two FLOPs a multiply-add make 2 k FLOPs an element of KV, so a kernel built for k queries
+    streams 16-bit KV at its peak / k bytes per second, narrower KV at as many elements, and none
+    faster than the accelerator's memory. A group larger than k takes ceil(group / k) passes over
+    the same KV, a smaller one leaves multipliers idle.
+
+    Args:
+        part: the devices.
+        group: query heads per KV head, g [1].
+        kv_width: bytes of one KV element; Table 3 is for 2 [B].
+
+    Returns:
+        KV bytes one device streams per second [B/s], power of its kernel [W].
+    """
+    best_rate: Real = 0.0
+    best_power: Real = 0.0
+    for built in KERNEL_GROUPS:
+        flops = part.maybe(f"kernel_g{built}", 0.0)
+        power = part.maybe(f"kernel_power_g{built}", np.nan)
+        passes = np.ceil(np.divide(group, built))
+        elements = flops / (2 * built)
+        rate = np.minimum(elements * kv_width, part.memory_bandwidth) / passes
+        best_power = np.where(rate > best_rate, power, best_power)[()]
+        best_rate = np.maximum(best_rate, rate)
+    return best_rate, best_power

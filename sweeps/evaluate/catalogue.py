@@ -1,0 +1,204 @@
+"""What the catalogues list and show: systems, models, platforms, parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearkv.costmodel.model import registry
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import Knob
+from nearkv.hardware.catalog import load_part, load_platform, names
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
+from nearkv.hardware.folders import is_known
+from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
+from nearkv.sweeps.study.sizes import number
+
+Rows = list[dict[str, Any]]
+
+
+def system_rows() -> Rows:
+    """One row per system."""
+    rows: Rows = []
+    for system in registry.systems().values():
+        knobs = ", ".join(system.knobs)
+        origin = system.plugin.file if system.plugin else system.cite
+        names = {"system": system.name, "paper": origin, "platform": system.platform}
+        rows.append({**names, "knobs": knobs, "what": system.summary})
+    return rows
+
+
+def summary_of(name: str) -> str:
+    """First line of what a system does, and where it is when it has no knobs.
+
+    Raises:
+        InputError: no such system.
+    """
+    system = registry.find_system(name)
+    knobs = "" if system.knobs else " It has no knobs."
+    return f"{system.summary}{knobs}"
+
+
+def knob_rows(name: str) -> Rows:
+    """One row per knob of a system.
+
+    Raises:
+        InputError: no such system.
+    """
+    rows: Rows = []
+    for knob, spec in registry.find_system(name).knobs.items():
+        row = {"knob": knob, "values": _values(spec), "default": _default(spec)}
+        rows.append({**row, "rules": ", ".join(spec.rules), "what": spec.what})
+    return rows
+
+
+def _values(knob: Knob) -> str:
+    """What a knob may be."""
+    if knob.choices:
+        return ", ".join(knob.choices)
+    if knob.sets:
+        return f"--set {knob.sets}"
+    return f"{knob.low:,.15g} .. {knob.high:,.15g}"
+
+
+def _default(knob: Knob) -> str | float:
+    """What a knob is where nobody says."""
+    if knob.sets:
+        return "the platform's"
+    if knob.choices and not isinstance(knob.default, str):
+        return knob.choices[int(knob.default)]
+    if knob.solver:
+        return f"auto, by {knob.solver}"
+    return knob.default
+
+
+def hardware_rows() -> Rows:
+    """One row a platform, then one a part."""
+    platforms = [{**row, "kind": "platform"} for row in platform_rows()]
+    parts = [{**row, "roles": ""} for row in part_rows()]
+    order = ("name", "kind", "what", "roles")
+    return [{key: row[key] for key in order} for row in (*platforms, *parts)]
+
+
+def platform_rows() -> Rows:
+    """One row a platform: its name, what it is and the roles of its parts."""
+    rows: Rows = []
+    for name in names("platform"):
+        platform = load_platform(name)
+        rows.append(
+            {"name": name, "what": platform.title, "roles": ", ".join(platform.roles)}
+        )
+    return rows
+
+
+def part_rows() -> Rows:
+    """One row a part: its name, its kind and what it is."""
+    parts = {name: load_part(name) for name in names("part")}
+    return [
+        {"name": name, "kind": part.kind, "what": part.title}
+        for name, part in parts.items()
+    ]
+
+
+ALWAYS = {
+    "system": "name of the system",
+    "model": "name of the model",
+    "platform": "name of the test bed",
+    "trace": "requests in place of lengths",
+    "batch": "sequences served together, as asked",
+    "context_tok": "prompt tokens of each sequence [tok]",
+    "output_tok": "tokens that each sequence generates [tok]",
+    "status": "ok, infeasible or not-modelled",
+    "reason": "why there is no answer",
+    "short_of": "the memory that misses most bytes",
+    "short_gb": "what it misses [GB]",
+    "note": "what differs from the question",
+    "method": "fluid or simulate; where a trace is asked for",
+    "bottleneck": "the resource that most of the time is attributed to; on request",
+    "bottleneck_share": "its share of the time; on request [1]",
+    "time_s:RESOURCE": "wall-clock seconds attributed to a resource; with --breakdown [s]",
+    "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
+    "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
+    "speedup": "decode_tok_s over that of the first system; in comparisons [1]",
+    "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
+}
+"""Columns that are no metrics, and what they hold."""
+
+OF_FAMILIES = {
+    "tbt_ms": "mean time between tokens of a request, pauses for prompts counted [ms]",
+    "preempted": "requests that lost their place in memory; of simulations",
+    "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
+    "hbm_used_gb": "what the mapping keeps in HBM [GB]",
+    "lpddr_used_gb": "what the mapping keeps in LPDDR [GB]",
+    "hbm_attention_gb": "K and V of the heads mapped on HBM [GB]",
+    "hbm_qkv_gb": "weights of the QKV projection mapped on HBM [GB]",
+    "hbm_fc_gb": "weights of the other layers mapped on HBM [GB]",
+    "fragmentation_mb": "unused parts of the last pages of sequences, in both memories [MB]",
+    "page_table_mb": "flat page table of one chip over both memories [MB]",
+    "kv_gpu_gb": "K and V on the GPU when the requests end [GB]",
+    "kv_host_gb": "K and V in host memory when the requests end [GB]",
+    "kv_drive_gb": "K and V on the drive when the requests end [GB]",
+    "rank_pu_area_pct": "area of a rank's processing units over that of the buffer chip [%]",
+    "pu_power_pct": "power of all processing units over that of the DIMM [%]",
+}
+"""Columns that some systems alone answer, and what they hold."""
+
+
+def column_rows() -> Rows:
+    """One row per column of results: its name, unit and definition."""
+    metrics = {name: column.what for name, column in COLUMNS.items()}
+    definitions = ALWAYS | metrics | OF_FAMILIES
+    rows: Rows = []
+    for name, text in definitions.items():
+        definition, _, unit = text.partition(" [")
+        rows.append({"column": name, "unit": unit.rstrip("]"), "what": definition})
+    return rows
+
+
+def column_row(name: str) -> dict[str, Any]:
+    """One column of results.
+
+    Raises:
+        InputError: no such column.
+    """
+    rows = {row["column"]: row for row in column_rows()}
+    if name not in rows:
+        raise unknown("column", name, rows)
+    return rows[name]
+
+
+def part_numbers(name: str) -> Rows:
+    """Every number of a part.
+
+    Raises:
+        InputError: no such name, or a file that cannot be read.
+    """
+    return numbers(name, load_part(name))
+
+
+def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
+    """Every number of a platform, with some overridden, or of a part.
+
+    Raises:
+        InputError: no such name, or an override that does not fit.
+    """
+    parts, platforms = names("part"), names("platform")
+    is_part = is_known("part", name)
+    if is_part and sets:
+        raise InputError(
+            f"{name} is a part; --set replaces numbers of a platform, one of {', '.join(platforms)}"
+        )
+    if is_part:
+        return part_numbers(name)
+    if name.endswith(".toml") and "kind" in read_toml(Path(name), "platform or part"):
+        return part_numbers(name)
+    if not is_known("platform", name) and not name.endswith(".toml"):
+        raise unknown("platform or part", name, [*platforms, *parts])
+    platform = load_platform(name)
+    for address, text in sets.items():
+        platform = platform.override(
+            address, number(platform.key(address))(text, f"--set {address}")
+        )
+    return platform_numbers(platform)

@@ -1,0 +1,143 @@
+"""Evaluate a study into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate.cells import at, cells, spread
+from nearkv.sweeps.evaluate.notes import Names
+from nearkv.sweeps.evaluate.times import Cell
+from nearkv.sweeps.jobs.memory import keep_freed_memory
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study, blocks
+
+__all__ = [
+    "POINTS_AT_ONCE",
+    "Cell",
+    "Columns",
+    "Names",
+    "at",
+    "cells",
+    "chunks",
+    "columns",
+    "evaluate",
+    "merge",
+    "no_rows",
+    "stack",
+    "table",
+]
+
+Columns = dict[str, NDArray[np.generic]]
+"""Column name -> one value per design point, all of one length."""
+
+POINTS_AT_ONCE = 200_000
+"""Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
+MOST_ROWS = 2_000_000
+"""More rows than this do not belong in one table in memory."""
+
+
+def columns(
+    block: Block, box: Box, wanted: Collection[str] = (), extra: Collection[str] = ()
+) -> Columns:
+    """Evaluate one box of a block into columns, in row-major order of its grid.
+
+    Numbers of design points without an answer are NaN; `status`, `reason`, `short_of` and
+    `short_gb` say why.
+
+    Args:
+        block, box: the design points.
+        wanted: columns to compute; where empty, all but those on request.
+        extra: of `cells.ON_REQUEST`: what to compute besides.
+    """
+    shape = tuple(piece.stop - piece.start for piece in box)
+    computed = cells(block, box, wanted, extra)
+    return {name: spread(cell, shape) for name, cell in computed.items()}
+
+
+def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Columns]:
+    """Evaluate blocks in memory, one table each.
+
+    Raises:
+        InputError: too many rows for a table.
+    """
+    size = sum(block.grid.size for block in parts)
+    if size > MOST_ROWS:
+        raise InputError(
+            f"{size:,} design points are too many for one table (at most {MOST_ROWS:,}); "
+            "write them to a file with `nearkv sweep ... -o FILE.csv`"
+        )
+    keep_freed_memory()
+    return [_whole(block, extra) for block in parts]
+
+
+def _whole(block: Block, extra: Collection[str]) -> Columns:
+    pieces = block.grid.boxes(POINTS_AT_ONCE)
+    return stack([columns(block, box, extra=extra) for box in pieces])
+
+
+def table(study: Study, extra: Collection[str] = ()) -> Columns:
+    """Evaluate a whole study into one table.
+
+    Raises:
+        InputError: the study cannot be evaluated, or has too many rows for one table.
+    """
+    return stack(evaluate(blocks(study), extra))
+
+
+def stack(tables: Sequence[Columns]) -> Columns:
+    """Put tables below one another; a column that one lacks is blank (NaN or empty) there."""
+    stacked: Columns = {}
+    for name in merge(tables):
+        kind = next(table[name].dtype for table in tables if name in table)
+        stacked[name] = np.concatenate([_filled(table, name, kind) for table in tables])
+    return stacked
+
+
+def merge(tables: Sequence[Mapping[str, object]]) -> list[str]:
+    """Names of all columns, each table's in its own order.
+
+    A name that is new to the others goes behind the one before it.
+    """
+    order: list[str] = []
+    for table in tables:
+        last = -1
+        for name in table:
+            if name in order:
+                last = order.index(name)
+            else:
+                last += 1
+                order.insert(last, name)
+    return order
+
+
+def _filled(table: Columns, name: str, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
+    if name in table:
+        return table[name]
+    rows = len(table["system"])
+    if kind.kind == "f":
+        return np.full(rows, np.nan)
+    return np.full(rows, "", dtype=kind)
+
+
+def no_rows(parts: Sequence[Block], extra: Collection[str] = ()) -> Columns:
+    """A table without rows that has all columns of some blocks."""
+    points = []
+    for block in parts:
+        first = tuple(slice(0, 1) for _ in block.grid.axes)
+        point = columns(block, first, extra=extra)
+        points.append(point)
+    table = stack(points)
+    return {name: values[:0] for name, values in table.items()}
+
+
+def chunks(parts: Sequence[Block], extra: Collection[str] = ()) -> Iterator[Columns]:
+    """Evaluate blocks piece by piece, in order, all with the same columns."""
+    keep_freed_memory()
+    none = no_rows(parts, extra)
+    for block in parts:
+        for box in block.grid.boxes(POINTS_AT_ONCE):
+            yield stack([none, columns(block, box, extra=extra)])

@@ -1,0 +1,173 @@
+"""What the catalogue says of models: shapes, parameters, bytes of weights and of the KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.latent import Latent, Sparse
+from nearkv.costmodel.model.layers import Recurrent, Windowed
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.hardware.catalog import load_llm, names
+from nearkv.hardware.machine import Role
+from nearkv.sweeps.evaluate.provenance import numbers
+from nearkv.sweeps.tables.table import plain
+
+Rows = list[dict[str, Any]]
+
+_NATIVE = Role("", "precision", {"weight": 2.0, "kv": 2.0, "activation": 2.0})
+"""16 bits, unless the model states its own widths."""
+_SHAPE = (
+    "layers",
+    "hidden",
+    "ffn",
+    "heads",
+    "kv_heads",
+    "head_size",
+    "experts",
+    "active_experts",
+)
+_HEADS = ("heads", "kv_heads", "head_size")
+_CONTEXTS = {"8k": 2.0**13, "64k": 2.0**16, "1M": 2.0**20}
+
+
+def model_rows() -> Rows:
+    """One row per model: its shape, parameters, weights and KV cache of one token."""
+    rows: Rows = []
+    for name in names("model"):
+        part = load_llm(name)
+        llm = llm_from_part(part, _NATIVE)
+        row: dict[str, Any] = {"model": name}
+        row |= {key: int(part.si[key]) for key in _SHAPE}
+        row |= _attending_heads(llm)
+        row["parameters_e9"] = float(llm.parameters) / 1e9
+        row["active_e9"] = float(llm.active_parameters) / 1e9
+        row["weights_gb"] = float(llm.weight_bytes) / 1e9
+        row["kv_token_b"] = plain(float(kv_per_token(llm)))
+        row["layer_kinds"] = ", ".join(_counts(llm))
+        rows.append(row)
+    return rows
+
+
+def model_numbers(name: str) -> Rows:
+    """What follows from a model's numbers, its kinds of layer, then every number with its source.
+
+    Raises:
+        InputError: no such name, or a file that cannot be read.
+    """
+    part = load_llm(name)
+    llm = llm_from_part(part, _NATIVE)
+    rows = [*_computed(llm), *_kinds(llm)]
+    stated = numbers(part.name, part)
+    for row in stated:
+        row["note"] = row["note"] or _whose(llm, row["key"])
+    order = stated[0]
+    computed = {"part": part.name, "kind": "computed"}
+    return [
+        {key: {**computed, **row}.get(key, "") for key in order} for row in rows
+    ] + stated
+
+
+def kv_per_token(llm: LLM) -> Real:
+    """KV cache that one token more adds to a long sequence [B]."""
+    long = 2.0**40
+    return llm.kv_cache_bytes(1, 2 * long) / long - llm.kv_cache_bytes(1, long) / long
+
+
+def kv_per_token_unlimited(llm: LLM) -> Real:
+    """KV cache of one token where an engine keeps all tokens of windowed layers, too [B]."""
+
+    def one_layer(kind: LLM) -> Real:
+        unlimited = replace(kind, window=np.inf) if isinstance(kind, Windowed) else kind
+        return kv_per_token(unlimited) / kind.layers
+
+    return llm.sum_over_layers(one_layer)
+
+
+def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
+    yield _row("parameters", llm.parameters, 1e9, "1e9", "all matrices and embeddings")
+    used = "those used per token, embeddings and output head included"
+    yield _row("active parameters", llm.active_parameters, 1e9, "1e9", used)
+    yield _row(
+        "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
+    )
+    token, unlimited = kv_per_token(llm), kv_per_token_unlimited(llm)
+    yield _row("kv per token", token, 1, "B", "per further token of a long sequence")
+    if unlimited != token:
+        kept = "in an engine that keeps all tokens of windowed layers, too"
+        yield _row("kv per token, no windows", unlimited, 1, "B", kept)
+    states = float(llm.all_state_bytes(1))
+    whole = "of one sequence, its states included" if states else "of one sequence"
+    for label, tokens in _CONTEXTS.items():
+        cache = llm.kv_cache_bytes(1, tokens) + states
+        yield _row(f"kv at {label}", cache, 1e9, "GB", whole)
+
+
+def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any]:
+    return {
+        "key": key,
+        "value": plain(float(si) / size),
+        "unit": unit,
+        "si": plain(float(si)),
+        "note": note,
+    }
+
+
+def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
+    """One row per kind of layer."""
+    for name, kind in (llm.kinds or {"full": llm}).items():
+        count = float(kind.layers)
+        note = _cache_note(kind)
+        if float(kind.experts) > 1:
+            note += f", {kind.active_experts:g} of {kind.experts:g} experts"
+        yield {
+            "key": f"layers: {name}",
+            "value": count,
+            "unit": "1",
+            "si": count,
+            "note": note,
+        }
+
+
+def _cache_note(kind: LLM) -> str:
+    """What a layer of one kind keeps of a sequence."""
+    token = f"{float(kind.kv_bytes(1, 1)):,.0f} B per token"
+    match kind:
+        case Recurrent():
+            return f"a state of {float(kind.state_bytes(1)):,.0f} B"
+        case Windowed():
+            kept = f"{kind.window:,.0f} tokens at most"
+            return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}, {kept}"
+        case Sparse():
+            chosen = f"{kind.chosen:,.0f} tokens that an indexer chooses"
+            return f"{kind.heads:g} heads attend to a shared latent of {chosen}, {token}"
+        case Latent():
+            return f"{kind.heads:g} heads attend to a shared latent, {token}"
+    return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}"
+
+
+def _whose(llm: LLM, key: str) -> str:
+    """Whose number it is, where kinds of layer have different ones."""
+    if key not in _SHAPE or not llm.kinds:
+        return ""
+    own = {float(getattr(kind, key)) for kind in llm.kinds.values()}
+    frequent = max(llm.kinds, key=lambda name: float(llm.kinds[name].layers))
+    return f"of {frequent} layers" if key != "layers" and len(own) > 1 else ""
+
+
+def _attending_heads(llm: LLM) -> dict[str, int]:
+    """Heads of the layers that attend, in a model most of whose layers keep a state."""
+    kinds = list(llm.kinds.values())
+    attending = [kind for kind in kinds if not isinstance(kind, Recurrent)]
+    if not attending or len(attending) == len(kinds):
+        return {}
+    return {key: int(getattr(attending[0], key)) for key in _HEADS}
+
+
+def _counts(llm: LLM) -> list[str]:
+    return [f"{kind.layers:g} {name}" for name, kind in llm.kinds.items()]

@@ -1,0 +1,146 @@
+"""Evaluate a block at any values of its axes or of hardware numbers.
+
+Its design points are a flat list, not a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.study.study import NONE, Block, Numbers
+from nearkv.sweeps.tables.table import plain
+
+Points = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The design points of a block, and the system's answers at and near them.
+
+    Attributes:
+        block: whose points these are, in row-major order of its grid.
+    """
+
+    block: Block
+
+    def __post_init__(self) -> None:
+        if self.block.method != "fluid":
+            raise InputError(
+                f"--method {self.block.method} is for estimate, compare and sweep; "
+                "a search asks the fluid model"
+            )
+        if self.block.band is not None:
+            raise InputError(
+                "--band: this question has no band; leave it out, or ask estimate or compare"
+            )
+
+    @cached_property
+    def axes(self) -> Mapping[str, Numbers]:
+        """Value of every axis at every design point."""
+        grid = self.block.grid
+        return {
+            name: np.broadcast_to(v, grid.shape).ravel()
+            for name, v in grid.mesh(grid.whole).items()
+        }
+
+    @cached_property
+    def own_columns(self) -> tuple[str, ...]:
+        """Columns of numbers that only this system has."""
+        first = self.answer(np.zeros(1, np.intp))
+        return tuple(first.estimate.also)
+
+    @property
+    def size(self) -> int:
+        """Number of design points."""
+        return self.block.grid.size
+
+    def answer(
+        self,
+        point: Points,
+        axes: Mapping[str, Numbers] = NONE,
+        numbers: Mapping[str, Numbers] = NONE,
+    ) -> Answer:
+        """The system's estimate at some points, with some axes or hardware numbers changed.
+
+        Args:
+            point: indices of design points.
+            axes: new values of axes by name, one per point.
+            numbers: new values of hardware numbers by `role.key`, in SI, one per point.
+        """
+        mesh = {name: values[point] for name, values in self.axes.items()} | dict(axes)
+        hw, llm, work, requested = self.block.at(mesh, numbers)
+        return Answer(
+            resolve_knobs(self.block.system, hw, llm, work, requested).estimate,
+            hw,
+            self.block.system.owns,
+        )
+
+    def names(self, point: int, without: Collection[str] = ()) -> dict[str, Any]:
+        """The columns that identify a design point: system, model, platform and its axes.
+
+        Args:
+            point: index of the design point.
+            without: names of axes to leave out.
+        """
+        block, shape = self.block, self.block.grid.shape
+        places = np.unravel_index(point, shape)
+        found = {
+            "system": block.system.name,
+            "model": block.parts[places[0]].name,
+            "platform": block.platform.name,
+            **block.platform.part_columns,
+        }
+        for axis, shown, place in zip(
+            block.grid.axes[1:], block.display_grid.axes[1:], places[1:], strict=True
+        ):
+            if axis.name not in without:
+                value = shown.values[place]
+                found[shown.name] = (
+                    shown.labels[int(value)] if shown.labels else plain(value)
+                )
+        return found
+
+
+def column(answer: Answer, name: str, size: int) -> Numbers:
+    """A column at every point of an answer, NaN where the design does not fit."""
+    own = answer.estimate.also
+    values = own[name] if name in own else COLUMNS[name].compute(answer)
+    shown = np.where(answer.estimate.fits.ok, values, np.nan)
+    return np.broadcast_to(shown, (size,)).astype(float)
+
+
+def check_column(name: str, *own: Sequence[str]) -> None:
+    """Refuse a column that neither every system has nor each of those asked, as their own.
+
+    Raises:
+        InputError: it is such a column.
+    """
+    shared = set(own[0]).intersection(*own[1:])
+    known = [*COLUMNS, *sorted(shared)]
+    if name not in known:
+        raise unknown("column", name, known, "--of")
+
+
+def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]:
+    """The resource that takes most of the time, or the memory that is short.
+
+    Args:
+        answer: the system's answer at some points.
+        size: number of points.
+        of: the span, `prefill`, `step` or `total`.
+    """
+    attribution = getattr(answer.estimate, of).attribution()
+    seconds = np.stack([np.broadcast_to(value, (size,)) for value in attribution.values()])
+    worst = np.array(list(attribution))[np.argmax(seconds, axis=0)]
+    short = np.broadcast_to(answer.estimate.fits.short_of, (size,))
+    named: NDArray[np.str_] = np.where(short == "", worst, np.char.add(short, " memory"))
+    return named

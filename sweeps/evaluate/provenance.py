@@ -1,0 +1,211 @@
+"""Write results, and where each of their numbers comes from.
+
+A file takes its name once complete, so that an interrupted run loses nothing, and leaves nothing
+where the system has files without a name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from nearkv.hardware.catalog import Part, Platform, load_part, names
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.reading import sources
+from nearkv.sweeps.jobs.interrupts import careful
+from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.tables.table import plain
+
+_MODE = 0o666
+"""Permissions of what is written, less those that the user's mask takes away."""
+
+
+def place_of(name: str | Path) -> Path:
+    """The path that an output is written to.
+
+    Symbolic links are followed, so that they stay. A device or a pipe is never replaced.
+
+    Raises:
+        InputError: the path is neither a file nor a folder, or its links go in a circle.
+    """
+    try:
+        path = Path(name).resolve()
+        special = path.exists() and not path.is_file() and not path.is_dir()
+    except (OSError, RuntimeError) as problem:
+        reason = "its symbolic links go in a circle"
+        if isinstance(problem, OSError):
+            reason = str(problem.strerror)
+        raise InputError(
+            f"{name}: cannot be written ({reason}); choose another place"
+        ) from None
+    if special:
+        raise InputError(
+            f"{name}: is a device or a pipe, which no output may replace; choose a file"
+        )
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """Check that a file can be written there, before any work is done for it.
+
+    Raises:
+        InputError: the folder is missing, or may not be written.
+    """
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); choose another place"
+        ) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """Open a file to write; it takes its name only once complete, and Ctrl-C waits for it.
+
+    Raises:
+        InputError: the folder is missing or full, or may not be written.
+    """
+    with careful(), _replacing(path) as file:
+        yield file
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    named = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = _open_unnamed(path.parent)
+        linked = handle >= 0
+        if not linked:
+            handle = os.open(named, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); choose another place"
+        ) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield cast("TextIO", file)
+            file.flush()
+            os.fsync(file.fileno())
+            if linked:
+                # a folder given makes the call follow the link that stands for the open file
+                os.link(f"/proc/self/fd/{handle}", named, src_dir_fd=handle)
+        os.replace(named, path)
+    except OSError as problem:
+        raise InputError(
+            f"{path}: cannot be written ({problem.strerror}); nothing was changed there"
+        ) from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(named)
+
+
+def _open_unnamed(folder: Path) -> int:
+    """Open a file without a name, which ends with the process; -1 where a system has none."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if not unnamed or not Path("/proc/self/fd").is_dir():
+        return -1
+    try:
+        return os.open(folder, unnamed | os.O_WRONLY, _MODE)
+    except OSError:
+        return -1
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file, which appears only once complete.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text)
+
+
+def numbers(name: str, part: Part) -> list[dict[str, Any]]:
+    """One row per number of a part, with its unit, SI value, kind and source."""
+    return [
+        {
+            "part": name,
+            "key": key,
+            "value": plain(number.value),
+            "unit": number.unit,
+            "si": plain(number.si),
+            "kind": number.kind,
+            "source": number.source,
+            "at": number.at,
+            "range": "" if number.low is None else f"{number.low:g} .. {number.high:g}",
+            "note": number.note,
+        }
+        for key, number in part.numbers.items()
+    ]
+
+
+def platform_numbers(platform: Platform) -> list[dict[str, Any]]:
+    """One row per number of a platform, role by role."""
+    return [row for role, part in platform.roles.items() for row in numbers(role, part)]
+
+
+def provenance(parts: Iterable[Block]) -> dict[str, Any]:
+    """Where every number of a study comes from.
+
+    Returns:
+        Version, command, plugins, platforms, models, traces, sources and axes, as tables for JSON.
+    """
+    parts = list(parts)
+    platforms = {block.platform.label: block.platform for block in parts}
+    models = {part.name: part for block in parts for part in block.parts}
+    named = {trace.name for block in parts for trace in block.traces}
+    drawn = named & set(names("trace"))
+    traces = {name: load_part(name, "trace") for name in sorted(drawn)}
+    used = [part for platform in platforms.values() for part in platform.roles.values()]
+    used += [*models.values(), *traces.values()]
+    cited = {number.source for part in used for number in part.numbers.values()}
+    band = {"band": _band(parts)} if any(block.band for block in parts) else {}
+    plugins = [block.system.plugin for block in parts if block.system.plugin]
+    return {
+        "nearkv": version("nearkv"),
+        "command": " ".join(
+            ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
+        ),
+        "plugins": {plugin.file: plugin.digest for plugin in plugins},
+        "platforms": {
+            name: platform_numbers(platform) for name, platform in platforms.items()
+        },
+        "models": {name: numbers(name, part) for name, part in models.items()},
+        "traces": {name: numbers(name, part) for name, part in traces.items()},
+        "sources": {key: source for key, source in sources().items() if key in cited},
+        "axes": _axes(parts),
+        **band,
+    }
+
+
+def _band(parts: list[Block]) -> dict[str, Any]:
+    """What the bands of a study are made of."""
+    from nearkv.sweeps.uncertainty.made_of import made_of
+
+    return made_of(parts)
+
+
+def _axes(parts: Iterable[Block]) -> dict[str, list[Any]]:
+    """The values of every axis of a study, by name, as columns show them."""
+    axes: dict[str, dict[Any, None]] = {}
+    for block in parts:
+        for axis in block.display_grid.axes:
+            values = [plain(value) for value in axis.values]
+            if axis.labels:
+                values = [axis.labels[int(place)] for place in axis.values]
+            axes.setdefault(axis.name, {}).update(dict.fromkeys(values))
+    return {name: list(values) for name, values in axes.items()}
+
+
+def text_of(table: Mapping[str, Any]) -> str:
+    """A table as indented JSON."""
+    return json.dumps(table, indent=1) + "\n"

@@ -1,0 +1,188 @@
+"""Targets that a design is to reach, as a user writes them.
+
+Examples: `throughput_tok_s=1.0`, `step_ms<=200`, `speedup:flexgen-ssd>=5`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.quantity import parse
+from nearkv.sweeps.evaluate.probe import Points, Probe, column
+from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
+
+RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
+"""Quantities that compare with another system, and the rate that each compares."""
+FAR = 1e3
+"""The largest distance from a target, on a logarithmic scale; any larger one counts as this."""
+_BAND = re.compile(r"_p\d+(\.\d+)?$")
+"""The end of the name of a column of a band."""
+_SPANS = {
+    "prefill": ("prefill_s",),
+    "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
+    "total": ("total_s", "throughput_tok_s", "total_speedup"),
+}
+
+
+def span_of(quantity: str) -> str:
+    """The span that a quantity measures: `prefill`, `step` or `total`; empty for any other."""
+    return next((span for span, quantities in _SPANS.items() if quantity in quantities), "")
+
+
+def higher_is_better(name: str) -> bool:
+    """Whether a higher value of a column or of its band is better; of all others a lower one is."""
+    column = _BAND.sub("", name)
+    return column.endswith("tok_s") or column.startswith(
+        ("tok_s_per", "speedup", "total_speedup", "endurance", "batch_run")
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A quantity and the least or largest value it may have.
+
+    Attributes:
+        quantity: a column, or one of `RATIOS`.
+        against: the system that a ratio compares with.
+        at_least: True for `>=`, False for `<=`.
+        value: the limit, in the column's unit.
+        option: where a user wrote it.
+    """
+
+    quantity: str
+    against: str
+    at_least: bool
+    value: float
+    option: str
+
+    @property
+    def name(self) -> str:
+        """The quantity as a column name."""
+        return f"{self.quantity}_over_{self.against}" if self.against else self.quantity
+
+    def margin(self, values: Numbers) -> Numbers:
+        """How far values exceed the target, on a logarithmic scale; `-FAR` where there is none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = np.log(values / self.value) * (1 if self.at_least else -1)
+        limited: Numbers = np.clip(
+            np.nan_to_num(distance, nan=-FAR, posinf=FAR, neginf=-FAR), -FAR, FAR
+        )
+        return limited
+
+
+def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Target, ...]:
+    """Read targets; `=` stands for `>=` where a higher value is better, else for `<=`.
+
+    Raises:
+        InputError: a text is not a target, its column is unknown, or two targets contradict.
+    """
+    targets = tuple(_target(text, option) for text in texts)
+    if not targets:
+        raise InputError(
+            f"no {option}; write what to reach, as in {option} throughput_tok_s=1.0"
+        )
+    check_agreement(targets, option)
+    return targets
+
+
+def check_agreement(targets: Sequence[Target], option: str) -> None:
+    """Refuse two targets that contradict each other.
+
+    Raises:
+        InputError: there are such targets.
+    """
+    for low in targets:
+        for high in targets:
+            same = (low.quantity, low.against) == (high.quantity, high.against)
+            if same and low.at_least and not high.at_least and low.value > high.value:
+                raise InputError(
+                    f"{option}: {low.quantity} cannot be at least {low.value:g} "
+                    f"and at most {high.value:g}; drop one"
+                )
+
+
+def _target(text: str, option: str) -> Target:
+    match = re.fullmatch(
+        r"\s*([a-z0-9_.]+)(?::([A-Za-z0-9.\-]+))?\s*(>=|<=|=)\s*(\S+)\s*", text
+    )
+    if match is None:
+        raise InputError(
+            f"{option} {text!r}: write it as COLUMN>=VALUE, COLUMN<=VALUE or COLUMN=VALUE"
+        )
+    quantity, against, side = match[1], match[2] or "", match[3]
+    if (quantity in RATIOS) != bool(against):
+        example = f"{quantity}{side}{match[4]}"
+        if quantity in RATIOS:
+            example = f"{quantity}:flexgen-ssd>=5"
+        raise InputError(
+            f"{option} {text!r}: only {' and '.join(RATIOS)} compare with a system; "
+            f"write {example}"
+        )
+    at_least = higher_is_better(quantity) if side == "=" else side == ">="
+    value = parse(match[4], "1", f"{option} {quantity}")
+    if not value:
+        raise InputError(f"{option} {text!r}: the value must be above zero")
+    return Target(quantity, against, at_least, value, option)
+
+
+def check_quantities(targets: Iterable[Target], own: Iterable[str]) -> None:
+    """Refuse targets of columns that neither every system nor this one has.
+
+    Raises:
+        InputError: there is such a target.
+    """
+    known = [*COLUMNS, *own, *RATIOS]
+    for target in targets:
+        if target.quantity not in known:
+            raise unknown("column", target.quantity, known, target.option)
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Measures targets at the design points of a probe.
+
+    Attributes:
+        probe: the design points of the system itself.
+        others: the same design points of the systems that ratios compare with, by name.
+    """
+
+    probe: Probe
+    others: Mapping[str, Probe]
+
+    def measure(
+        self, target: Target, point: Points, numbers: Mapping[str, Numbers] = NONE
+    ) -> Numbers:
+        """The target's quantity at some points, NaN where the design does not fit."""
+        rate = RATIOS.get(target.quantity, target.quantity)
+        own = column(self.probe.answer(point, numbers=numbers), rate, len(point))
+        if not target.against:
+            return own
+        other = self.others[target.against].answer(point, numbers=numbers)
+        return own / column(other, rate, len(point))
+
+
+def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:
+    """The gauge of a probe and of the systems that targets compare it with.
+
+    Raises:
+        InputError: such a system is unknown, or does not have one row per design point.
+    """
+    check_quantities(targets, probe.own_columns)
+    others = {}
+    for name in {target.against for target in targets} - {""}:
+        platform = probe.block.platform.name
+        other = replace(study, systems=(name,), platforms=(platform,), knobs={})
+        parts = blocks(other)
+        if len(parts) != 1 or parts[0].grid.size != probe.size:
+            raise InputError(
+                f"{name} does not have one row for each row of {probe.block.system.name}; "
+                "drop knob lists"
+            )
+        others[name] = Probe(parts[0])
+    return Gauge(probe, others)

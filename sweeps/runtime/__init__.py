@@ -1,1 +1,0 @@
-"""Processes, clusters, interrupts, memory and progress of long work."""

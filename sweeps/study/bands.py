@@ -1,0 +1,133 @@
+"""What a band is made of: its level, its draws, and the numbers that are uncertain."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.platform import Platform
+from nearkv.sweeps.study.traces import is_file
+
+FEWEST, MOST = 16, 1 << 16
+"""Samples of a band."""
+SAMPLES = 1024
+"""Samples of a band where none are stated."""
+CHOSEN = "count"
+"""The key of numbers that a designer chooses; what they range over is not unknown."""
+MODEL_ERROR = "model error"
+RATIO_ERROR = "model error of a ratio"
+"""Draws beside those of hardware numbers."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """How the range of each answer is computed.
+
+    Attributes:
+        level: share of the draws inside [%].
+        samples: how many draws [1].
+        seed: of the draws.
+        names: of everything that is drawn anywhere in the study, so that all its answers share
+            their draws.
+    """
+
+    level: float
+    samples: int
+    seed: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Share of the draws below the lower end, the middle and the upper end [1]."""
+        outside = (100 - self.level) / 200
+        return outside, 0.5, 1 - outside
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Ends of the names of the columns of both ends and the middle, as `p05`."""
+        return tuple(_suffix(share) for share in self.shares)
+
+
+def _suffix(share: float) -> str:
+    whole, point, rest = f"{100 * share:.10g}".partition(".")
+    return f"p{whole:0>2}{point}{rest}"
+
+
+def draws_of(platform: Platform, stated: Collection[str] = ()) -> dict[str, str]:
+    """The uncertain numbers of a platform, and the name of the draw that each takes.
+
+    Numbers of one role and key share a draw over all platforms, and so do numbers that state in
+    their file what they have in common.
+
+    Args:
+        platform: the machine.
+        stated: `role.key` of numbers that the user chose, which are exact.
+
+    Returns:
+        `role.key` -> name of the draw.
+    """
+    names = {}
+    for role, part in platform.roles.items():
+        for key, number in part.numbers.items():
+            address = f"{role}.{key}"
+            spread = number.range_si is not None or number.quantiles_si is not None
+            if spread and key != CHOSEN and address not in stated:
+                names[address] = number.shares or address
+    return names
+
+
+def check_band(band: Band, method: str) -> None:
+    """Refuse a band that cannot be computed.
+
+    Raises:
+        InputError: an impossible level or number of samples, or a simulated queue.
+    """
+    if not 1 <= band.level <= 99:
+        raise InputError(
+            f"--band {band.level:g}: give the share inside in percent, from 1 to 99, as in 90"
+        )
+    if not FEWEST <= band.samples <= MOST:
+        limits = f"from {FEWEST} to {MOST:,}"
+        raise InputError(f"--samples {band.samples:,}: give a number {limits}")
+    if method != "fluid":
+        raise InputError(
+            f"--band: --method {method} has no band; the fluid model has, leave one of them out"
+        )
+
+
+def check_draws(seed: object, samples: object, band: object, traces: Sequence[str]) -> None:
+    """Refuse options of draws that are no numbers, or where nothing is drawn.
+
+    Args:
+        seed: of the draws; 0 where none is stated.
+        samples: of a band; `SAMPLES` where none are stated.
+        band: its level; None where there is no band [%].
+        traces: whose requests are served; those of a file are taken as they are.
+
+    Raises:
+        InputError: no number, a band of 0 %, a seed where nothing is drawn, or samples without a
+            band.
+    """
+    whole = {"seed": seed, "samples": samples}
+    for name, value in whole.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+            raise InputError(f"--{name} {value!r}: give a whole number, 0 or more")
+    if band is not None and (isinstance(band, bool) or not isinstance(band, Real)):
+        raise InputError(f"--band {band!r}: give a number of percent, as in 90")
+    if band == 0:
+        raise InputError(
+            "--band 0: give the share inside in percent, from 1 to 99, as in 90"
+        )
+    has_band = band is not None
+    are_drawn = any(not is_file(trace) for trace in traces)
+    if seed and not (are_drawn or has_band):
+        advice = "give --trace, or leave it out, or give the --band that it draws"
+        if traces:
+            advice = f"those of {traces[0]} are taken as they are; leave it out"
+        raise InputError(f"--seed {seed}: is of the requests drawn from a trace; {advice}")
+    if samples != SAMPLES and not has_band:
+        raise InputError(
+            f"--samples {samples}: are those of a band; give --band, or leave it out"
+        )

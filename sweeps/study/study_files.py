@@ -1,0 +1,152 @@
+"""Read a study from a file, in place of axes of the command line."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nearkv.costmodel.model.registry import systems
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import located, read_toml, with_line
+from nearkv.hardware.folders import path_of
+from nearkv.sweeps.study.bands import check_draws
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.study import Study, blocks
+
+_LISTS = {
+    "systems": "systems",
+    "model": "models",
+    "platform": "platforms",
+    "trace": "traces",
+    "plugin": "plugins",
+}
+"""Key of a file that lists names -> field of `Study`."""
+_TEXTS = ("batch", "context", "output", "method")
+_TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
+_NUMBERS = ("band", "samples", "seed")
+_OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
+"""How a sentence about an option begins: the option, and the name that it sets."""
+_UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
+_KEYS = {"title", "cite", "figure", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
+
+
+def load_study(path: str) -> Study:
+    """Read a study from a TOML file, or one of the catalogue by name: `inf2-fig10`.
+
+    Raises:
+        InputError: unknown, unreadable, an unknown key, or no systems or models.
+    """
+    is_file = path.endswith(".toml") or Path(path).exists()
+    place = Path(path) if is_file else path_of("study", path)
+    with located(place):
+        return _read_study(place)
+
+
+def _read_study(path: Path) -> Study:
+    table = read_toml(path, "study")
+    for key in table:
+        if key not in _KEYS:
+            raise unknown("key", key, _KEYS, str(path))
+    if not table.get("systems") or not table.get("model"):
+        raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
+    entries: dict[str, Any] = {}
+    for key in _TEXTS:
+        entries[key] = _text(table.get(key, getattr(Study, key)))
+    for key, name in _LISTS.items():
+        entries[name] = comma_list(_text(table.get(key, "")))
+    for key, name in _TABLES.items():
+        entries[name] = _texts(table.get(key, {}), f"{path}: {key}")
+    for key in _NUMBERS:
+        entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
+    try:
+        band = table.get("band")
+        check_draws(entries["seed"], entries["samples"], band, entries["traces"])
+    except InputError as refusal:
+        raise InputError(f"{path}: {_about_key(str(refusal))}") from None
+    return Study(**entries)
+
+
+def either(path: str, axes: Study) -> Study:
+    """The study of a file, or the axes of the command line where no file is named.
+
+    A band of the command line goes before that of the file.
+
+    Raises:
+        InputError: both are given, the file is no study or cannot be evaluated, or a value has no
+            option before it.
+    """
+    if "=" in path and not Path(path).exists():
+        advice = "repeat --set or --knob in front of each NAME=VALUE"
+        raise InputError(f"{path}: is no study file; {advice}")
+    if path in systems():
+        raise InputError(f"{path}: is a system, no study; write --system {path}")
+    if not path:
+        return axes
+    beside = {name: getattr(axes, name) for name in (*_NUMBERS, "plugins")}
+    if axes != Study((), (), **beside):
+        advice = "give them there or on the command line, not both"
+        raise InputError(f"{path} holds the axes; {advice}")
+    study = load_study(path)
+    study = replace(study, plugins=(*study.plugins, *axes.plugins))
+    band = {name: getattr(axes, name) for name in _NUMBERS}
+    study = replace(study, **band) if axes.band else study
+    _check(study, Path(path))
+    return study
+
+
+def _check(study: Study, path: Path) -> None:
+    """Refuse a study that cannot be evaluated, with the line of its file.
+
+    Its warnings are left to whoever evaluates it.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            blocks(study)
+        except InputError as refusal:
+            sentence = _about_key(str(refusal))
+            raise InputError(with_line(f"{path}: {sentence}", path)) from None
+
+
+def _about_key(sentence: str) -> str:
+    """A sentence about an option or a name as one about the key of a study file."""
+    if option := _OPTION.match(sentence):
+        keys = "".join(f"{key}: " for key in option.groups() if key)
+        return keys + sentence[option.end() :]
+    if named := _UNKNOWN.match(sentence):
+        key = "systems" if named[1] == "system" else named[1]
+        return f"{key}: {sentence}"
+    return sentence
+
+
+def _texts(entry: object, where: str) -> dict[str, str]:
+    """A table of a study file as options: every value as text."""
+    if not isinstance(entry, dict):
+        raise InputError(f"{where} must be a table, with one line for each name")
+    for key, value in entry.items():
+        if value in ([], ""):
+            raise InputError(
+                f"{where}: {key} has no value; give one, or leave out its line"
+            )
+    return {key: _text(value) for key, value in entry.items()}
+
+
+def _number(value: object, where: str) -> float | int:
+    """A number of a study file.
+
+    Raises:
+        InputError: text, a list, or a truth value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where} must be a number, not {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    """A value of a study file as the text of an option."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,185 @@
+"""Requests of a trace: drawn from a distribution with a seed, or read from a user's CSV."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.catalog import Part, load_part, names
+from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.files import read_text
+from nearkv.sweeps.study.trace import Trace
+
+_COLUMNS = ("input_tok", "output_tok")
+REQUESTS = 1000
+"""Requests drawn from each trace (L3 sec. 6.2)."""
+METHODS = ("fluid", "simulate")
+MOST_BYTES = 1 << 26
+
+
+def traces_of(
+    names: tuple[str, ...], method: str, seed: int, lengths: bool
+) -> tuple[Trace, ...]:
+    """Draw or read the traces a study names.
+
+    Args:
+        names: of the catalogue, or CSV files; none where lengths are given.
+        method: `fluid` or `simulate`.
+        seed: of the random numbers.
+        lengths: whether a batch, a prompt or an output is given as well.
+
+    Raises:
+        InputError: an unknown name or method, a bad CSV, or options that exclude each other.
+    """
+    if method not in METHODS:
+        raise unknown("method", method, METHODS, "--method")
+    if not names and method != "fluid":
+        raise InputError(
+            f"--method {method} serves the requests of a trace; name one with --trace"
+        )
+    if names and lengths:
+        raise InputError(
+            "--trace brings its own requests; leave out --batch, --context and --output-tokens"
+        )
+    return tuple(load_trace(name, seed=seed) for name in names)
+
+
+def is_file(name: str) -> bool:
+    """Whether a trace is a file of a user, whose requests are taken as they are."""
+    return name.endswith(".csv")
+
+
+def load_trace(name: str, requests: int = REQUESTS, seed: int = 0) -> Trace:
+    """Draw a trace of the catalogue, or read a CSV.
+
+    Args:
+        name: of the catalogue (L3 Table 4), or a path ending in .csv.
+        requests: how many to draw; a CSV is taken as it is [1].
+        seed: of the random numbers.
+
+    Raises:
+        InputError: no such trace, or a CSV that holds no requests.
+    """
+    if is_file(name):
+        return _read(Path(name))
+    if name not in names("trace"):
+        raise unknown("trace", name, [*names("trace"), "FILE.csv"])
+    return draw(load_part(name, "trace"), requests, seed)
+
+
+def draw(part: Part, requests: int, seed: int) -> Trace:
+    """Draw requests whose lengths follow a Beta law between 1 token and the longest.
+
+    The paper prints mean and deviation only (Table 4). The Beta law is the plainest one on a
+    bounded range that meets both, in closed form; prompt and output are independent, and a request
+    that would exceed the longest is cut. Where a trace says `lognormal` its answers follow that
+    law, which has no bound of its own, up to the longest.
+    """
+    random = np.random.default_rng(seed)
+    prompt = _lengths(random, requests, part, "prompt")
+    if part.si.get("lognormal", 0.0):
+        output = _lognormal_lengths(random, requests, part)
+    else:
+        output = _lengths(random, requests, part, "output")
+    longest = part.si["longest"]
+    prompt = np.minimum(prompt, longest - 1)
+    return Trace(part.name, prompt, np.minimum(output, longest - prompt))
+
+
+def _lengths(
+    random: np.random.Generator, requests: int, part: Part, what: str
+) -> NDArray[np.float64]:
+    """Draw the lengths of all prompts or outputs of a trace [tokens]."""
+    mean = part.si[f"{what}_mean"]
+    std = part.si[f"{what}_std"]
+    longest = part.si[f"{what}_longest"]
+    if not 0 < mean < longest or std**2 >= mean * (longest - mean):
+        law = f"lengths up to {longest:g} have mean {mean:g} and deviation {std:g}"
+        raise InputError(f"{part.name}: {what}: no {law}")
+    if std == 0:
+        return np.full(requests, float(round(mean)))
+    mean_share = mean / longest
+    concentration = mean_share * (1 - mean_share) / (std / longest) ** 2 - 1
+    shape = mean_share * concentration
+    shares = random.beta(shape, (1 - mean_share) * concentration, requests)
+    return np.maximum(np.rint(longest * shares), 1.0)
+
+
+def _lognormal_lengths(
+    random: np.random.Generator, requests: int, part: Part
+) -> NDArray[np.float64]:
+    """Draw the lengths of all outputs of a trace by a lognormal law [tokens]."""
+    mean = part.si["output_mean"]
+    variance = np.log1p((part.si["output_std"] / mean) ** 2)
+    middle = np.log(mean) - variance / 2
+    lengths = random.lognormal(middle, np.sqrt(variance), requests)
+    return np.clip(np.rint(lengths), 1.0, part.si["output_longest"])
+
+
+def _read(path: Path) -> Trace:
+    """Read a trace from a user's CSV."""
+    rows = _rows(path)
+    header = [name.strip() for name in rows[0]] if rows else []
+    if len(rows) < 2:
+        form = f"write one row for each request under {', '.join(_COLUMNS)}"
+        raise InputError(f"{path}: holds no requests; {form}")
+    _check_header(header, path)
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(header):
+            counts = f"{len(row)} values for {len(header)} columns"
+            raise InputError(f"{path}, row {number}: has {counts}; write one for each")
+    prompt, output = (_column(rows, header, name, path) for name in _COLUMNS)
+    return Trace(str(path), prompt, output)
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Rows of a CSV that hold anything, the header first."""
+    import csv
+
+    try:
+        advice = "give a sample of the requests"
+        text = read_text(path, "trace", MOST_BYTES, advice, encoding="utf-8-sig")
+        return [row for row in csv.reader(io.StringIO(text)) if row]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        needed = f"it needs columns {', '.join(_COLUMNS)}"
+        raise InputError(f"{path}: not a CSV file ({problem}); {needed}") from None
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    for column in _COLUMNS:
+        if column not in header:
+            raise InputError(
+                f"{path}: has no column {column!r}; it has {', '.join(header)}"
+            )
+        if header.count(column) > 1:
+            raise InputError(
+                f"{path}: has column {column!r} twice; it has {', '.join(header)}"
+            )
+    others = [name for name in header if name not in _COLUMNS]
+    if others:
+        listed = ", ".join(map(repr, others))
+        warn(f"{path}: {' and '.join(_COLUMNS)} are read, {listed} not")
+
+
+def _column(
+    rows: list[list[str]], header: list[str], name: str, path: Path
+) -> NDArray[np.float64]:
+    """The lengths in one column, below the header [tokens]."""
+    place = header.index(name)
+    lengths: list[float] = []
+    for number, row in enumerate(rows[1:], 2):
+        lengths.append(_tokens(row[place], f"{path}, row {number}, {name}"))
+    return np.array(lengths)
+
+
+def _tokens(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{where}: {text!r} is not a number of tokens") from None
+    if not 1 <= value <= 2**53 or value != int(value):
+        raise InputError(f"{where}: {text!r} must be a whole number of tokens, 1 or more")
+    return value

@@ -1,0 +1,1 @@
+"""Tables as people and files show them."""

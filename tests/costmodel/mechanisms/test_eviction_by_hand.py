@@ -1,0 +1,77 @@
+"""Tiers of a KV cache by hand: what goes where, and what recurrent layers keep on the GPU."""
+
+from __future__ import annotations
+
+import pytest
+from support.tiny import ALL_WEIGHTS, FINAL_KV, SHAPE, TINY, WORK
+
+from nearkv.costmodel.mechanisms.near_storage.eviction import (
+    Tiers,
+    kv_budget,
+    migration_breaks,
+    place,
+    recurrent_layer,
+    sigma_breaks,
+    weights_and_activations,
+)
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.resources import gpu
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+
+HW = load_platform("aipc-4090").machine()
+STATIC, BY_CAPACITY = 0.0, 1.0
+
+
+def sized(on_gpu: float, in_dram: float) -> Machine:
+    """The computer with room for so many shares of the KV cache."""
+    memory = weights_and_activations(TINY, WORK) + on_gpu * FINAL_KV
+    sizes = {"gpu.count": 2.0, "gpu.memory": memory / 2, "host.kv_memory": in_dram * FINAL_KV}
+    return HW.with_values(sizes)
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "in_dram", "placement", "tiers"),
+    [
+        # 20 % and 60 %, whatever more there is; what a tier cannot hold goes to the next
+        (5.0, 5.0, STATIC, (0.2, 0.6, 0.2)),
+        (0.1, 5.0, STATIC, (0.1, 0.6, 0.3)),
+        (0.1, 0.25, STATIC, (0.1, 0.25, 0.65)),
+        (5.0, 5.0, BY_CAPACITY, (1.0, 0.0, 0.0)),
+        (0.3, 5.0, BY_CAPACITY, (0.3, 0.7, 0.0)),
+        (0.3, 0.5, BY_CAPACITY, (0.3, 0.5, 0.2)),
+        (-0.5, 0.5, BY_CAPACITY, (0.0, 0.5, 0.5)),
+    ],
+)
+def test_tiers_fill_in_order(
+    on_gpu: float, in_dram: float, placement: float, tiers: tuple[float, float, float]
+) -> None:
+    shares = place(sized(on_gpu, in_dram), TINY, WORK, placement)
+    assert (shares.gpu, shares.host, shares.drive) == pytest.approx(tiers)
+
+
+def test_the_budget_is_what_the_platform_states() -> None:
+    assert kv_budget(sized(1.0, 0.5)) == 0.5 * FINAL_KV
+    assert weights_and_activations(TINY, WORK) > ALL_WEIGHTS
+
+
+def test_host_and_drive_swap_what_the_smaller_of_them_holds() -> None:
+    """0.2 of 0.1, 0.6 and 0.3 leave DRAM at a skew s only while (1 - s) m is no more than 0.3."""
+    assert Tiers(0.1, 0.6, 0.3).exchangeable == 0.3
+    assert Tiers(0.1, 0.3, 0.6).exchangeable == 0.3
+    hw, knobs = sized(0.1, 5.0), {"placement": STATIC, "migration": 0.5, "sigma": 0.25}
+    assert migration_breaks(hw, TINY, WORK, knobs) == pytest.approx((0.3 / 0.75,))
+    assert migration_breaks(hw, TINY, WORK, {"placement": STATIC}) == pytest.approx((0.3,))
+    assert sigma_breaks(hw, TINY, WORK, knobs) == pytest.approx((1 - 0.3 / 0.5,))
+    # what never leaves meets no limit
+    assert sigma_breaks(hw, TINY, WORK, {**knobs, "migration": 0.0}) == (1,)
+
+
+def test_a_recurrent_layer_reads_and_writes_its_state() -> None:
+    """530 weights of the mixer and 456 of the feed-forward at 2 bytes, 11 elements in and out."""
+    state = Recurrent(**SHAPE, mixer_parameters=530.0, state_size=11.0, state_flops=17.0)
+    leaves = {
+        leaf.verb: leaf.amount for _, leaf, _ in recurrent_layer(state, 3.0, gpu(HW)).leaves()
+    }
+    assert leaves["read"] == 2 * (530 + 456) + 2 * 3 * 11 * 2
+    assert leaves["run"] == 2 * 3 * (530 + 456) + 3 * 17

@@ -1,0 +1,70 @@
+"""A sequence that decodes alone has no second sub-batch to take turns with (L3 sec. 5.2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearkv
+from nearkv.costmodel.mechanisms.serving.serving import paired
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.study import Study
+
+
+def steps(system: str, batch: str, interleave: str, context: str = "32k") -> list[float]:
+    """Decode steps of OPT-66B on four replicas [ms]."""
+    study = Study((system,), ("opt-66b",), batch, context, "2", knobs={"interleave": interleave})
+    seconds: list[float] = table(study)["step_ms"].astype(float).tolist()
+    return seconds
+
+
+@pytest.mark.parametrize(("system", "context"), [("l3", "32k"), ("hbm-pim", "2k")])
+def test_turns_begin_with_the_second_request_of_a_replica(system: str, context: str) -> None:
+    """Four replicas: of 4 requests each has one, of 8 two; between, some have a second."""
+    turns = steps(system, "4:8:+1", "on", context)
+    whole = steps(system, "4:8:+1", "off", context)
+    assert turns[0] == pytest.approx(whole[0], rel=1e-12)
+    gains = 1 - np.divide(turns, whole)
+    assert abs(gains[-1]) > 0.001
+    weights = gains * whole / (gains[-1] * whole[-1])
+    assert np.all(np.diff(np.abs(weights)) > 0)
+
+
+def test_a_mean_between_one_and_two_is_a_mix() -> None:
+    sequences = np.array([2.0, 4.0, 5.0, 8.0, 12.0])
+    assert np.asarray(paired(sequences, 4.0)).tolist() == [0, 0, 0.25, 1, 1]
+    assert paired(np.array([8.0, 9.0]), 4.0) == 1.0
+
+
+def test_a_lone_request_takes_what_its_proven_division_takes() -> None:
+    """No division of one request beats one batch, so no choice of the fluid model does."""
+    proven = nearkv.solve("subbatch", "gpt-175b", requests="128k")
+    optimum = proven.query("load == 'modelled' and method == 'optimal'")["decode_ms"].item()
+    one = Study(("l3",), ("gpt-175b",), "1", str(2**17 - 1), "2")
+    assert table(one)["step_ms"][0] == pytest.approx(optimum, rel=1e-9)
+
+
+def test_a_simulated_request_has_no_second_sub_batch_either(tmp_path: Path) -> None:
+    trace = tmp_path / "one.csv"
+    trace.write_text("input_tok,output_tok\n2000,400\n")
+    times = {}
+    for interleave in ("on", "off"):
+        knobs = {"interleave": interleave}
+        one = Study(("l3",), ("opt-66b",), traces=(str(trace),), knobs=knobs, method="simulate")
+        times[interleave] = float(table(one)["tbt_ms"][0])
+    assert times["on"] == pytest.approx(times["off"], rel=1e-12)
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
+def test_others_do_not_shorten_the_longest_answer(tmp_path: Path, system: str) -> None:
+    """299 short answers beside one of 8,000 tokens, each of which takes an iteration."""
+    alone, beside = tmp_path / "alone.csv", tmp_path / "beside.csv"
+    alone.write_text("input_tok,output_tok\n10,8000\n")
+    beside.write_text(alone.read_text() + 299 * "50,25\n")
+    one, many = [
+        table(Study((system,), ("gpt-89b",), traces=(str(file),))) for file in (alone, beside)
+    ]
+    assert many["total_s"][0] > one["total_s"][0] * 0.99
+    assert many["tbt_ms"][0] > one["tbt_ms"][0] * 0.99

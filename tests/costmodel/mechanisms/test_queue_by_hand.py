@@ -1,0 +1,204 @@
+"""The fluid model of a queue whose iterations are counted by hand.
+
+A hundred requests of 200 + 21 tokens: 20 steps each, at 210.5 tokens on average. Memory holds 10.5
+requests of mean size, so 10 decode: half of one is idle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearkv.costmodel.algebra.span import Leaf, Real, Span
+from nearkv.costmodel.mechanisms.serving.drain import Drain
+from nearkv.costmodel.mechanisms.serving.fluid import steady
+from nearkv.costmodel.mechanisms.serving.iterations import Iterations
+from nearkv.costmodel.mechanisms.serving.residents import decoding, resident_in
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.model.workload import Spread, Workload
+
+WORK = Workload(batch=100.0, prompt=200.0, output=21.0)
+A_SEQUENCE, A_TOKEN, A_SQUARE = 0.125, 1e-3, 1e-6
+"""Seconds that each adds to an iteration of 1 s."""
+
+
+def seconds(of: Real) -> Span:
+    return Leaf("gpu", "run", of, 1.0, "s")
+
+
+def iteration(load: Load) -> Span:
+    prompts = A_TOKEN * load.prompt + A_SQUARE * load.squares
+    return seconds(1 + A_SEQUENCE * load.sequences + prompts)
+
+
+def prefill(requests: Real, load: Load) -> Span:
+    return seconds(requests + A_TOKEN * load.prompt + A_SQUARE * load.squares)
+
+
+WAITING = 0.9 * (0.895 + 0.105 / 2)
+"""Of ten places, those whose request waits for a prompt of a hundred, 10.5 of which fill memory."""
+
+
+def served(work: Workload, chunked: float) -> Estimate:
+    serving = Serving(
+        iteration=iteration,
+        prefill=prefill,
+        room=10.5 * work.context,
+        replicas=1.0,
+        chunked=chunked,
+        minimum_chunk=1000.0,
+    )
+    return steady(work, serving, fits(gpu=(1.0, 2.0)))
+
+
+def tbt(answer: Estimate) -> Real:
+    return answer.also["tbt_ms"]
+
+
+def test_prompts_that_come_first_pause_those_that_decode() -> None:
+    """10 rounds of 20 iterations; a prompt beyond the first 10.5 makes the nine others wait, one of
+    those that fill memory half of them on average."""
+    answer = served(WORK, chunked=0.0)
+    prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
+    whole = 1 + 10 * A_SEQUENCE
+    assert answer.batch_run == 10
+    assert answer.prefill.seconds == pytest.approx(prompts)
+    assert answer.step.seconds == pytest.approx(10 * whole)
+    assert answer.step_carries == 0
+    assert tbt(answer) == pytest.approx(1e3 * (whole + WAITING * prompts / 200))
+
+
+def test_prompts_that_ride_load_a_hundredth_of_the_places() -> None:
+    """10 prompt tokens a token decoded, in chunks of 1,000. The first n prompts come alone, the
+    others ride in 2,000 / n iterations."""
+    answer = served(WORK, chunked=1.0)
+    n = 10 / 1.01
+    carried = (100 - n) * 200 / (2000 / n)
+    whole = 1 + n * A_SEQUENCE + carried * (A_TOKEN + 200 * A_SQUARE)
+    assert answer.batch_run == pytest.approx(n)
+    assert answer.prefill.seconds == pytest.approx(n * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE))
+    assert answer.step_carries == pytest.approx(carried)
+    assert answer.step.seconds == pytest.approx(100 / n * whole)
+    assert tbt(answer) == pytest.approx(1e3 * whole)
+
+
+def test_prompts_that_differ_attend_by_their_mean_square() -> None:
+    spread = Spread(prompt_square=1.25)
+    for chunked in (0.0, 1.0):
+        alike = served(WORK, chunked)
+        differ = served(Workload(100.0, 200.0, 21.0, spread=spread), chunked)
+        alone = 100.0 if chunked == 0 else float(alike.batch_run)
+        more = 0.25 * alone * 200**2 * A_SQUARE
+        assert differ.prefill.seconds - alike.prefill.seconds == pytest.approx(more)
+        rides = 0.25 * alike.step_carries * 200 * A_SQUARE
+        longer = tbt(differ) - tbt(alike)
+        paused = 0.0 if chunked else WAITING * more / 200
+        assert longer == pytest.approx(1e3 * (rides + paused))
+
+
+def test_requests_that_drain_decode_as_many_tokens() -> None:
+    """Answers with E[n^2] = 1.5 E[n]^2 and up to 4 times the mean: 80 iterations at the end for 15
+    that a mean request of the last ones needs. 185 full ones make 2,000 sequences' steps whole; at
+    the end, where less than one of ten would be left, one goes on."""
+    work = Workload(100.0, 200.0, 21.0, spread=Spread(output_square=1.5, longest_output=4.0))
+    answer = served(work, chunked=0.0)
+    k = 80 / 15 - 1
+    alone = 80 * 0.1 ** (1 / k)
+    iterations, steps = 185 + 80, 185 * 10 + 15 * 10 + alone * (1 - 1 / (k + 1))
+    assert answer.step.seconds == pytest.approx((iterations + A_SEQUENCE * steps) / 20, rel=1e-4)
+    prompts = 100 * (1 + 200 * A_TOKEN + 200**2 * A_SQUARE)
+    # places: 185 + 15; those of the drain beside ever fewer, (1 - t)^k of ten, then beside none
+    beside = 80 / (2 * k + 1) * (1 - 0.1 ** (2 + 1 / k)) + alone * 0.1 * 0.1 / (k + 1)
+    places = 200 + A_SEQUENCE * 10 * (185 + beside)
+    expected = 1e3 * (places + WAITING * prompts) / 200
+    assert tbt(answer) == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_fits_but_for_rounding_decodes_together() -> None:
+    assert resident_in(8 * (1 - 5e-13), 8.0, 1.0) == 8
+    assert resident_in(8 * (1 - 5e-12), 8.0, 1.0) == pytest.approx(7.5)
+
+
+def test_an_answer_of_two_tokens_has_one_step() -> None:
+    """200 prompt tokens ride with each: of 21 places one loads in chunks of 4,000."""
+    work = Workload(100.0, 200.0, 2.0)
+    serving = Serving(iteration, prefill, 12 * 201.0, 1.0, chunked=1.0, minimum_chunk=4000.0)
+    n = 11.5 / 1.05
+    assert decoding(Iterations(work, serving)) == pytest.approx(n)
+    # those beyond the first n ride in as many iterations as it takes n at a time
+    carried = steady(work, serving, fits(gpu=(1.0, 2.0))).step_carries
+    assert carried == pytest.approx((100 - n) * 200 / (100 / n))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "hidden", "decode"),
+    [
+        # 500 prompt tokens hide in an iteration: 10 for each of 50 that decode
+        (200.0, 500.0, 50.0),
+        # none hides, but one token rides in any iteration: a tenth for each of 10 that decode
+        (2.0, 0.0, 10.0),
+    ],
+)
+def test_fewer_decode_where_prompts_must_ride(prompt: float, hidden: float, decode: float) -> None:
+    work = Workload(1000.0, prompt, 21.0)
+
+    def hiding(load: Load) -> Span:
+        return seconds(1 + np.maximum(load.prompt - hidden, 0.0) * A_TOKEN)
+
+    serving = Serving(hiding, prefill, 80.5 * work.context, 1.0, chunked=1.0)
+    assert decoding(Iterations(work, serving)) == pytest.approx(decode, rel=1e-6)
+
+
+def test_points_of_a_grid_decode_as_each_alone() -> None:
+    """Decoding hides all prompt tokens, 500, 50 or none of them; chunks carry 100 at least."""
+    work = Workload(1000.0, 200.0, 21.0)
+    most_hidden = np.array([1e6, 500.0, 50.0, 0.0])
+
+    def decode(hidden: Real) -> Real:
+        def hiding(load: Load) -> Span:
+            return seconds(1 + np.maximum(load.prompt - hidden, 0.0) * A_TOKEN)
+
+        room = 80.5 * work.context
+        serving = Serving(hiding, prefill, room, 1.0, 1.0, minimum_chunk=100.0)
+        return decoding(Iterations(work, serving))
+
+    together = np.asarray(decode(most_hidden))
+    assert together.tolist() == [float(decode(hidden)) for hidden in most_hidden]
+    # of 80 places one loads; 10 prompt tokens a token decoded
+    assert together == pytest.approx([79, 50, 10, 10])
+
+
+@pytest.mark.parametrize(("chunk", "iterations"), [(1000.0, 0), (100.0, 2)])
+def test_no_iteration_is_evaluated_that_cannot_hide_prompts(chunk: float, iterations: int) -> None:
+    """Chunks of 1,000 carry all prompts; of 100, those of 10 requests: are more hidden, or all?
+
+    Four iterations, all but the first as one.
+    """
+    work, evaluated = Workload(1000.0, 200.0, 21.0), []
+
+    def counted(load: Load) -> Span:
+        evaluated.append(load)
+        return iteration(load)
+
+    serving = Serving(counted, prefill, 80.5 * work.context, 1.0, 1.0, minimum_chunk=chunk)
+    decoding(Iterations(work, serving))
+    assert len(evaluated) == iterations
+
+
+def test_one_request_at_a_time_takes_one_step_each() -> None:
+    """A hundred requests of two tokens, one after the other: no prompt makes another one wait."""
+    work = Workload(100.0, 200.0, 2.0)
+    serving = Serving(iteration, prefill, 1.5 * 201.0, 1.0)
+    answer = steady(work, serving, fits(gpu=(1.0, 2.0)))
+    whole = 1 + A_SEQUENCE
+    assert answer.batch_run == 1
+    assert answer.step.seconds == pytest.approx(100 * whole, rel=1e-12)
+    assert tbt(answer) == pytest.approx(1e3 * whole, rel=1e-12)
+
+
+def test_a_remainder_of_less_than_a_step_drains_as_well() -> None:
+    pieces = list(Drain(longest=4.0, remainder=0.5).pieces(0.1))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(4)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(0.5)

@@ -1,0 +1,146 @@
+"""Systems on models of several kinds of layer: statuses, sums, limits and solved shares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.systems import SYSTEMS, machine_of, middle, model
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.layers import Mixed, Windowed
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import names
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.study import Study
+
+SUMMING = sorted(name for name, system in SYSTEMS.items() if system.attends)
+WINDOWED = ["gemma3-27b", "gpt-oss-120b", "mistral-7b"]
+
+
+@pytest.mark.slow
+def test_every_point_has_a_finite_answer_or_a_reason(system: System) -> None:
+    """All models of the catalogue at three contexts, in one study."""
+    study = Study((system.name,), tuple(names("model")), batch="4", context="8k,64k,1M")
+    rows = table(study)
+    answered = rows["status"] == "ok"
+    seconds = rows["total_s"].astype(float)
+    assert len(answered) == 3 * len(names("model"))
+    assert np.isfinite(seconds[answered]).all()
+    assert np.isnan(seconds[~answered]).all()
+    assert (rows["reason"][~answered] != "").all()
+    assert set(rows["status"]) <= {"ok", "infeasible", "not-modelled"}
+
+
+@pytest.mark.parametrize("name", SUMMING)
+@pytest.mark.slow
+def test_a_study_of_many_models_answers_as_for_each_alone(name: str) -> None:
+    chosen = ("llama2-7b", "gemma3-27b", "deepseek-v3", "jamba-v0.1", "glm-4.5")
+    together = table(Study((name,), chosen, batch="2", context="32k"))
+    for place, model_name in enumerate(chosen):
+        alone = table(Study((name,), (model_name,), batch="2", context="32k"))
+        assert together["status"][place] == alone["status"][0]
+        for column in ("total_s", "step_ms", "energy_j_tok"):
+            assert together[column][place] == pytest.approx(alone[column][0], nan_ok=True)
+
+
+def test_a_system_without_the_physics_of_a_kind_says_why() -> None:
+    rows = table(Study(tuple(SYSTEMS), ("deepseek-v3",), batch="1", context="8k"))
+    reasons = dict(zip(rows["system"], rows["reason"], strict=True))
+    for name in ("h2m2", "hillinfer", "l3", "cpu-offload"):
+        assert reasons[name].startswith("multi-head latent attention is not modelled: ")
+    for name in ("hilos", "inf2", "flexgen-ssd", "zero-inference", "accelerate", "gpu-only"):
+        assert "not modelled" not in reasons[name]
+    assert not reasons["tensor-parallel"]
+
+
+@pytest.mark.parametrize("name", ["hilos", "inf2", "tensor-parallel", "accelerate"])
+def test_a_state_costs_what_does_not_grow_with_context(name: str) -> None:
+    """28 of 32 layers keep a state: K and V of the other four are all that a context adds."""
+    llm = model("jamba-v0.1")
+    only = Mixed(**{**vars(llm), "layer_kinds": {"state": llm.kinds["state_dense"]}})
+    short = evaluate(name, only, Workload(4.0, 1024.0, 64.0))
+    assert evaluate(name, only, Workload(4.0, 65536.0, 64.0))[1] == pytest.approx(short[1])
+    assert short[1] > 0
+
+
+def test_states_stay_in_the_memory_of_the_gpu() -> None:
+    """Jamba: 28 states of 8,192 channels x (16 + 3) in 2 B are 8.7 MB of a sequence."""
+    system, llm = SYSTEMS["hilos"], model("jamba-v0.1")
+    needed: list[Real] = []
+    for batch in (1.0, 1001.0):
+        work = Workload(batch, 8192.0, 64.0)
+        fits = system(machine_of(system), llm, work, middle(system)).fits
+        needed.append(fits.tiers["gpu"][0])
+    assert needed[1] - needed[0] == pytest.approx(1000 * 28 * 8192 * (16 + 3) * 2)
+
+
+def test_a_latent_is_kept_by_every_gpu() -> None:
+    """DeepSeek-V3 on 8 GPUs: 70,272 B of a token, 8 times."""
+    system, llm = SYSTEMS["tensor-parallel"], model("deepseek-v3")
+    rows: list[Real] = []
+    for prompt in (8192.0, 16384.0):
+        fits = system(machine_of(system), llm, Workload(1.0, prompt, 64.0), {}).fits
+        rows.append(fits.tiers["gpu"][0])
+    assert rows[1] - rows[0] == pytest.approx(8 * 70_272 * 8192)
+
+
+def evaluate(name: str, llm: LLM, work: Workload, **knobs: Real) -> tuple[Real, Real]:
+    system = SYSTEMS[name]
+    estimate = system(machine_of(system), llm, work, {**middle(system), **knobs})
+    return estimate.prefill.seconds, estimate.step.seconds
+
+
+@pytest.mark.parametrize("name", SUMMING)
+def test_one_kind_of_all_layers_costs_what_layers_that_are_alike_cost(name: str) -> None:
+    plain, work = model("llama2-70b"), Workload(8.0, 16384.0, 64.0)
+    half = replace(plain, layers=plain.layers / 2)
+    split = Mixed(**vars(plain), layer_kinds={"full_dense": half, "full_moe": half})
+    assert evaluate(name, split, work) == pytest.approx(evaluate(name, plain, work))
+
+
+@pytest.mark.parametrize("name", SUMMING)
+@pytest.mark.parametrize("model_name", WINDOWED)
+@pytest.mark.slow
+def test_a_window_beyond_the_context_is_full_attention(name: str, model_name: str) -> None:
+    llm = model(model_name)
+    wide = {label: widened(kind) for label, kind in llm.kinds.items()}
+    full = {label: plain(kind) for label, kind in llm.kinds.items()}
+    work = Workload(4.0, 8192.0, 64.0)
+    unlimited = Mixed(**{**vars(llm), "layer_kinds": wide})
+    alike = Mixed(**{**vars(llm), "layer_kinds": full})
+    assert evaluate(name, unlimited, work) == pytest.approx(evaluate(name, alike, work))
+    longer = evaluate(name, llm, Workload(4.0, 65536.0, 64.0))
+    assert longer[1] < evaluate(name, unlimited, Workload(4.0, 65536.0, 64.0))[1]
+
+
+def widened(kind: LLM) -> LLM:
+    return replace(kind, window=1e9) if isinstance(kind, Windowed) else kind
+
+
+def plain(kind: LLM) -> LLM:
+    sizes = {name: value for name, value in vars(kind).items() if name != "window"}
+    return LLM(**{name: value for name, value in sizes.items() if name in LLM.__annotations__})
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "deepseek-v3", "gemma3-27b"])
+def test_a_solved_share_beats_a_fine_grid_on_several_kinds(name: str) -> None:
+    system, llm, work = SYSTEMS["hilos"], model(name), Workload(16.0, 65536.0, 64.0)
+    hw = machine_of(system)
+    requested: dict[str, Real | str] = {**middle(system), "alpha": "auto"}
+    solved = resolve_knobs(system, hw, llm, work, requested).estimate
+    grid = system(hw, llm, work, {**middle(system), "alpha": np.linspace(0.0, 1.0, 1001)})
+    feasible = np.where(grid.fits.ok, grid.step.seconds, np.inf)
+    assert np.all(solved.step.seconds <= feasible * (1 + 1e-9))
+
+
+def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
+    """128 heads share a row: HILOS's kernels, built for 5 queries, pass it 49 times."""
+    system, llm, work = SYSTEMS["hilos"], model("deepseek-v3"), Workload(16.0, 65536.0, 64.0)
+    assert llm.kinds["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
+    step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
+    assert step.attribution()["csd.kernel"] > 0.9 * step.seconds

@@ -1,0 +1,96 @@
+"""What nobody states changes nothing: amounts are 0 where they are added, 1 where they multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pytest
+
+from nearkv.costmodel.mechanisms.hbm_lpddr import accelerator, head_mapping
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import mapped
+from nearkv.costmodel.mechanisms.near_storage.cache_sides import Room
+from nearkv.costmodel.mechanisms.near_storage.eviction import fits_in
+from nearkv.costmodel.mechanisms.near_storage.offload import gpu_working_set
+from nearkv.costmodel.mechanisms.serving.cpu_share import Pace
+from nearkv.costmodel.mechanisms.serving.serving import linear
+from nearkv.costmodel.mechanisms.weights.residency import Room as WeightRoom
+from nearkv.costmodel.mechanisms.weights.residency import weights_or_drives
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import Recurrent
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.resources import per
+from nearkv.costmodel.model.workload import Spread
+from nearkv.costmodel.systems.kv_eviction import evict, fetch
+from nearkv.solvers.shares.balance import Choice, minimise
+from nearkv.solvers.shares.lines import Envelope
+from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.subbatch.problem import Schedule
+
+Callee = Callable[..., Any]
+ADDED: list[tuple[Callee, str]] = [
+    (Estimate, "step_carries"),
+    (LLM, "shared_parameters"),
+    (Recurrent, "state_size"),
+    (accelerator.attend, "paged"),
+    (accelerator.gemm, "paged"),
+    (accelerator.attend_prompt, "paged"),
+    (head_mapping.attention, "paged"),
+    (head_mapping.prompt_attention, "paged"),
+    (head_mapping.qkv, "paged"),
+    (head_mapping.fc, "paged"),
+    (Room, "state"),
+    (WeightRoom, "beside"),
+    (WeightRoom, "stored"),
+    (weights_or_drives, "beside"),
+    (fits_in, "beside"),
+    (mapped, "paged"),
+    (evict, "sigma"),
+    (fetch, "sigma"),
+    (Choice, "start"),
+    (Schedule, "bound"),
+    (gpu_working_set, "on_gpu"),
+    (gpu_working_set, "sequences"),
+    (Load, "prompt"),
+    (Load, "squares"),
+    (Load, "products"),
+    (Serving, "chunked"),
+    (Serving, "reserve"),
+    (Serving, "longest_room"),
+    (Serving, "minimum_chunk"),
+    (Knob, "low"),
+    (minimise, "low"),
+    (feasible_share, "least"),
+]
+MULTIPLIED: list[tuple[Callee, str]] = [
+    (Pace, "movable"),
+    (linear, "passes"),
+    (accelerator.gemm, "matrices"),
+    (head_mapping.Gemm, "matrices"),
+    (Choice, "end"),
+    (Envelope, "times"),
+    (Load, "kept_share"),
+    (Knob, "high"),
+    (per, "at_once"),
+    (minimise, "high"),
+    (feasible_share, "most"),
+    *((Spread, name) for name in ("prompt_square", "output_square", "product")),
+    *((Spread, name) for name in ("context_square", "longest", "longest_output")),
+]
+
+
+def default(callee: Callee, name: str) -> Any:
+    return signature(callee).parameters[name].default
+
+
+@pytest.mark.parametrize(("callee", "name"), ADDED)
+def test_an_amount_that_is_added_is_nothing_unless_stated(callee: Callee, name: str) -> None:
+    assert default(callee, name) == 0
+
+
+@pytest.mark.parametrize(("callee", "name"), MULTIPLIED)
+def test_a_factor_or_a_whole_is_one_unless_stated(callee: Callee, name: str) -> None:
+    assert default(callee, name) == 1

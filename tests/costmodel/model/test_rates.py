@@ -1,0 +1,139 @@
+"""Rates of ports: so many devices, at their own rate, times what is left of it."""
+
+from __future__ import annotations
+
+import pytest
+from support.tiny import ALL_WEIGHTS, TINY, TOKEN_KV
+
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import side
+from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
+from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
+from nearkv.costmodel.mechanisms.serving.serving import gpu_attention, gpu_room
+from nearkv.costmodel.model.resources import attention_kernel, csd, drives, gpu, host, link, per
+from nearkv.hardware.catalog import load_platform
+
+HILOS = (
+    load_platform("hilos-a100")
+    .machine()
+    .with_values(
+        {
+            "csd.count": 3,
+            "csd.p2p_read": 5.0,
+            "csd.write": 7.0,
+            "csd.commit": 0.25,
+            "csd.dma": 0.125,
+            "csd.page": 64,
+            "csd.capacity": 11.0,
+            "csd.memory_bandwidth": 40.0,
+            "csd.kernel_g1": 48.0,
+            "csd.kernel_g4": 256.0,
+            "csd.kernel_g5": 100.0,
+            "csd.kernel_power_g1": 13.0,
+            "csd.kernel_power_g4": 17.0,
+            "csd.kernel_power_g5": 19.0,
+            "gpu.count": 2,
+            "gpu.flops": 100.0,
+            "gpu.bandwidth": 30.0,
+            "gpu.memory": 9.0,
+            "derate.gemm": 0.5,
+            "derate.hbm": 0.7,
+            "derate.pcie": 0.8,
+            "gpu_link.count": 2,
+            "gpu_link.bandwidth": 6.0,
+            "host.count": 2,
+            "host.bandwidth": 20.0,
+            "host.memory": 80.0,
+            "host.file_read": 4.0,
+            "derate.cpu_attention": 0.1,
+            "ssd.count": 4,
+            "ssd.read": 6.0,
+            "ssd.write": 3.0,
+            "ssd.capacity": 8.0,
+        }
+    )
+)
+
+
+def test_devices_work_at_once() -> None:
+    devices = csd(HILOS, 4.0)
+    assert (devices.read.rate, devices.write.rate) == (15, 21)
+    assert (devices.capacity, devices.page) == (33, 64)
+    assert devices.commit.rate == 3 / 0.25
+    assert devices.stage.rate == 1 / 0.125
+    # 256 FLOP/s at 8 an element and 2 bytes each are 64 B/s, of which memory brings 40
+    assert devices.attend.rate == 3 * 40
+    assert devices.kernel_power == 3 * 17
+
+
+@pytest.mark.parametrize(
+    ("group", "width", "rate", "power"),
+    [
+        # kernels of 1, 4 and 5 queries do 24, 32 and 10 elements a second
+        (1.0, 1.0, 32.0, 17.0),
+        (1.0, 2.0, 40.0, 13.0),
+        (4.0, 1.0, 32.0, 17.0),
+        # eight queries pass the second kernel twice
+        (8.0, 1.0, 16.0, 17.0),
+        (20.0, 1.0, 32.0 / 5, 17.0),
+    ],
+)
+def test_the_kernel_that_is_fastest_attends(
+    group: float, width: float, rate: float, power: float
+) -> None:
+    fastest, watts = attention_kernel(HILOS.csd, group, width)
+    assert (fastest, watts) == pytest.approx((rate, power))
+
+
+def test_parts_are_as_many_times_as_fast_as_there_are() -> None:
+    gpus = gpu(HILOS)
+    assert (gpus.run.rate, gpus.memory) == (100, 18)
+    assert gpus.read.rate == pytest.approx(42)
+    hosts = host(HILOS)
+    assert (hosts.read.rate, hosts.attend.rate, hosts.memory) == (40, 4, 160)
+    assert hosts.file.rate == 8
+    lanes = link(HILOS, "gpu_link", "pcie")
+    assert lanes.inward.rate == lanes.outward.rate == pytest.approx(9.6)
+    disks = drives(HILOS, "ssd")
+    assert (disks.read.rate, disks.write.rate, disks.capacity) == (24, 12, 32)
+
+
+def test_no_delay_is_no_bound() -> None:
+    assert per(0.25, 3.0) == 12
+    assert per(0.0) == float("inf")
+
+
+def test_a_side_adds_up_its_chips() -> None:
+    """Both kinds of chip beside one memory: cycles add up, the slowest clock ends a product."""
+    hw = load_platform("gh-asymmetric").machine()
+    fast, slow = hw.hbm_chip, hw.lpddr_chip
+    hw = hw.with_values({"hbm_chip.frequency": 2 * fast.frequency, "hbm.count": 3})
+    both = side(hw, "hbm", "hbm_chip", "lpddr_chip")
+    cycles = [
+        2 * fast.frequency * fast.cores * fast.count,
+        slow.frequency * slow.cores * slow.count,
+    ]
+    assert both.arrays.rate == sum(cycles)
+    assert both.skew.rate == slow.frequency
+    lanes = [chip.vector_arrays * chip.vector_lanes for chip in (fast, slow)]
+    assert both.vectors.rate == cycles[0] * lanes[0] + cycles[1] * lanes[1]
+    assert both.memory.rate == 3 * hw.hbm.bandwidth
+    assert both.capacity == 3 * hw.hbm.memory
+    assert both.walk.rate == 1 / fast.tlb_miss
+
+
+def test_processors_and_scattered_reads_lose_a_share() -> None:
+    hw = load_platform("aipc-4090").machine()
+    assert cpu_scoring(hw).rate == hw.host.bandwidth * hw.derate.cpu_scoring
+    rows = scattered(hw, "ssd", drives(hw, "ssd"))
+    assert rows.rate == hw.ssd.count * hw.ssd.read * hw.derate.gather
+    box = load_platform("dgx-a100-pim").machine()
+    assert host_attention(box).rate == box.host.bandwidth * box.derate.cpu_attention
+    attention = 8 * box.gpu.bandwidth * box.derate.decode_attention
+    assert gpu_attention(box).rate == attention
+
+
+def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
+    hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
+    assert gpu_room(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
+    none = hw.with_values({"gpu.memory": 1000.0})
+    assert gpu_room(none, TINY) == 0

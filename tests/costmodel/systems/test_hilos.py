@@ -1,0 +1,211 @@
+"""HILOS against its paper: traffic, capacity, limits, rules, endurance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.systems import SYSTEMS, model
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.metrics import Answer, endurance
+from nearkv.costmodel.model.resources import attention_kernel, csd
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
+
+BED = load_platform("hilos-a100").machine()
+ANS = {"alpha": 0.0, "interval": 16.0, "writeback": 0.0}
+
+
+def hilos(work: Workload, name: str = "opt-66b", devices: float = 8.0, **knobs: Real) -> Estimate:
+    return SYSTEMS["hilos"](
+        BED.with_values({"csd.count": devices}), model(name), work, {**ANS, **knobs}
+    )
+
+
+def crossing(estimate: Estimate, link: str, layers: float) -> tuple[float, float]:
+    """Bytes a layer and sequence over a link in one step, inward and outward."""
+    traffic, sequences = estimate.step.traffic(), estimate.work.batch * layers
+    return float(traffic[f"{link}.in", "move"] / sequences), float(
+        traffic[f"{link}.out", "move"] / sequences
+    )
+
+
+@pytest.mark.parametrize("s", [1024, 32768, 131072])
+def test_interconnect_traffic_is_equation_3(s: int) -> None:
+    # sec. 4.1: baseline reads 4sh and writes 4h, ANS reads 2h and writes 6h
+    work, llm = Workload(16.0, float(s), 2.0).at(float(s)), model("opt-66b")
+    base = SYSTEMS["flexgen-ssd"](BED, llm, work, {})
+    base_read, base_write = crossing(base, "ssd_link", 64)
+    ans_read, ans_write = crossing(hilos(work), "uplink", 64)
+    h = 9216
+    assert (base_read, base_write, ans_read, ans_write) == pytest.approx(
+        (4 * s * h, 4 * h, 2 * h, 6 * h)
+    )
+    assert (base_read + base_write) / (ans_read + ans_write) == pytest.approx((s + 1) / 2)
+
+
+def test_x_cache_reads_half_of_what_kv_needs() -> None:
+    # sec. 4.2: alpha of the batch costs alpha 2sh on the interconnect and saves alpha 4sh in flash
+    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    none, half = hilos(work), hilos(work, alpha=0.5)
+    kv = 64 * 4 * 32768 * 9216 * 16
+    assert none.step.traffic()["csd.flash", "read"] == pytest.approx(kv)
+    assert half.step.traffic()["csd.flash", "read"] == pytest.approx(0.75 * kv)
+    assert half.step.traffic()["gpu.tensor", "run"] - none.step.traffic()["gpu.tensor", "run"] > 0
+
+
+def test_flash_time_of_the_x_cache_is_t_ssd() -> None:
+    # sec. 4.2: T_SSD = (a 2sh + (1 - a) 4sh) / B_SSD, queued by the algebra
+    work = Workload(16.0, 65536.0, 2.0).at(65536.0)
+    step = hilos(work, alpha=0.4).step
+    reading = step.traffic()["csd.flash", "read"] / csd(BED, 1.0).read.rate
+    expected = 64 * 16 * 65536 * 9216 * (0.4 * 2 + 0.6 * 4) / (8 * 3.0e9)
+    assert reading == pytest.approx(expected)
+
+
+def test_flexgen_dram_runs_66b_at_64k_with_batch_two() -> None:
+    # sec. 6.4: FLEX(DRAM) is limited to a batch of two
+    estimate = SYSTEMS["flexgen-dram"](BED, model("opt-66b"), Workload(16.0, 65536.0, 64.0), {})
+    assert estimate.batch_run == 2
+    assert estimate.fits.ok
+
+
+def test_flexgen_dram_cannot_hold_175b_at_128k() -> None:
+    # sec. 6.3: memory exhaustion even at batch size 1
+    estimate = SYSTEMS["flexgen-dram"](BED, model("opt-175b"), Workload(1.0, 131072.0, 64.0), {})
+    assert not estimate.fits.ok
+    assert estimate.fits.short_of == "host"
+    assert estimate.fits.short_bytes == pytest.approx(618.77e9 - 512 * 2**30, rel=1e-3)
+
+
+def test_175b_at_128k_runs_on_one_a100_with_16_devices() -> None:
+    # sec. 1 and 7.2: it runs, and each drive holds under 600 GB
+    estimate = hilos(Workload(16.0, 131072.0, 64.0), "opt-175b", 16.0, alpha=0.5, writeback=1.0)
+    assert estimate.fits.ok
+    need, _ = estimate.fits.tiers["csd"]
+    assert 400e9 < need / 16 < 600e9
+
+
+def test_kernels_stream_kv_faster_than_flash_reads() -> None:
+    # Table 3 and sec. 6.4: above 3.0 GB/s, g = 1 > g = 4 >= g = 5
+    one, four, five = (attention_kernel(BED.csd, float(g))[0] for g in (1, 4, 5))
+    assert one == pytest.approx(11.9e9)
+    assert four == pytest.approx(11.7e9)
+    assert five == pytest.approx(11.26e9)
+    assert attention_kernel(BED.csd, 8.0)[0] == pytest.approx(11.7e9 / 2)
+    assert np.ravel(attention_kernel(BED.csd, np.array([1.0, 4.0]))[1]).tolist() == [11.25, 15.39]
+
+
+def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
+    # 11.9 GFLOP/s are 5.95 G elements of K or V per second, whatever their width
+    for width, rate in ((2.0, 11.9e9), (1.0, 5.95e9), (0.5, 2.975e9)):
+        assert attention_kernel(BED.csd, 1.0, width)[0] == pytest.approx(rate)
+    # 32-bit elements would need 23.8 GB/s of the accelerator's 19.2
+    assert attention_kernel(BED.csd, 1.0, 4.0)[0] == pytest.approx(19.2e9)
+    narrow = BED.with_values({"precision.kv": 0.5})
+    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    wide_step, narrow_step = (
+        SYSTEMS["hilos"](hw, model("opt-66b", hw), work, ANS).step for hw in (BED, narrow)
+    )
+    assert narrow_step.busy()["csd.kernel"] == pytest.approx(wide_step.busy()["csd.kernel"])
+    assert narrow_step.busy()["csd.flash"] < 0.3 * wide_step.busy()["csd.flash"]
+
+
+def test_weights_fill_the_fastest_memory_first() -> None:
+    # 14 GB of Llama2-7B fit the A100; 132 GB of OPT-66B leave part of them in DRAM, none on flash
+    work, names = Workload(16.0, 16384.0, 64.0), ("auto", "gpu", "paper", "host", "storage")
+    auto, paper = (
+        hilos(work, "llama2-7b", weights=float(names.index(name))) for name in ("auto", "paper")
+    )
+    assert auto.step.traffic()["gpu_link.in", "move"] < paper.step.traffic()["gpu_link.in", "move"]
+    assert auto.fits.tiers["host"][0] < 1e9 < paper.fits.tiers["host"][0]
+    partly = hilos(work, "opt-66b", weights=0.0)
+    gpu_need, gpu_size = partly.fits.tiers["gpu"]
+    assert partly.fits.ok
+    assert 0.95 * gpu_size < gpu_need <= gpu_size
+
+
+def test_more_memory_never_slows_a_step_down() -> None:
+    work = Workload(16.0, 16384.0, 64.0)
+    for role in ("gpu", "host"):
+        sizes = np.geomspace(20e9, 2e12, 60)
+        hw = BED.with_values({f"{role}.memory": sizes})
+        estimate = SYSTEMS["hilos"](hw, model("opt-175b"), work, {**ANS, "weights": 0.0})
+        seconds = np.ravel(estimate.total.seconds)
+        assert np.all(np.diff(seconds) <= 1e-9 * seconds[1:])
+        assert seconds[-1] < seconds[0]
+
+
+def test_x_cache_gain_is_bounded_where_flash_binds() -> None:
+    # errata: at alpha = 0.5 X gains at most 1 / (1 - alpha / 2) = 1.33 once writes are hidden
+    work = Workload(16.0, 65536.0, 64.0)
+    attention = [hilos(work, alpha=a, writeback=1.0).step.seconds for a in (0.0, 0.5)]
+    assert (
+        1.3 < attention[0] / attention[1] < 1 / (1 - 0.5 / 2) + 0.01
+    )  # spills of X are halved too
+
+
+def test_delayed_writeback_beats_naive() -> None:
+    work = Workload(16.0, 16384.0, 64.0)
+    assert hilos(work, writeback=1.0).step.seconds < hilos(work, writeback=0.0).step.seconds
+
+
+def test_spilling_less_than_a_page_amplifies_writes() -> None:
+    work = Workload(16.0, 16384.0, 64.0)
+    written = [
+        float(hilos(work, writeback=1.0, interval=c).step.traffic()["csd.flash", "write"])
+        for c in (1.0, 2.0, 16.0, 32.0)
+    ]
+    assert written == pytest.approx([16 * written[2], 8 * written[2], written[2], written[2]])
+
+
+def test_no_interval_beats_the_page_over_the_entry() -> None:
+    # sec. 4.3 and 6.4: c = 4096 / 256 = 16 is best. Spills below it hide behind the reads, so
+    # smaller intervals tie; larger ones stage more pages of every head's buffer, one by one.
+    work = Workload(16.0, 32768.0, 64.0)
+    intervals = np.arange(1.0, 129.0)
+    for alpha in (0.0, 0.25, 0.5, 0.75):
+        estimate = hilos(work, alpha=alpha, writeback=1.0, interval=intervals)
+        steps = np.ravel(estimate.step.seconds)
+        assert steps[15] == pytest.approx(np.min(steps), rel=1e-3)
+        assert np.all(steps[16:] > steps[15])
+
+
+def test_naive_commits_wait_beside_the_x_cache() -> None:
+    # fig. 6a: the devices read the updated cache; X of earlier tokens depends on no commit
+    work, at_once = Workload(16.0, 32768.0, 64.0), BED.with_values({"csd.commit": 0.0})
+    for alpha, rows in ((0.0, 2 * 72), (1.0, 0)):
+        knobs = {**ANS, "alpha": alpha}
+        waiting, free = (
+            SYSTEMS["hilos"](hw, model("opt-66b"), work, knobs).step.seconds
+            for hw in (BED, at_once)
+        )
+        assert waiting - free == pytest.approx(64 * 16 * rows * 0.63e-3 / 8)
+
+
+def test_endurance_of_long_requests_on_175b() -> None:
+    # sec. 6.6: 16 drives of 7.008 PBW; decimal units give 3.71 million (the paper prints 4.08)
+    hw = BED.with_values({"csd.count": 16.0})
+    estimate = SYSTEMS["hilos"](
+        hw,
+        model("opt-175b"),
+        Workload(1.0, 8192.0, 350.0),
+        {"alpha": 0.5, "interval": 16.0, "writeback": 1.0},
+    )
+    assert endurance(Answer(estimate, hw, ("csd",))) == pytest.approx(3.71e6, rel=0.005)
+    binary = 16 * 7008 * 2**40 / (16 * 7.008e15) * endurance(Answer(estimate, hw, ("csd",)))
+    assert binary == pytest.approx(4.08e6, rel=0.01)
+
+
+def test_one_device_works_at_its_own_rate() -> None:
+    """With all else infinitely fast and no delay, a step is KV over one device's flash rate."""
+    fast = {f"{role}.bandwidth": np.inf for role in ("gpu_link", "uplink", "gpu", "host")}
+    hw = BED.with_values(
+        {**fast, "csd.count": 1.0, "gpu.flops": np.inf, "csd.kernel_g1": np.inf, "csd.commit": 0.0}
+    )
+    work = Workload(16.0, 32768.0, 2.0).at(32768.0)
+    step = SYSTEMS["hilos"](hw, model("opt-66b"), work, {**ANS, "writeback": 0.0}).step
+    kv = 64 * 4 * 32768 * 9216 * 16
+    pages = 64 * 2 * 72 * 16 * 4096
+    assert step.seconds == pytest.approx(kv / 3.0e9 + pages / 2.006e9)

@@ -1,0 +1,355 @@
+"""L3 and its baselines: numbers of the paper, the twelve cells, fluid model and simulation."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from support.systems import model
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.dimm import (
+    bank_bandwidth,
+    bus_bandwidth,
+    dimms,
+    imbalance,
+    least_loaded,
+    rank_unit_area,
+    row_efficiency,
+    unit_power,
+)
+from nearkv.costmodel.mechanisms.serving.residents import tokens_reserved
+from nearkv.costmodel.mechanisms.serving.serving import (
+    data_parallel,
+    gpu_room,
+    kv_token_bytes,
+    tensor_parallel,
+)
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.queue import Load
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.systems.l3 import pim_side
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluate.replica import SimulatedQueue
+from nearkv.sweeps.evaluate.simulate import simulate
+from nearkv.sweeps.study.trace import Trace
+from nearkv.sweeps.study.traces import load_trace
+
+HW = load_platform("dgx-a100-pim").machine()
+MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
+TRACES = ("openr1", "dolphin", "openthoughts", "longbench")
+SYSTEMS = ("gpu-only", "cpu-offload", "rank-pim", "hbm-pim", "l3")
+LLMS = {name: model(name, HW) for name in MODELS}
+DRAWN = {name: load_trace(name) for name in TRACES}
+
+
+def estimate(system: str, llm: LLM, work: Workload, **requested: Real | str) -> Estimate:
+    spec = find_system(system)
+    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    return resolve_knobs(spec, HW, llm, work, {**knobs, **requested}).estimate
+
+
+def throughput(estimate: Estimate) -> float:
+    return float(estimate.work.batch * estimate.work.output / estimate.total.seconds)
+
+
+@cache
+def served(system: str, name: str, trace: str) -> Estimate:
+    """One of the cells of the paper's figures."""
+    return estimate(system, LLMS[name], DRAWN[trace].workload)
+
+
+@cache
+def simulated(system: str, name: str, trace: str) -> SimulatedQueue:
+    """The same, request by request."""
+    serving = served(system, name, trace).serving
+    assert serving is not None
+    taken = float(tokens_reserved(DRAWN[trace].workload, serving.reserve))
+    return simulate(DRAWN[trace], serving, taken)
+
+
+# --- numbers of the paper ---
+
+
+def test_bandwidths_follow_from_channels_ranks_banks_and_timing() -> None:
+    assert bus_bandwidth(HW) == pytest.approx(406e9, rel=0.01)  # Table 2
+    assert bank_bandwidth(HW) == pytest.approx(
+        13.0e12, rel=0.01
+    )  # Table 2: 0.406 x 4 x 16 x BL 4 / CCDL 8
+    assert bank_bandwidth(HW) / bus_bandwidth(HW) == 32  # sec. 2.2: more than 30x
+    assert (
+        bank_bandwidth(HW) / (HW.dimm.ranksets * bus_bandwidth(HW)) == 8
+    )  # sec. 6.2: about 8x R-PIM
+    assert HW.gpu.count * HW.gpu.pim_bandwidth == pytest.approx(260.8e12)  # Table 2
+    # 128 bursts of CCDL 8 over those, RP + RCD and 16 activations RRD 4 apart
+    assert row_efficiency(HW) == pytest.approx(1024 / (1024 + 44 + 64))
+    assert 0.86 <= dimms(HW).banks.rate / bank_bandwidth(HW) <= 1.0
+
+
+def test_splits_of_table_3() -> None:
+    for name, tp, dp in (("opt-66b", 2, 4), ("gpt-89b", 4, 2), ("gpt-175b", 8, 1)):
+        assert (tensor_parallel(HW, LLMS[name]), data_parallel(HW, LLMS[name])) == (tp, dp)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_gpus_that_fill_no_replica_do_nothing(system: str) -> None:
+    spec = find_system(system)
+    knobs = {name: knob.default for name, knob in spec.knobs.items() if not knob.sets}
+    counts = HW.with_values({"gpu.count": np.array([8.0, 12.0, 15.0, 16.0, 20.0, 23.0])})
+    answer = resolve_knobs(spec, counts, LLMS["gpt-175b"], DRAWN["openr1"].workload, knobs).estimate
+    one, two = np.split(np.broadcast_to(answer.total.seconds, 6), 2)
+    assert np.all(one == one[0])
+    assert np.all(two == two[0])
+    assert two[0] != one[0]
+
+
+def test_memory_left_and_requests_that_fill_a_gpu() -> None:
+    left = HW.gpu.count * HW.gpu.memory - LLMS["gpt-175b"].weight_bytes
+    assert left / 2**30 == pytest.approx(310, rel=0.03)  # sec. 6.2, in GiB
+    a_request = 8000 * kv_token_bytes(LLMS["gpt-175b"])
+    assert HW.gpu.memory / a_request == pytest.approx(2.28, abs=0.01)  # sec. 1
+
+
+def test_area_and_power_of_the_units() -> None:
+    assert rank_unit_area(HW) == pytest.approx(22900e-12)  # Table 5, the three units of a rank
+    assert rank_unit_area(HW) / HW.dimm.buffer_area == pytest.approx(0.000229)
+    # 2 ranks x (6.4 mW + 128 bank units x 1.129 mW); sec. 6.4 counts the rank's only
+    assert unit_power(HW) == pytest.approx(2 * (6.402e-3 + 128 * 1.129e-3))
+
+
+def test_one_rankset_of_four_is_engaged_as_long_as_pcie_takes() -> None:
+    # sec. 5.1: the KV of prompts comes over 8 PCIe 4.0 x16 links, 252 GB/s, slower than the bus
+    llm, prompts = LLMS["gpt-175b"], Load(8.0, 8e4, 8e4, 512.0, 512.0 * 2048)
+    side = pim_side(HW, llm, prompts, 1.0)
+    arrival = llm.kv_bytes(1, 512.0) / (8 * 31.5e9)
+    assert side.parts["receive"].seconds == pytest.approx(arrival / 4, rel=0.01)
+
+
+def test_prompt_cache_hides_under_feed_forward() -> None:
+    llm, tokens = LLMS["gpt-175b"], 1000.0
+    sent = llm.kv_bytes(1, tokens) / (HW.gpu_link.count * HW.gpu_link.bandwidth * HW.derate.link)
+    computed = llm.ffn_flops(tokens) / (HW.gpu.count * HW.gpu.flops * HW.derate.gemm)
+    assert sent / computed == pytest.approx(0.16, abs=0.02)  # sec. 5.1: typically 16 %
+
+
+# --- the twelve cells ---
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
+def test_l3_comes_first_in_every_cell(name: str) -> None:
+    for trace in TRACES:
+        answers = {system: served(system, name, trace) for system in SYSTEMS}
+        rates = {system: throughput(e) for system, e in answers.items() if e.fits.ok}
+        assert max(rates, key=rates.__getitem__) == "l3", trace
+        out_of_memory = {system for system in SYSTEMS if not answers[system].fits.ok}
+        expected = (
+            {"gpu-only", "hbm-pim"}
+            if name == "opt-66b" and trace in ("openr1", "openthoughts")
+            else set()
+        )
+        assert out_of_memory == expected, trace  # fig. 8a, 8c
+        assert all(str(answers[system].fits.short_of) == "gpu" for system in out_of_memory)
+
+
+def test_hbm_pim_falls_below_the_gpu_where_batches_are_small() -> None:
+    work = DRAWN["dolphin"].workload  # sec. 6.2
+    assert throughput(estimate("hbm-pim", LLMS["opt-66b"], work)) < throughput(
+        estimate("gpu-only", LLMS["opt-66b"], work)
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.slow
+def test_fluid_model_is_near_the_simulation(system: str) -> None:
+    for name in MODELS:
+        for trace in TRACES:
+            fluid = served(system, name, trace)
+            if fluid.fits.ok:
+                apart = throughput(fluid) / simulated(system, name, trace).throughput - 1
+                # two or three prompts of LongBench fill a replica of OPT-66B
+                assert abs(apart) <= 0.12, (name, trace)
+                between = 1e3 * simulated(system, name, trace).tbt
+                assert fluid.also["tbt_ms"] == pytest.approx(between, rel=0.15), (name, trace)
+
+
+@pytest.mark.parametrize("policy", [0.0, 1.0])
+@pytest.mark.parametrize("capacity", [16e9, 64 * 2**30, 128e9])
+@pytest.mark.slow
+def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
+    policy: float, capacity: float
+) -> None:
+    """0.5, 2 and 4 TB of DIMMs; LongBench's prompts bind, Dolphin's drain is a third of the run."""
+    hw = HW.with_values({"dimm.capacity": capacity})
+    for name in ("opt-66b", "gpt-175b"):
+        for trace in ("longbench", "dolphin"):
+            work = DRAWN[trace].workload
+            knobs = {"interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0, "policy": policy}
+            fluid = find_system("l3")(hw, LLMS[name], work, knobs)
+            assert fluid.serving is not None
+            taken = float(tokens_reserved(work, fluid.serving.reserve))
+            queue = simulate(DRAWN[trace], fluid.serving, taken)
+            ratio = float(fluid.also["tbt_ms"]) / (1e3 * queue.tbt)
+            assert 1 / 1.3 < ratio < 1.3, (name, trace)
+
+
+@pytest.mark.slow
+def test_l3_comes_first_in_the_simulation_too() -> None:
+    for trace in TRACES:
+        rates = {system: simulated(system, "gpt-175b", trace).throughput for system in SYSTEMS}
+        assert max(rates, key=rates.__getitem__) == "l3", trace
+
+
+# --- knobs ---
+
+
+def test_each_optimisation_of_l3_helps_where_the_paper_uses_it() -> None:
+    work = DRAWN["openr1"].workload  # fig. 10: GPT-175B, OpenR1
+    off = {"interleave": 0.0, "overlap_comm": 0.0, "placement": 0.0}
+    naive = throughput(estimate("l3", LLMS["gpt-175b"], work, **off))
+    comm = throughput(estimate("l3", LLMS["gpt-175b"], work, interleave=0.0))
+    full = throughput(estimate("l3", LLMS["gpt-175b"], work))
+    assert naive < comm < full
+
+
+def test_small_batches_are_better_left_whole() -> None:
+    work = Workload(4.0, 3584.0, 1.0)
+    split, whole = (
+        estimate("l3", LLMS["gpt-175b"], work, interleave=on).step.seconds for on in (1.0, 0.0)
+    )
+    assert split > 1.2 * whole
+
+
+def test_reserving_the_final_length_admits_fewer() -> None:
+    work = DRAWN["dolphin"].workload
+    paged, reserve = (
+        estimate("gpu-only", LLMS["gpt-175b"], work, policy=p).batch_run for p in (0.0, 1.0)
+    )
+    assert 0.4 < reserve / paged < 0.7
+
+
+def test_a_refresh_that_never_ends_is_refused() -> None:
+    # tRFC 0.35 us every 7.8 us; 8 us would leave the banks no time
+    hw = HW.with_values({"dimm.refresh": np.array([0.35e-6, 8e-6])})
+    with pytest.raises(InputError, match=r"dimm.refresh: 8000 ns is not below"):
+        dimms(hw)
+    with pytest.raises(InputError, match=r"is not below dimm.refresh_interval, 0 ns"):
+        dimms(HW.with_values({"dimm.refresh_interval": 0.0}))
+
+
+def test_imbalance_matches_random_placement() -> None:
+    random = np.random.default_rng(0)
+    for requests, ranksets in ((8, 4), (40, 4), (100, 4), (8, 16), (25, 16), (200, 16)):
+        loads = np.zeros((4000, ranksets))
+        homes = random.integers(0, ranksets, (4000, requests))
+        for r in range(ranksets):
+            loads[:, r] = (homes == r).sum(axis=1)
+        assert imbalance(float(requests), float(ranksets), 1.0) == pytest.approx(
+            float(loads.max(axis=1).mean() / loads.mean()), rel=0.03
+        )
+    assert imbalance(10.0, 1.0, 2.0) == 1.0
+    assert imbalance(0.1, 4.0, 2.0) == 4.0
+
+
+def test_least_loaded_homes_match_requests_placed_one_by_one() -> None:
+    """Lengths as uniform as contexts of one trace: E[x^2] / E[x]^2 = 4 / 3."""
+    random = np.random.default_rng(1)
+    for requests, ranksets in ((8, 4), (40, 4), (100, 4), (40, 16), (200, 16)):
+        excess = []
+        for _ in range(300):
+            loads = np.zeros(ranksets)
+            for size in random.uniform(0.0, 2.0, requests):
+                loads[np.argmin(loads)] += size
+            excess.append(loads.max() / loads.mean())
+        placed = least_loaded(float(requests), float(ranksets), 4 / 3)
+        assert placed == pytest.approx(np.mean(excess), rel=0.12)
+    assert least_loaded(10.0, 1.0, 2.0) == 1.0
+    assert least_loaded(0.1, 4.0, 2.0) == 4.0
+
+
+# --- simulation ---
+
+
+def equal(requests: int, prompt: float, output: float) -> Trace:
+    return Trace("equal", np.full(requests, prompt), np.full(requests, output))
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim"])
+def test_a_batch_that_fits_takes_prefill_and_its_steps(system: str) -> None:
+    """Token by token: prompts one after the other, then every iteration at its own context."""
+    llm, trace = LLMS["gpt-175b"], equal(4, 1000.0, 40.0)
+    serving = estimate(system, llm, trace.workload).serving
+    assert serving is not None
+    queue = simulate(trace, serving, 1020.0)
+    steps = [
+        estimate(system, llm, trace.workload.at(1000.0 + t)).step.seconds for t in range(1, 40)
+    ]
+    prefill = estimate(system, llm, trace.workload).prefill.seconds
+    assert queue.seconds == pytest.approx(prefill + sum(steps), rel=2e-3)
+    assert queue.tokens == 160
+    assert queue.preempted == 0
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "rank-pim", "hbm-pim", "l3"])
+@pytest.mark.parametrize(("prompt", "output"), [(64.0, 2.0), (4000.0, 200.0)])
+@pytest.mark.parametrize("named", ["gpt-175b", "opt-66b"])
+def test_a_lone_request_takes_what_the_fluid_model_says(
+    system: str, prompt: float, output: float, named: str
+) -> None:
+    """On the one replica of GPT-175B, and on one of the four of OPT-66B."""
+    llm, trace = LLMS[named], equal(1, prompt, output)
+    fluid = estimate(system, llm, trace.workload)
+    assert fluid.serving is not None
+    assert simulate(trace, fluid.serving, prompt).seconds == pytest.approx(
+        float(fluid.total.seconds), rel=0.02
+    )
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "cpu-offload", "hbm-pim", "rank-pim", "l3"])
+@pytest.mark.parametrize("requests", [1, 3])
+def test_each_request_waits_for_all_weights_of_its_own_replica(system: str, requests: int) -> None:
+    """OPT-66B is on two GPUs: no step is shorter than reading half the weights at one's rate."""
+    llm = LLMS["opt-66b"]
+    answer = estimate(system, llm, equal(requests, 100.0, 2.0).workload)
+    layers = llm.layers * llm.layer_weight_bytes(1.0)
+    at_least = layers / 2 / (HW.gpu.bandwidth * HW.derate.hbm)
+    assert answer.step.seconds >= at_least
+    assert answer.prefill.seconds >= at_least
+
+
+def test_no_token_is_lost_when_memory_runs_out() -> None:
+    trace = equal(40, 500.0, 6000.0)
+    serving = estimate("gpu-only", LLMS["gpt-175b"], trace.workload).serving
+    assert serving is not None
+    queue = simulate(trace, serving, 3500.0)
+    assert queue.preempted > 0
+    assert queue.tokens == 40 * 6000
+    # 39 x 6000 tokens wait for a step of at least the weights, shared by what the room holds
+    most = gpu_room(HW, LLMS["gpt-175b"]) / 500
+    assert queue.iterations >= 40 * 5999 / most
+
+
+def test_a_request_beyond_the_memory_is_named() -> None:
+    trace = equal(2, 100.0, 30_000.0)
+    fluid = estimate("gpu-only", LLMS["opt-66b"], trace.workload)
+    assert not fluid.fits.ok
+    assert fluid.serving is not None
+    with pytest.raises(InputError, match="a request of 30,100 tokens exceeds the 17,"):
+        simulate(trace, fluid.serving, 15_000.0)
+
+
+@pytest.mark.parametrize("system", ["l3", "rank-pim"])
+def test_more_gpus_than_the_dimms_have_requests_for_stay_idle(system: str) -> None:
+    """64 replicas of 8 GPUs would each hold a request of 16,384 tokens: 4.9 TB of cache."""
+    work = Workload(256.0, 15_000.0, 1384.0)
+    hw = HW.with_values({"gpu.count": np.array([8.0, 512.0])})
+    knobs = {"policy": 0.0, "interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0}
+    spec = find_system(system)
+    known = {name: value for name, value in knobs.items() if name in spec.knobs}
+    solved = resolve_knobs(spec, hw, LLMS["gpt-175b"], work, known).estimate
+    assert np.all(solved.fits.ok)

@@ -1,0 +1,170 @@
+"""Every command, every file and every code block of the site works, in the order of its page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from support.command_line import succeed
+from support.helpers import COMMAND
+
+import nearkv
+from nearkv.sweeps.figures.style import load_pyplot
+
+DOCS = Path(__file__).parents[2] / "docs"
+ELSEWHERE = ("own", "cluster", "models")
+"""Pages that a test of their own follows."""
+RUN_BY_OTHER_TESTS = {
+    "nearkv validate": "test_claims",
+    "nearkv calibrate --claims hilos": "test_calibrate",
+}
+"""Commands that take longer than a page's test should, and the test that runs them."""
+
+FENCE = re.compile(
+    r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n?)?(.*?)^```", re.S | re.M
+)
+
+mpl.use("agg")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a page.
+
+    Attributes:
+        language: of its text.
+        file: its name, where it is one that the reader writes.
+        text: what it holds.
+    """
+
+    language: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Blocks of a page that a reader types."""
+    every = [Block(*groups) for groups in FENCE.findall(page.read_text())]
+    return [block for block in every if block.file or block.language in FOLLOW]
+
+
+def follow_console(block: Block, _: dict[str, object]) -> None:
+    """Run what stands behind each dollar sign; a pipe gives the next command what one prints."""
+    for line in block.text.splitlines():
+        if not line.startswith("$ ") or line.removeprefix("$ ") in RUN_BY_OTHER_TESTS:
+            continue
+        printed = ""
+        for command in line.removeprefix("$ ").split(" | "):
+            name, *arguments = shlex.split(command)
+            assert name == "nearkv", f"{name} is not ours to run"
+            printed = succeed(*map(quickly_drawn, arguments), text=printed)
+
+
+def quickly_drawn(word: str) -> str:
+    """A figure's name, whose PDF is an SVG where fonts to embed would take most of the time.
+
+    `test_figures` looks into PDFs; here `bars.pdf` stands for all.
+    """
+    if word.endswith(".pdf") and word != "bars.pdf":
+        return word.replace(".pdf", ".svg")
+    return word
+
+
+def follow_python(block: Block, names: dict[str, object]) -> None:
+    """Run code; names stay for the next block of the page."""
+    exec(compile(block.text, "page", "exec"), names)
+
+
+FOLLOW: dict[str, Callable[[Block, dict[str, object]], None]] = {
+    "console": follow_console,
+    "python": follow_python,
+}
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if blocks(page)]
+
+
+def test_pages_have_blocks() -> None:
+    assert {page.stem for page in PAGES} >= {"start", "tutorial", "own", "figures", "cluster"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.slow
+def test_a_page_works_from_an_empty_folder(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page.stem in ELSEWHERE:
+        pytest.skip("a test of its own follows this page")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).write_text(block.text)
+        else:
+            FOLLOW[block.language](block, names)
+    load_pyplot().close("all")
+
+
+def test_the_paragraph_of_the_tutorial_states_what_is_predicted() -> None:
+    names = ["flexgen-dram", "hilos", "l3", "h2m2"]
+    table = nearkv.compare(names, model="llama3.1-70b", batch=16, context="128k")
+    stated = {"flexgen-dram": "0.091", "hilos": "0.21", "l3": "2.0", "h2m2": "0.29"}
+    page = (DOCS / "tutorial.md").read_text()
+    for name, speed in zip(table["system"], table["throughput_tok_s"], strict=True):
+        assert stated[name] == f"{speed:#.2g}"
+        assert f" {stated[name]} " in page
+
+
+def test_the_example_of_what_is_not_modelled_has_such_a_row() -> None:
+    (example,) = blocks(DOCS / "not-modelled.md")
+    _, *words = shlex.split(example.text.removeprefix("$ "))
+    statuses = {line.split(",")[1] for line in succeed(*words, "--format", "csv").splitlines()}
+    assert statuses == {"status", "ok", "not-modelled"}
+
+
+SBATCH = """#!/bin/bash
+tasks=$(sed -n 's/^#SBATCH --array=0-//p' "$1")
+for task in $(seq 0 "$tasks"); do
+  SLURM_ARRAY_TASK_ID=$task SLURM_CPUS_PER_TASK=1 bash "$1" || exit 1
+done
+"""
+"""Runs the jobs of an array one after the other, as Slurm's `sbatch` would have them run."""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_page_of_clusters_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a smaller size, as the page says; Dask is real, Slurm is not."""
+    stub = tmp_path / "bin" / "sbatch"
+    stub.parent.mkdir()
+    stub.write_text(SBATCH)
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stub.parent}:{COMMAND.parent}", prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks(DOCS / "cluster.md"):
+        smaller = Block(block.language, block.file, re.sub(r":\+1(?=k|\b)", ":+32", block.text))
+        if block.language == "sh" and block.file.endswith(".sh"):
+            shell = ["bash", "-m", "-c", smaller.text]
+            done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=60)
+            assert done.returncode == 0, done.stderr
+        elif block.file:
+            Path(block.file).write_text(smaller.text)
+        else:
+            FOLLOW[block.language](smaller, names)
+    table = names["table"]
+    assert isinstance(table, pd.DataFrame)
+    assert len(table) == 2 * 8 * 8  # an array of two, eight batches, eight contexts
+    assert Path("dask.csv").read_bytes() == Path("best.csv").read_bytes()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_command_hides_in_an_indented_block(page: Path) -> None:
+    assert not re.findall(r"^    (?:\$ )?nearkv .*", page.read_text(), re.M)

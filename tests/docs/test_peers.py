@@ -1,0 +1,56 @@
+"""The point other tools publish: its arithmetic, its command and its page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from support.systems import model
+from typer.testing import CliRunner
+
+from nearkv.cli import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "peers.md").read_text()
+COMMANDS = re.findall(r"^    nearkv ((?:.+\\\n)*.+)", PAGE, re.M)
+
+
+def test_the_sum_is_weights_and_kv() -> None:
+    llm = model("llama2-7b")
+    weights = llm.layers * llm.layer_weight_bytes(16.0)
+    kv = llm.layers * llm.kv_bytes(16.0, 2048.0)
+    assert weights == 32 * 2 * (4 * 4096**2 + 3 * 4096 * 11008)
+    assert kv == 32 * 2 * 4096 * 16 * 2048 * 2
+    attention = llm.layers * llm.attention_parameters * 2
+    for shown in (attention, weights - attention, kv, weights + kv):
+        assert f"{shown / 1e9:.3f} GB" in PAGE
+    head = llm.head_parameters * 2
+    assert (
+        f"{head / 1e9:.3f} GB and {head / 2039e6:.2f} ms, {(weights + kv + head) / 2039e6:.2f} ms"
+        in PAGE
+    )
+    assert (
+        f"{(llm.weight_bytes + kv) / 2039e6:.1f} ms is the same sum with input embeddings" in PAGE
+    )
+    assert f"{llm.layers * llm.linear_flops(16.0) / 1e9:.0f} GFLOP" in PAGE
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.split()[1])
+def test_the_command_gives_the_step(command: str) -> None:
+    words = [word for word in shlex.split(command.replace("\\\n", " ")) if word != "--explain"]
+    step = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).stdout)[0]["step_ms"]
+    assert step == pytest.approx(30.132 / 2039 * 1e3, rel=1e-4)
+    assert f"**{step:.2f} ms**" in PAGE
+    # the published spread of other tools
+    assert 13.9 < step < 23.3
+
+
+def test_defaults_are_slower() -> None:
+    words = (
+        "estimate gpu-only --model llama2-7b --batch 16 --context 2047 --output-tokens 2 "
+        "--set gpu.count=1 --format json"
+    )
+    step = json.loads(CliRunner().invoke(app, words.split()).stdout)[0]["step_ms"]
+    assert f"gives {step:.1f} ms" in PAGE

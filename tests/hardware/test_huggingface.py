@@ -1,0 +1,226 @@
+"""Models from config.json: sizes, kinds of layer, quantisation; nothing is ignored in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.systems import NATIVE
+
+from nearkv.costmodel.model.layers import attention_kind
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.hardware.catalog import load_llm
+from nearkv.hardware.errors import InputError, NearkvWarning
+
+Config = dict[str, Any]
+LLAMA: Config = {
+    "model_type": "llama",
+    "num_hidden_layers": 80,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+OPT: Config = {
+    "model_type": "opt",
+    "num_hidden_layers": 64,
+    "hidden_size": 9216,
+    "ffn_dim": 36864,
+    "num_attention_heads": 72,
+    "vocab_size": 50272,
+    "max_position_embeddings": 2048,
+}
+MIXTRAL: Config = {
+    **LLAMA,
+    "model_type": "mixtral",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+GPT2: Config = {
+    "model_type": "gpt2",
+    "n_layer": 48,
+    "n_embd": 1600,
+    "n_head": 25,
+    "vocab_size": 50257,
+    "n_positions": 1024,
+}
+
+
+def written(folder: Path, config: object) -> str:
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    return str(file)
+
+
+def read(folder: Path, config: object) -> LLM:
+    return llm_from_part(load_llm(written(folder, config)), NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [(LLAMA, "llama2-70b"), (OPT, "opt-66b"), (MIXTRAL, "mixtral-8x7b")]
+)
+def test_a_config_has_the_shape_of_the_catalogue(tmp_path: Path, config: Config, name: str) -> None:
+    ours, theirs = load_llm(name).si, load_llm(written(tmp_path, config)).si
+    same = ours.keys() & theirs.keys() - {"positions"}
+    assert len(same) >= 11
+    assert {key: theirs[key] for key in same} == {key: ours[key] for key in same}
+
+
+def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
+    assert read(tmp_path, GPT2).parameters == pytest.approx(1.5576e9, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({k: v for k, v in LLAMA.items() if k != "num_hidden_layers"}, "lacks 'num_hidden_layers'"),
+        (
+            {k: v for k, v in MIXTRAL.items() if k != "num_local_experts"},
+            "lacks 'num_local_experts'",
+        ),
+        ({k: v for k, v in LLAMA.items() if k != "model_type"}, "names no model_type"),
+        ({**LLAMA, "hidden_size": "big"}, "must be a whole number"),
+        ({**LLAMA, "hidden_size": -1}, "must be a whole number"),
+        ({**LLAMA, "num_attention_heads": 0}, "must be more than zero"),
+        ({**LLAMA, "num_key_value_heads": 7}, "no multiple"),
+        ({**LLAMA, "num_key_value_heads": 0}, "num_key_value_heads = 0 must be 1 or more"),
+        ({**LLAMA, "num_hidden_layers": 10**9}, "1 to 10,000"),
+        ({**LLAMA, "layer_types": ["full_attention"]}, "one entry for each layer, 80"),
+        ({**LLAMA, "layer_types": ["mystery"] * 80}, "layer_types names 'mystery'"),
+        ({**LLAMA, "quantization_config": {"quant_method": "aqlm"}}, "quant_method 'aqlm'"),
+        ({**MIXTRAL, "num_experts_per_tok": 9}, "more than experts, 8"),
+        ({**OPT, "word_embed_proj_dim": 512}, "word_embed_proj_dim = 512"),
+        ([1, 2], "JSON object"),
+    ],
+)
+def test_a_broken_config_says_what_is_wrong(tmp_path: Path, config: object, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        load_llm(written(tmp_path, config))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """JSON lets the last win, so one of two numbers would be ignored in silence."""
+    file = Path(written(tmp_path, LLAMA))
+    file.write_text('{"num_hidden_layers": 2, ' + json.dumps(LLAMA)[1:])
+    with pytest.raises(InputError, match="key 'num_hidden_layers' stands 2 times"):
+        load_llm(str(file))
+
+
+def test_a_missing_or_mangled_config_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_llm(str(tmp_path / "config.json"))
+    (tmp_path / "config.json").write_text("{" * 3000)
+    with pytest.raises(InputError, match="not a valid JSON"):
+        load_llm(str(tmp_path / "config.json"))
+
+
+def test_an_unknown_family_is_never_guessed_in_silence(tmp_path: Path) -> None:
+    with pytest.warns(NearkvWarning, match="unknown model_type 'lama'; all its keys are those of"):
+        load_llm(written(tmp_path, {**LLAMA, "model_type": "lama", "hidden_act": "silu"}))
+    with pytest.raises(InputError, match="num_experts may change bytes") as problem:
+        load_llm(written(tmp_path, {**LLAMA, "model_type": "qwen4", "num_experts": 128}))
+    assert "did you mean" not in str(problem.value)
+    with pytest.raises(InputError, match="unknown model_type 'rwkv'"):
+        load_llm(written(tmp_path, {"model_type": "rwkv", "num_hidden_layers": 4}))
+
+
+def test_a_key_of_unknown_meaning_is_named(tmp_path: Path) -> None:
+    with pytest.warns(NearkvWarning, match="meaning of cross_layer_kv = 2 is unknown"):
+        load_llm(written(tmp_path, {**LLAMA, "cross_layer_kv": 2}))
+
+
+# --- kinds of layer -----------------------------------------------------------------------------
+
+
+def layers(llm: LLM) -> dict[str, float]:
+    """Number of layers of each kind."""
+    return {name: float(kind.layers) for name, kind in llm.kinds.items()}
+
+
+def test_windows_from_a_layer_on_only_where_they_are_used(tmp_path: Path) -> None:
+    qwen = {**LLAMA, "model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 60}
+    assert layers(read(tmp_path, {**qwen, "use_sliding_window": False})) == {}
+    windowed = read(tmp_path, {**qwen, "use_sliding_window": True})
+    assert layers(windowed) == {"full": 60, "window": 20}
+    # 60 full layers of 2 x 8 x 128 elements in 2 B, 20 that stop at 4,096 tokens
+    assert windowed.kv_cache_bytes(1, 8192) == 4096 * (60 * 8192 + 20 * 4096)
+
+
+def test_layer_types_override_the_pattern_of_a_family(tmp_path: Path) -> None:
+    types = ["full_attention"] * 79 + ["sliding_attention"]
+    llm = read(tmp_path, {**LLAMA, "sliding_window": 1024, "layer_types": types})
+    assert layers(llm) == {"full": 79, "window": 1}
+
+
+def test_every_kind_reads_its_attention_from_its_name(tmp_path: Path) -> None:
+    llm = read(tmp_path, {**LLAMA, "model_type": "mistral", "sliding_window": 4096})
+    assert {name: attention_kind(kind) for name, kind in llm.kinds.items()} == {"window": "window"}
+
+
+# --- quantisation -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bits"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4 + (16 + 4) / 128),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4 + 32 / 64),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 16384),
+        ({"quant_method": "mxfp4"}, 4 + 8 / 32),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4 + 8 / 16),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "pack-quantized",
+                "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32}}},
+            },
+            4 + 16 / 32,
+        ),
+    ],
+)
+def test_bits_of_a_weight_follow_from_the_scheme(
+    tmp_path: Path, scheme: Config, bits: float
+) -> None:
+    llm = read(tmp_path, {**LLAMA, "quantization_config": scheme})
+    assert llm.weight_width == pytest.approx(bits / 8)
+    # both embeddings of 32,000 x 8,192 stay in 16 bits
+    embeddings = 2 * 32000 * 8192
+    matrices = llm.parameters - embeddings
+    assert llm.weight_bytes == pytest.approx(matrices * bits / 8 + embeddings * 2)
+
+
+def test_matrices_that_stay_unquantised_count_in_full(tmp_path: Path) -> None:
+    scheme = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    llm = read(tmp_path, {**LLAMA, "quantization_config": scheme})
+    attention = 2 * 8192 * (64 + 8) * 128
+    mlp = 3 * 8192 * 28672
+    assert llm.layer_weight_bytes(1.0) == pytest.approx(attention * 2 + mlp * 4.25 / 8)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"kv_cache_scheme": {"num_bits": 8, "type": "float"}},
+        {
+            "quantization_config": {
+                "quant_method": "modelopt",
+                "quant_algo": "FP8",
+                "kv_cache_quant_algo": "FP8",
+            }
+        },
+    ],
+)
+def test_a_cache_in_8_bits_takes_half(tmp_path: Path, keys: Config) -> None:
+    full, half = read(tmp_path, LLAMA), read(tmp_path, {**LLAMA, **keys})
+    assert half.kv_cache_bytes(1, 1) == full.kv_cache_bytes(1, 1) / 2

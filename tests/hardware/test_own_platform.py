@@ -1,0 +1,169 @@
+"""A platform of one's own in ten lines: short forms, roles of a base, parts beside the file."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.own import key_rows, new_platform, problems
+from nearkv.hardware.quantity import parse
+from nearkv.sweeps.commands.browsing import write_new
+from nearkv.sweeps.evaluate.readers import readers
+from nearkv.sweeps.study.own_system import new_system
+
+MINE = """\
+base = "hilos-h100"
+
+[csd]
+count = 4
+p2p_read = "12 GB/s"
+price = "1500 USD"
+
+[gpu_link]
+part = "pcie-5.0-x16"
+count = 1
+
+[derate]
+gemm = 0.6
+"""
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> str:
+    file = folder / name
+    file.write_text(text)
+    return str(file)
+
+
+def test_a_role_of_the_base_keeps_what_it_does_not_change(tmp_path: Path) -> None:
+    mine, base = load_platform(write(tmp_path, MINE)), load_platform("hilos-h100")
+    csd = mine.roles["csd"].si
+    assert (csd["count"], csd["p2p_read"], csd["price"]) == (4, 12e9, 1500)
+    changed = {"count", "p2p_read", "price"}
+    for key, value in base.roles["csd"].si.items():
+        assert key in changed or csd[key] == value
+    assert mine.roles["derate"].si == {**base.roles["derate"].si, "gemm": 0.6}
+    assert mine.roles["gpu_link"].si["bandwidth"] == 63e9
+    assert mine.roles["host"] == base.roles["host"]
+
+
+def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
+    number = load_platform(write(tmp_path, MINE)).roles["csd"].numbers["p2p_read"]
+    assert (number.source, number.kind) == ("user", "assumed")
+    assert number.at.endswith("mine.toml: csd: p2p_read = 12 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('p2p_read = "12"', "'12' has no unit"),
+        ("p2p_read = 12", "'12' has no unit"),
+        ('p2p_read = "12 GB"', "does not measure this"),
+        ("count = 2.5", "must be a whole number"),
+        ("count = -1", "zero or more"),
+        ("count = true", "must be { value"),
+        ("cuont = 4", "did you mean 'count'"),
+    ],
+)
+def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: str) -> None:
+    with pytest.raises(InputError, match=r"mine\.toml, line 3: csd") as caught:
+        load_platform(write(tmp_path, f'base = "hilos-a100"\n[csd]\n{line}\n'))
+    assert problem in str(caught.value)
+
+
+def test_a_part_is_found_beside_its_platform(tmp_path: Path) -> None:
+    write(tmp_path, 'kind = "link"\ntitle = "My link"\nbandwidth = "100 GB/s"\n', "fast.toml")
+    text = 'base = "hilos-a100"\n[gpu_link]\npart = "fast"\ncount = 1\n'
+    assert load_platform(write(tmp_path, text)).roles["gpu_link"].si["bandwidth"] == 100e9
+
+
+def test_parts_are_found_by_name_in_folders_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, rate in (("shared", 100), ("here", 50)):
+        (tmp_path / folder / "parts").mkdir(parents=True)
+        text = f'kind = "link"\ntitle = "Link"\nbandwidth = "{rate} GB/s"\n'
+        write(tmp_path / folder / "parts", text, f"{folder}-link.toml")
+        write(tmp_path / folder / "parts", text, "both.toml")
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_part("here-link").si["bandwidth"] == 50e9
+    with pytest.raises(InputError, match="unknown part 'shared-link'"):
+        load_part("shared-link")
+    monkeypatch.setenv("NEARKV_PATH", str(tmp_path / "shared"))
+    assert load_part("shared-link").si["bandwidth"] == 100e9
+    assert load_part("both").si["bandwidth"] == 100e9
+    assert load_part("pcie-5.0-x16").si["bandwidth"] == 63e9
+
+
+def test_every_key_of_a_kind_is_told_with_its_unit() -> None:
+    rows = {row["key"]: row for row in key_rows("gpu")}
+    assert (rows["bandwidth"]["unit"], rows["bandwidth"]["needed"]) == ("B/s", "yes")
+    assert (rows["price"]["needed"], rows["price"]["usual"]) == ("no", "1 USD to 1e+06 USD")
+    with pytest.raises(InputError, match="did you mean 'gpu'"):
+        key_rows("gpus")
+
+
+def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:
+    base = load_platform("hilos-a100")
+    text = new_platform("mine", "hilos-a100")
+    assert load_platform(write(tmp_path, text)).roles == base.roles
+    whole = "\n".join(line.removeprefix("# ") for line in text.splitlines()[3:])
+    roles = load_platform(write(tmp_path, whole, "whole.toml")).roles
+    for role, part in base.roles.items():
+        assert roles[role].si == pytest.approx(part.si), role
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    csd = '[csd]\npart = "smartssd"\ncount = 2.5\nread = "3"\n'
+    text = f'base = "hilos-a100"\n{csd}[derate]\ngemm = 2\n'
+    sentences = problems(Path(write(tmp_path, text)))
+    assert len(sentences) == 3
+    for words in ("csd: count: '2.5' must be a whole", "'3' has no unit", "must be at most 1"):
+        assert any(words in sentence for sentence in sentences)
+    assert problems(Path(write(tmp_path, MINE))) == []
+
+
+@pytest.mark.slow
+def test_a_number_names_the_systems_that_read_it() -> None:
+    """INF²'s kernel attends in tiles, HillInfer's scores; FLEX(DRAM) has plain drives alone."""
+    by_key = readers("csd")
+    assert by_key["kernel_tiled"] == ["inf2"]
+    assert by_key["kernel_scores"] == ["hillinfer"]
+    assert by_key["p2p_read"] == ["hillinfer", "hilos", "inf2"]
+    assert not any("flexgen-dram" in names for names in by_key.values())
+    assert "flexgen-dram" in readers("gpu")["memory"]
+
+
+def test_the_endurance_that_a_column_reads_is_used() -> None:
+    """`endurance_requests` of hilos divides what the drives may write by what a request writes."""
+    assert "hilos" in readers("csd")["endurance"]
+
+
+def test_a_new_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Where it does not fit, no empty one is left; one that exists stays as it is."""
+    file = tmp_path / "mine.toml"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            write_new(file, "a = 1\n" * 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+    write_new(file, "a = 1\n")
+    with pytest.raises(InputError, match="File exists"):
+        write_new(file, "a = 2\n")
+    assert file.read_text() == "a = 1\n"
+
+
+def test_a_new_system_has_a_name_of_its_own() -> None:
+    with pytest.raises(InputError, match="'hilos': exists already; choose another name"):
+        new_system("hilos")
+
+
+def test_an_example_of_a_number_has_the_unit_it_is_stated_in() -> None:
+    with pytest.raises(InputError, match="'8' has no unit; write it like 16bit"):
+        parse("8", "bit", "precision.kv")

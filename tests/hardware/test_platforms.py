@@ -1,0 +1,110 @@
+"""Every platform runs the systems it is for, over a grid of batches and prompts at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.systems import SYSTEMS, model
+
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform, names
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine, Role
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.validation.more_hardware import Trial
+
+OFFLOADING = [
+    "accelerate",
+    "deepspeed-uvm",
+    "flexgen-dram",
+    "flexgen-percent",
+    "flexgen-ssd",
+    "zero-inference",
+]
+"""What runs on a GPU, a host and drives, each with a link."""
+EVICTING = ["full-cache", "h2o", "infinigen", "leoam"]
+"""What needs a bound on the KV cache in DRAM too, and rates of scoring and gathering."""
+SERVING = ["tensor-parallel", "gpu-only", "cpu-offload"]
+FOR = {
+    "workstation-5090": OFFLOADING + EVICTING,
+    "h100-8nvme": OFFLOADING + EVICTING,
+    "gh200": OFFLOADING + EVICTING,
+    "a6000-box": OFFLOADING + EVICTING,
+    "h200-node": OFFLOADING + EVICTING + SERVING,
+    "hilos-pcie5": [*OFFLOADING, "hilos", "flexgen-raid", "flexgen-16ssd"],
+    "aipc-4090": [*OFFLOADING, "hilos"],
+    "aipc-5090": [*OFFLOADING, *EVICTING, "hillinfer", "hilos"],
+    "lia-h100": OFFLOADING,
+    "t4-box": OFFLOADING,
+    "zero-a6000": OFFLOADING,
+    "hgx-a100": ["tensor-parallel"],
+    "dgx-spark": ["tensor-parallel"],
+    "dgx-spark-nvme": OFFLOADING + EVICTING,
+    "a100-slora": ["gpu-only"],
+    "hilos-h100": ["hilos"],
+    "hilos-h200": ["hilos"],
+    "hilos-isp": ["hilos"],
+}
+"""Platform -> systems; those that a system's paper names follow from the system itself."""
+NO_SYSTEM = {"t4-flexgen"}
+"""Constants of FlexGen's placement problem, which `nearkv solve placement` reads."""
+BATCHES = np.array([[1.0], [4.0]])
+PROMPTS = np.array([[512.0, 4096.0]])
+
+
+@pytest.mark.parametrize("platform", sorted(set(names("platform")) - NO_SYSTEM))
+def test_a_platform_runs_the_systems_it_is_for(platform: str) -> None:
+    home = [name for name, system in SYSTEMS.items() if system.platform == platform]
+    hw = load_platform(platform).machine()
+    work = Workload(BATCHES, PROMPTS, 32.0)
+    systems = home + FOR.get(platform, [])
+    assert systems, "name the systems it is for"
+    for name in systems:
+        estimate = Trial(SYSTEMS[name], hw, model("opt-6.7b", hw), work).at()
+        fits = np.broadcast_to(estimate.fits.ok, (2, 2))
+        seconds = np.broadcast_to(estimate.step.seconds, (2, 2))
+        assert fits[0, 0], name
+        assert np.all(np.isfinite(seconds[fits])), name
+        assert np.all(seconds[fits] > 0), name
+
+
+@pytest.mark.parametrize("name", ["hilos-pcie5", "gh200", "h100-8nvme", "workstation-5090"])
+def test_a_faster_link_shortens_what_waits_for_it(name: str) -> None:
+    """Weights that stream from the host wait for its link: half its rate makes a step longer."""
+    hw = load_platform(name).machine()
+    halved = hw.with_values({"gpu_link.bandwidth": hw.gpu_link.bandwidth / 2})
+    trial = Trial(SYSTEMS["accelerate"], hw, model("opt-66b", hw), Workload(1.0, 512.0, 32.0))
+    assert trial.at(hw=halved).step.seconds > 1.2 * trial.at().step.seconds
+
+
+ON_DRIVES = ["flexgen-ssd", "hilos", "inf2", "accelerate", "deepspeed-uvm", "zero-inference"]
+NOT_FOR_OFFLOADING = ["dgx-a100-pim", "dgx-spark", "a100-slora", "t4-flexgen", "hgx-h200"]
+
+
+@pytest.mark.parametrize("name", ON_DRIVES)
+@pytest.mark.parametrize("platform", NOT_FOR_OFFLOADING)
+def test_a_refusal_names_all_that_has_to_be_added(platform: str, name: str) -> None:
+    """With what it names, taken from the bed of the system's paper, the system runs."""
+    system, work = SYSTEMS[name], Workload(1.0, 512.0, 32.0)
+    hw, bed = load_platform(platform).machine(), load_platform(system.platform).machine()
+    llm, knobs = model("llama2-7b", bed), system.defaults
+    with pytest.raises(InputError, match=f"'{platform}' lacks what {name} reads: ") as refusal:
+        resolve_knobs(system, hw, llm, work, knobs)
+    lacks = str(refusal.value).partition(" reads: ")[2].partition(";")[0].split(", ")
+    added = Machine(platform, {role: part.values for role, part in hw.roles.items()})
+    for address in lacks:
+        role, dot, key = address.partition(".")
+        if dot:
+            place = added.roles.setdefault(role, Role(platform, role, {}))
+            place.values[key] = bed[role].values[key]
+        else:
+            added.roles[role] = Role(platform, role, bed[role].values)
+    assert np.isfinite(resolve_knobs(system, added, llm, work, knobs).estimate.step.seconds)
+
+
+def test_numbers_of_parts_that_are_missing_are_stated_with_set() -> None:
+    """aipc-4090 has SmartSSDs, but no rate of INF²'s kernel."""
+    hw = load_platform("aipc-4090").machine()
+    llm, work = model("llama2-7b", hw), Workload(1.0, 512.0, 32.0)
+    with pytest.raises(InputError, match=r"reads: csd\.kernel_tiled; state it, as in --set csd"):
+        resolve_knobs(SYSTEMS["inf2"], hw, llm, work, SYSTEMS["inf2"].defaults)

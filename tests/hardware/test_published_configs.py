@@ -1,0 +1,195 @@
+"""40 configurations as published: read right, and no hostile twin of one is read as the same."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.systems import NATIVE
+
+import nearkv.costmodel  # noqa: F401  # owner of the models
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.hardware.folders import names, path_of
+from nearkv.hardware.huggingface import part_of_config
+
+Config = dict[str, Any]
+MILLION = 2.0**20
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128}
+INT8 = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+
+
+def quoted() -> dict[str, tuple[float, Config]]:
+    """Published parameters and config by name: of the catalogue, and of the tests."""
+    configs: dict[str, tuple[float, Config]] = {}
+    for name in names("model"):
+        table = tomllib.loads(path_of("model", name).read_text())
+        if "config" in table:
+            configs[name] = (table["published"]["value"], table["config"])
+    for file in ("published_configs.toml", "newer_configs.toml"):
+        own = tomllib.loads((Path(__file__).parent / file).read_text())
+        configs |= {name: (table["published"], table["config"]) for name, table in own.items()}
+    return configs
+
+
+CONFIGS = quoted()
+# Cards that round: their own digits are the tolerance. GLM-4.5 and Qwen3-Next count a layer of
+# multi-token prediction, Llama 4 its vision part.
+ROUNDED = {"falcon-40b": 0.035, "kimi-k2": 0.03, "glm-4.5": 0.01, "jamba-v0.1": 0.01}
+ROUNDED |= {"falcon-7b": 0.015, "llama4-scout": 0.015, "phi3-mini": 0.01, "minimax-m2": 0.01}
+ROUNDED |= {"ernie-4.5-0.3b": 0.005, "ernie-4.5-21b-a3b": 0.005, "glm-4.7-flash": 0.005}
+ROUNDED |= {"nemotron-4-15b": 0.005}
+ROUNDED |= {"qwen3-next-80b-a3b": 0.01, "mixtral-8x22b": 0.005, "llama4-maverick": 0.005}
+
+
+def text_of(config: Config) -> Config:
+    """The keys that describe the text model."""
+    text: Config = config.get("text_config", config)
+    return text
+
+
+def answer(config: Config) -> tuple[float, ...]:
+    """All that a config decides: parameters, bytes of weights, KV at 1M tokens, FLOPs."""
+    llm = llm_from_part(part_of_config(config, "twin", "config.json", "test"), NATIVE)
+    attention = llm.sum_over_layers(lambda kind: kind.attention_flops(1, MILLION))
+    prefill = llm.sum_over_layers(lambda kind: kind.prefill_attention_flops(1, MILLION))
+    linear = llm.sum_over_layers(lambda kind: kind.linear_flops(1))
+    cache = llm.kv_cache_bytes(1, MILLION) + llm.all_state_bytes(1)
+    sizes = (llm.parameters, llm.active_parameters, llm.weight_bytes, cache)
+    return tuple(float(value) for value in (*sizes, attention, prefill, linear))
+
+
+def test_there_are_sixty() -> None:
+    assert len(CONFIGS) >= 60
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_published_config_has_its_published_parameters(name: str) -> None:
+    published, config = CONFIGS[name]
+    rel = ROUNDED.get(name, 0.0013)
+    assert answer(config)[0] == pytest.approx(published, rel=rel)
+
+
+def changed(config: Config, keys: Config) -> Config:
+    twin = copy.deepcopy(config)
+    text_of(twin).update(keys)
+    return twin
+
+
+def doubled(config: Config, *keys: str) -> Config | None:
+    """A twin with twice as much of the first of these keys; None where it has none."""
+    text = text_of(config)
+    present = [key for key in keys if isinstance(text.get(key), int) and text[key] > 0]
+    return changed(config, {present[0]: 2 * text[present[0]]}) if present else None
+
+
+def twins(config: Config) -> dict[str, Config | None]:
+    """What differs in bytes or FLOPs from a config, by what was done to it."""
+    text = text_of(config)
+    window = text.get("sliding_window") or 1024
+    halved: Config = {"sliding_window": window // 2}
+    if text.get("model_type", "").startswith(("qwen", "smollm")):
+        halved |= {"use_sliding_window": True, "max_window_layers": 1}
+    if set(text.get("layer_types", [])) == {"full_attention"}:
+        halved["layer_types"] = None
+    return {
+        "layers": doubled(config, "num_hidden_layers", "n_layer", "n_layers"),
+        "width": doubled(config, *WIDTHS),
+        "experts": doubled(config, *EXPERTS),
+        "active": doubled(config, "num_experts_per_tok", "moe_k"),
+        "heads": doubled(config, "kv_lora_rank", "num_key_value_heads", "num_kv_heads"),
+        "chunks": doubled(config, "attention_chunk_size"),
+        "shared": doubled(config, *SHARED),
+        "window": changed(config, halved),
+        "quantised": {**config, "quantization_config": AWQ},
+        "8 bits": {**config, "quantization_config": INT8},
+        "kv in 8 bits": changed(config, {"kv_cache_scheme": {"num_bits": 8}}),
+        "indexer": changed(config, {"index_topk": 1024}),
+        "unknown key": changed(config, {"kv_shared_layers": 4}),
+    }
+
+
+WIDTHS = ("moe_intermediate_size", "intermediate_size", "ffn_dim", "expansion_ratio", "head_dim")
+"""The first that a config has is used by some layer; MoE models may leave the second unused."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+SHARED: tuple[str, ...] = (
+    "n_shared_experts",
+    "shared_expert_intermediate_size",
+    "num_shared_experts",
+)
+SHARED += ("moe_num_shared_experts", "shared_intermediate_size")
+STATELESS = {"mamba2-2.7b"}
+"""Models without a KV cache, which its width and shape cannot change."""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_hostile_twin_is_read_as_the_same(name: str) -> None:
+    """Each changes the answer, is refused, or makes a sentence."""
+    config = CONFIGS[name][1]
+    original = answer(config)
+    for what, twin in twins(config).items():
+        if twin is None or (what == "kv in 8 bits" and name in STATELESS):
+            continue
+        try:
+            differs = answer(twin) != original
+        except (InputError, NearkvWarning):
+            continue
+        assert differs, f"{name}: {what}"
+
+
+def test_a_mamba_keeps_a_constant_state() -> None:
+    config = CONFIGS["mamba2-2.7b"][1]
+    llm = llm_from_part(part_of_config(config, "mamba2", "config.json", "test"), NATIVE)
+    # 64 layers x (80 heads x 64 x 128 of state + 3 inputs of 5,120 + 2 x 128 channels) x 2 B
+    assert llm.all_state_bytes(1) == 64 * (80 * 64 * 128 + 3 * (5120 + 256)) * 2
+    assert llm.kv_cache_bytes(1, MILLION) == 0
+
+
+def test_a_latent_without_a_query_rank_has_one_query_matrix() -> None:
+    config = CONFIGS["deepseek-v2-lite"][1]
+    llm = llm_from_part(part_of_config(config, "lite", "config.json", "test"), NATIVE)
+    # 2048 x 16 x 192 of queries; 2048 x 576 and 512 x 16 x 256 of latents; 16 x 128 x 2048 out
+    matrices = 2048 * 16 * 192 + 2048 * 576 + 512 * 16 * 256 + 16 * 128 * 2048
+    assert llm.kinds["latent_moe"].attention_parameters == matrices
+
+
+def test_exaone_names_its_windows_by_a_pattern_of_letters() -> None:
+    config = dict(CONFIGS["exaone4-32b"][1])
+    listed = answer(config)
+    del config["layer_types"]
+    # three windows, then one full layer, is what `layer_types` lists
+    assert answer(config) == listed
+    assert answer({**config, "sliding_window_pattern": 4}) == listed
+    assert answer({**config, "sliding_window_pattern": "LG"}) != listed
+    with pytest.raises(InputError, match="letters other than L and G"):
+        answer({**config, "sliding_window_pattern": "LLX"})
+
+
+def test_granite_4_without_experts_keeps_its_shared_mlp() -> None:
+    """Granite 4.0 H Micro has no experts: the shared MLP is all that a layer has."""
+    config = {**CONFIGS["granite-4.0-h-small"][1], "num_local_experts": 0}
+    llm = llm_from_part(part_of_config(config, "micro", "config.json", "test"), NATIVE)
+    for kind in llm.kinds.values():
+        assert kind.layer_parameters(1) - kind.attention_parameters == 3 * 4096 * 1536
+
+
+LEFT_UNSAID: dict[str, Config] = {
+    "hidden_act = 'relu2', so its MLP may have no gate": {"hidden_act": "relu2"},
+    "hidden_act = None, so its MLP may have no gate": {"hidden_act": None},
+    "whether embeddings are tied": {"tie_word_embeddings": None},
+    "how many KV heads": {"num_key_value_heads": None},
+    "which layers its sliding_window limits": {"sliding_window": 4096},
+}
+
+
+@pytest.mark.parametrize("reason", LEFT_UNSAID)
+def test_an_unknown_family_that_leaves_something_unsaid_is_refused(reason: str) -> None:
+    """Apertus and Nemotron have no gate, Gemma ties, OLMo 3 has windows in three of four layers."""
+    config = {**CONFIGS["seed-oss-36b"][1], "model_type": "newcomer"}
+    with pytest.warns(NearkvWarning, match="all its keys are those of llama"):
+        answer(config)
+    with pytest.raises(InputError, match=reason):
+        answer({**config, **LEFT_UNSAID[reason]})

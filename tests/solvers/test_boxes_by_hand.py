@@ -1,0 +1,95 @@
+"""Boxes of blocks, where they are cut and which blocks a walk visits; what the CPU's rate slows."""
+
+from __future__ import annotations
+
+import pytest
+from support.systems import model
+
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.placement.blocks import BlockProblem
+from nearkv.solvers.placement.boxes import Box, single_block
+from nearkv.solvers.placement.walks import _coarse
+
+
+@pytest.mark.parametrize(
+    ("box", "halves"),
+    [
+        # four octaves of GPU batches, three and more of their number: cut at the square root of 64
+        (Box(2, 32, 3, 30), (Box(2, 8, 3, 30), Box(9, 32, 3, 30))),
+        # one octave of GPU batches, more than two of their number: cut at the square root of 90
+        (Box(2, 4, 3, 30), (Box(2, 4, 3, 9), Box(2, 4, 10, 30))),
+        # up to twice as many octaves of numbers: the GPU batch first
+        (Box(1, 4, 1, 4), (Box(1, 2, 1, 4), Box(3, 4, 1, 4))),
+        (Box(1, 4, 1, 16), (Box(1, 2, 1, 16), Box(3, 4, 1, 16))),
+        (Box(4, 4, 1, 8), (Box(4, 4, 1, 2), Box(4, 4, 3, 8))),
+        (Box(7, 8, 1, 1), (Box(7, 7, 1, 1), Box(8, 8, 1, 1))),
+        (Box(9, 9, 7, 8), (Box(9, 9, 7, 7), Box(9, 9, 8, 8))),
+    ],
+)
+def test_a_box_is_cut_where_it_is_widest(box: Box, halves: tuple[Box, Box]) -> None:
+    middle = box.nb_high * (box.gbs_low * box.gbs_high) ** 0.5
+    assert box.halves(middle) == halves
+    assert not box.single
+
+
+@pytest.mark.parametrize(
+    ("sequences", "low"),
+    [
+        (0.0, 4),  # halfway from 8 to 2, the box's smallest, in octaves
+        (60.0, 4),
+        (240.0, 8),
+        (640.0, 13),  # 30 batches of 21.3: the square root of 21.3 * 8 is 13.06
+        (1e12, 16),
+    ],
+)
+def test_the_gpu_batch_is_cut_near_what_a_relaxation_points_to(sequences: float, low: int) -> None:
+    box = Box(2, 32, 3, 30)
+    assert box.halves(sequences) == (Box(2, low, 3, 30), Box(low + 1, 32, 3, 30))
+
+
+@pytest.mark.parametrize(("sequences", "low"), [(0.0, 1), (5.0, 1), (9.0, 2), (1e12, 2)])
+def test_the_number_of_batches_is_cut_no_higher_than_its_middle(sequences: float, low: int) -> None:
+    """Of batches of four: 5 sequences are one and 9 two, the middle of 1 and 8 is 2.8."""
+    assert Box(4, 4, 1, 8).halves(sequences) == (Box(4, 4, 1, low), Box(4, 4, low + 1, 8))
+
+
+@pytest.mark.parametrize("low", [10**17 + 1, 10**17 + 15])
+def test_no_part_of_a_huge_box_is_empty(low: int) -> None:
+    """Roots of such numbers are rounded to 10^17, below the box, or to 10^17 + 16, its end."""
+    parts = Box(low, low + 1, 1, 1).halves(1e18)
+    assert parts == (Box(low, low, 1, 1), Box(low + 1, low + 1, 1, 1))
+
+
+@pytest.mark.parametrize(("sequences", "batches"), [(21.0, 5), (0.0, 2), (1e9, 7)])
+def test_a_block_has_about_so_many_sequences(sequences: float, batches: int) -> None:
+    box = Box(4, 9, 2, 7)
+    assert box.sequences == 8
+    assert box.block(sequences) == single_block(4, batches)
+    assert box.block(sequences).single
+
+
+def test_flexgen_walks_small_batches_one_by_one_and_doubles_larger_ones() -> None:
+    assert list(_coarse(Box(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
+    assert list(_coarse(Box(3, 8, 1, 1))) == [3, 4, 8]
+
+
+def test_only_attention_waits_for_the_cpu() -> None:
+    """Of the rows of a step the last one computes; prefill attends on the GPU."""
+    hw = load_platform("t4-flexgen").machine()
+    llm, work = model("opt-30b", hw), Workload(1.0, 512.0, 32.0)
+    on_cpu = BlockProblem(hw, llm, work, {})._times.on_cpu
+    assert not on_cpu[:-1].any()
+    columns = on_cpu[-1].nonzero()[0].tolist()
+    assert columns == [4, 5]  # of the cache, what is in host memory and on the disk
+
+
+@pytest.mark.parametrize(("memory", "most"), [(1.0, 1), (3.5, 3), (10.0, 10)])
+def test_no_block_has_more_sequences_than_all_memories_hold(memory: float, most: int) -> None:
+    """544 tokens of K and V, 48 layers; a fifth of every memory stays free."""
+    hw = load_platform("t4-flexgen").machine()
+    llm, work = model("opt-30b", hw), Workload(1.0, 512.0, 32.0)
+    sequence = 48 * 544 * 2 * 7168 * 2
+    gpu, host = 0.5 * sequence / 0.8, (memory - 0.5) * sequence * 1.01 / 0.8
+    sized = hw.with_values({"gpu.memory": gpu, "host.memory": host, "disk.capacity": 0.0})
+    assert BlockProblem(sized, llm, work, {}).most == most

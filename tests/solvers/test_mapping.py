@@ -1,0 +1,245 @@
+"""The mapping solvers against each other: exact, brute force, MILP, greedy, in batches."""
+
+from dataclasses import replace
+
+import numpy as np
+import pulp
+import pytest
+
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
+from nearkv.solvers.mapping.brute import brute
+from nearkv.solvers.mapping.exact import Mapping, bytes_used, evaluate, exact, greedy
+from nearkv.solvers.mapping.milp import milp
+from nearkv.solvers.mapping.policies import major, pin
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.study import Study
+
+
+def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
+    """Random times without any shape, random monotone bytes, capacities that bind five ways."""
+    a, q, f = (rng.random(units + 1) * rng.uniform(0.1, 3.0) for _ in range(3))
+    hbm, lpddr = [], []
+    for sublayer in range(3):
+        # fc's units are alike; a KV group cut in two is held on both sides, so the bytes of both
+        # memories may add to more than the whole
+        step = rng.integers(1, 20, units) if sublayer < 2 else np.full(units, rng.integers(1, 20))
+        up = np.concatenate([[0], np.cumsum(step)])
+        down = up[-1] - up + (rng.integers(0, 3, units + 1) if sublayer < 2 else 0)
+        hbm.append(up.astype(float))
+        lpddr.append(np.minimum.accumulate(down).astype(float))
+    total = sum(float(table[-1]) for table in hbm)
+    shares = {0: (1.1, 1.1), 1: (0.4, 1.2), 2: (1.2, 0.4), 3: (0.55, 0.5), 4: (0.3, 0.4)}[case]
+    hbm_room, lpddr_room = (
+        np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares
+    )
+    on_hbm, on_lpddr = (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2])
+    return HeadTables((a, q, f), on_hbm, on_lpddr, hbm_room, lpddr_room, np.asarray(float(units)))
+
+
+def stacked(tables: list[HeadTables]) -> HeadTables:
+    def three(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, q, f = (np.stack([getattr(t, name)[i] for t in tables]) for i in range(3))
+        return a, q, f
+
+    rooms = (
+        np.stack([getattr(t, name) for t in tables]) for name in ("hbm_room", "lpddr_room", "units")
+    )
+    return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
+
+
+@pytest.mark.slow
+def test_exact_is_brute_force_is_milp_on_random_instances() -> None:
+    rng = np.random.default_rng(7)
+    infeasible = lpddr_cuts = 0
+    for i in range(200):
+        tables = instance(rng, int(rng.integers(1, 9)), i % 5)
+        best, all_, program = exact(tables), brute(tables), milp(tables)
+        assert best.seconds == all_.seconds
+        assert bool(best.ok) == bool(all_.ok) == bool(program.ok)
+        np.testing.assert_allclose(program.seconds, all_.seconds, rtol=1e-9)
+        infeasible += not best.ok
+        free = exact(replace(tables, lpddr_room=np.asarray(np.inf)))
+        lpddr_cuts += bool(best.ok) and bool(free.seconds < best.seconds)
+    assert infeasible > 20
+    assert lpddr_cuts > 20
+
+
+def test_a_batch_of_points_is_its_points_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    single = [instance(rng, 6, i % 5) for i in range(40)]
+    for method in (exact, greedy):
+        together = method(stacked(single))
+        for i, tables in enumerate(single):
+            alone = method(tables)
+            assert [n[i] for n in map(np.asarray, together.units)] == list(alone.units)
+            assert np.asarray(together.seconds)[i] == alone.seconds
+            assert np.asarray(together.ok)[i] == alone.ok
+
+
+def test_batches_are_cut_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    tables = stacked([instance(rng, 5, i % 5) for i in range(23)])
+    whole = exact(tables)
+    monkeypatch.setattr("nearkv.solvers.mapping.exact._PAIRS_AT_ONCE", 4 * 36)
+    np.testing.assert_array_equal(exact(tables).seconds, whole.seconds)
+
+
+def test_tables_that_do_not_vary_serve_all_points() -> None:
+    rng = np.random.default_rng(11)
+    one = instance(rng, 6, 1)
+    rooms = np.linspace(0, float(one.hbm_room) * 2, 9).round()
+    swept = exact(replace(one, hbm_room=rooms))
+    expected = [brute(replace(one, hbm_room=np.asarray(room))).seconds for room in rooms]
+    np.testing.assert_array_equal(swept.seconds, expected)
+    assert np.all(np.diff(np.where(swept.ok, swept.seconds, np.inf)[np.asarray(swept.ok)]) <= 0)
+
+
+@pytest.mark.parametrize(("byte", "share"), [(1.0, 1.0), (0.3, 1.0), (1.0, 0.25)])
+def test_points_that_share_qkv_and_fc_are_solved_as_alone(byte: float, share: float) -> None:
+    """Rooms of whole bytes are shared, those of parts of a byte are not: the answers are alike.
+
+    In a quarter of HBM, not even the roomiest point holds all of qkv and fc.
+    """
+    rng = np.random.default_rng(17)
+    for _ in range(6):
+        one = instance(rng, 6, 0)
+        own = [instance(rng, 6, i % 5) for i in range(20)]
+        small = [replace(other, hbm_room=np.floor(share * other.hbm_room)) for other in own]
+        single = [with_attention_of(other, one, byte) for other in small]
+        together = exact(sharing_qkv_and_fc(single))
+        for i, tables in enumerate(single):
+            alone, best = exact(tables), brute(tables)
+            assert [np.asarray(n)[i] for n in together.units] == list(alone.units)
+            assert np.asarray(together.seconds)[i] == best.seconds
+            assert np.asarray(together.ok)[i] == best.ok
+
+
+def with_attention_of(other: HeadTables, one: HeadTables, byte: float) -> HeadTables:
+    """The attention and the rooms of one instance beside the qkv and fc of another."""
+
+    def sizes(own: Three, shared: Three) -> Three:
+        return byte * own[0], byte * shared[1], byte * shared[2]
+
+    return replace(
+        one,
+        seconds=(other.seconds[0], *one.seconds[1:]),
+        hbm=sizes(other.hbm, one.hbm),
+        lpddr=sizes(other.lpddr, one.lpddr),
+        hbm_room=byte * (other.hbm_room + 0.5),
+        lpddr_room=byte * (other.lpddr_room + 0.5),
+    )
+
+
+def sharing_qkv_and_fc(tables: list[HeadTables]) -> HeadTables:
+    """Design points of one table of qkv and one of fc."""
+    points, first = stacked(tables), tables[0]
+    return replace(
+        points,
+        seconds=(points.seconds[0], *first.seconds[1:]),
+        hbm=(points.hbm[0], *first.hbm[1:]),
+        lpddr=(points.lpddr[0], *first.lpddr[1:]),
+        units=first.units,
+    )
+
+
+def test_a_grid_of_batches_and_contexts_is_solved_as_its_points() -> None:
+    """Each batch has tables of qkv and fc that all its contexts share."""
+    rng = np.random.default_rng(19)
+    batches = []
+    for _ in range(3):
+        one = instance(rng, 5, 0)
+        own = [instance(rng, 5, i % 5) for i in range(9)]
+        batches.append([with_attention_of(other, one, 1.0) for other in own])
+    rows = [sharing_qkv_and_fc(row) for row in batches]
+    grid = stacked(rows)
+
+    def beside(three: Three) -> Three:
+        return three[0], three[1][:, None], three[2][:, None]
+
+    best = exact(
+        replace(
+            grid,
+            seconds=beside(grid.seconds),
+            hbm=beside(grid.hbm),
+            lpddr=beside(grid.lpddr),
+            units=grid.units[:, None],
+        )
+    )
+    expected = [[brute(tables).seconds for tables in row] for row in batches]
+    np.testing.assert_array_equal(best.seconds, expected)
+
+
+def test_greedy_is_algorithm_1_by_hand() -> None:
+    # attention is fastest at 2 of 2 and takes all of HBM's 10 bytes, though qkv would gain more
+    seconds = (np.array([3.0, 2.0, 1.0]), np.array([9.0, 5.0, 1.0]), np.array([2.0, 1.5, 1.0]))
+    capacity_check = (np.array([0.0, 5.0, 10.0]),) * 3
+    rest = (np.array([10.0, 5.0, 0.0]),) * 3
+    tables = HeadTables(
+        seconds, capacity_check, rest, np.asarray(10.0), np.asarray(100.0), np.asarray(2.0)
+    )
+    assert greedy(tables).units == (2, 0, 0)
+    assert exact(tables).units == (0, 2, 0)
+    assert greedy(tables).seconds == 12.0
+    assert exact(tables).seconds == 6.0
+    assert bytes_used(tables, exact(tables)) == (10.0, 20.0)
+
+
+def test_nothing_that_fits_beats_the_optimum_and_policies_obey_their_pin() -> None:
+    rng = np.random.default_rng(13)
+    for i in range(60):
+        tables = instance(rng, 7, i % 4)
+        best = exact(tables)
+        for policy in (greedy(tables), *(major(which, tables) for which in range(3))):
+            assert not policy.ok or policy.seconds >= best.seconds
+        for which in range(3):
+            most = int(np.flatnonzero(tables.hbm[which] <= tables.hbm_room)[-1])
+            assert major(which, tables).units[which] == most
+            assert (
+                tables.hbm[which][1] > tables.hbm_room
+                or exact(pin(tables, which, 1)).units[which] == 1
+            )
+
+
+def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
+    tables = instance(np.random.default_rng(1), 8, 4)
+    tables = replace(tables, hbm_room=np.asarray(3.0), lpddr_room=np.asarray(3.0))
+    for method in (exact, brute, greedy, milp):
+        mapping: Mapping = method(tables)
+        assert not mapping.ok
+        assert np.isfinite(mapping.seconds)
+    assert bytes_used(tables, exact(tables))[0] <= 3.0
+
+
+def test_evaluate_agrees_with_the_tables() -> None:
+    tables = instance(np.random.default_rng(2), 4, 0)
+    mapping = evaluate(tables, 1, 2, 3)
+    assert mapping.seconds == tables.seconds[0][1] + tables.seconds[1][2] + tables.seconds[2][3]
+
+
+def test_brute_force_and_milp_take_one_point() -> None:
+    tables = stacked([instance(np.random.default_rng(i), 3, 0) for i in range(2)])
+    with pytest.raises(ValueError, match="one design point"):
+        brute(tables)
+    with pytest.raises(Exception, match="one point at a time"):
+        milp(tables)
+
+
+def test_a_solver_that_gives_up_is_not_taken_for_no_mapping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unbounded(problem: pulp.LpProblem, _: object) -> None:
+        problem.status = pulp.LpStatusUnbounded
+
+    monkeypatch.setattr(pulp.LpProblem, "solve", unbounded)
+    with pytest.raises(RuntimeError, match="HiGHS gave up: Unbounded"):
+        milp(instance(np.random.default_rng(1), 4, 0))
+
+
+def test_layers_that_take_as_long_are_mapped_alike_alone_and_in_a_grid() -> None:
+    """Where both sides compute, no layer needs to be on HBM, whatever else is in the grid."""
+    names = ("layers_attention", "layers_qkv", "layers_fc", "hbm_used_gb")
+    alone = Study(("naive-granularity",), ("llama3.1-70b",), "16", "2k")
+    both = replace(alone, context="2k,8k")
+    for name in names:
+        assert table(alone)[name][0] == table(both)[name][0], name
+    assert table(alone)["layers_qkv"][0] == 0

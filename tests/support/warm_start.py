@@ -1,0 +1,5 @@
+"""Imported by the process from which `warm_command` forks: reads what commands need."""
+
+from support.command_line import succeed
+
+succeed("compare", "hilos", "--model", "opt-66b", "--context", "8k")

@@ -1,0 +1,184 @@
+"""`nearkv plot` as a user runs it: a figure from a file or a pipe, one sentence for bad input."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from support.command_line import refusal, succeed
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.reading import read_table
+from nearkv.sweeps.figures.style import save
+
+TABLE = "system,context_tok,status,step_ms\nslow,1024,ok,2\nfast,1024,infeasible,\n"
+PAIR = ("flexgen-dram", "hilos", "--model", "opt-30b")
+
+
+def test_a_piped_table_becomes_a_figure(tmp_path: Path) -> None:
+    file = tmp_path / "bars.svg"
+    succeed("plot", "bars", "-", "--value", "step_ms", "-o", str(file), text=TABLE)
+    text = file.read_text()
+    assert "Step (ms)" in text
+    assert "OOM" in text
+
+
+@pytest.mark.slow
+def test_a_table_of_a_command_becomes_a_map_with_its_boundary(tmp_path: Path) -> None:
+    study = ["--model", "opt-30b", "--batch", "1,4"]
+    table, flips = tmp_path / "table.csv", tmp_path / "flips.csv"
+    systems = ["flexgen-dram", "hilos"]
+    compare = ["compare", *systems, *study, "--context", "1k:8k:x2", "--format", "csv"]
+    table.write_text(succeed(*compare))
+    crossover = ["solve", "crossover", "--system", ",".join(systems), *study]
+    along = ["--along", "context=1k:8k", "--of", "throughput_tok_s", "--format", "csv"]
+    flips.write_text(succeed(*crossover, *along))
+    file = tmp_path / "map.pdf"
+    succeed("plot", "map", str(table), "--boundaries", str(flips), "-o", str(file))
+    assert file.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bars", "nope.csv", "-o", "a.pdf"], "nope.csv: does not exist"),
+        (["bars", "/dev/zero", "-o", "a.pdf"], "/dev/zero: is no table"),
+        (["bars", "-", "-o", "a.gif"], "ends in one of .pdf, .svg, .png"),
+        (["bars", "-", "-o", "no/such/folder/a.pdf"], "cannot be written"),
+        (["bars", "-", "--value", "step", "-o", "a.pdf"], "step_ms"),
+        (["bars", "-", "--width", "wide", "-o", "a.pdf"], "unknown width"),
+        (["tornado", "-", "-o", "a.pdf"], "number"),
+        (["breakdown", "-", "-o", "a.pdf"], "--breakdown"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
+    command = [*arguments]
+    if arguments[:2] == ["bars", "-"] and "--value" not in arguments:
+        command += ["--value", "step_ms"]
+    assert sentence in refusal("plot", *command, text=TABLE)
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        (["--context", "1k,2k"], ["relative to flexgen-dram", "Context (tokens)", "2k"]),
+        (["--context", "1k:8k:+1k", "--columns", "step_ms"], ["Step (ms)", "8k"]),
+        (["--context", "1k,2k", "--batch", "1,2"], ["Batch (sequences)", "hilos"]),
+        (["--breakdown"], ["Time (s)", "host.dram"]),
+    ],
+    ids=["bars", "lines", "map", "stack"],
+)
+@pytest.mark.slow
+def test_a_comparison_draws_the_figure_that_suits_it(
+    options: list[str], texts: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "figure.svg"
+    succeed("compare", *PAIR, *options, "-o", str(file))
+    svg = file.read_text()
+    assert [text for text in texts if text not in svg] == []
+
+
+@pytest.mark.slow
+def test_a_sweep_draws_a_hardware_number_by_its_address(tmp_path: Path) -> None:
+    file = tmp_path / "figure.svg"
+    sets = ["--set", "csd.count=1:16:+1"]
+    succeed("sweep", "--system", "hilos", "--model", "opt-30b", *sets, "-o", str(file))
+    assert "csd.count" in file.read_text()
+
+
+@pytest.mark.slow
+def test_only_the_best_rows_of_a_sweep_are_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "figure.svg"
+    axes = ["--system", "hilos", "--model", "opt-30b", "--context", "1k,2k", "--batch", "1,2,4"]
+    succeed("sweep", *axes, "--best-per", "context_tok", "-o", str(file))
+    assert "Context (tokens)" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--context", "1k,2k", "--batch", "1,2", "--set", "csd.count=4,8"], "keep one value of"),
+        (["--columns", "system"], "holds no numbers to draw"),
+    ],
+)
+def test_what_no_figure_shows_is_one_sentence(options: list[str], sentence: str) -> None:
+    assert sentence in refusal("compare", *PAIR, *options, "-o", "a.pdf")
+
+
+def test_workers_are_refused_for_a_figure() -> None:
+    axes = ["--system", "hilos", "--model", "opt-30b"]
+    assert "drawn from a table in memory" in refusal("sweep", *axes, "--jobs", "2", "-o", "a.pdf")
+
+
+def test_a_chart_takes_the_place_of_the_table() -> None:
+    printed = succeed("compare", *PAIR, "--context", "1k,2k", "--columns", "step_ms", "--chart")
+    title, *rows = printed.splitlines()
+    assert title == "Step (ms)"
+    assert [row.split()[:2] for row in rows] == [
+        ["flexgen-dram", "1024"],
+        ["flexgen-dram", "2048"],
+        ["hilos", "1024"],
+        ["hilos", "2048"],
+    ]
+    assert all("█" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "does not exist; write it with"),
+        ("", "is not a table that nearkv wrote"),
+        ("batch,step_ms\n", "has no rows; there is nothing to draw"),
+    ],
+)
+def test_a_file_without_a_table_is_refused(
+    tmp_path: Path, content: str | None, sentence: str
+) -> None:
+    table = tmp_path / "table.csv"
+    if content is not None:
+        table.write_text(content)
+    assert sentence in refusal("plot", "lines", str(table), "-o", str(tmp_path / "lines.svg"))
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.ndjson"])
+def test_what_a_sweep_writes_is_drawn(tmp_path: Path, name: str) -> None:
+    """Also the folder of parts that it writes as .parquet."""
+    table, picture = str(tmp_path / name), tmp_path / "lines.svg"
+    words = ("--system", "hilos", "--model", "opt-66b", "--context", "4k:64k:x2", "--quiet")
+    succeed("sweep", *words, "-o", table)
+    assert len(read_table(table)) == 5
+    succeed("plot", "lines", table, "--value", "step_ms", "-o", str(picture))
+    assert picture.stat().st_size > 0
+
+
+def test_an_empty_folder_is_no_table(tmp_path: Path) -> None:
+    (folder := tmp_path / "table.parquet").mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is a folder without parts of a sweep" in said
+    (folder / "part-000000.parquet").mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is not an ordinary file" in said
+
+
+def test_a_folder_is_no_table(tmp_path: Path) -> None:
+    folder = tmp_path / "table.csv"
+    folder.mkdir()
+    said = refusal("plot", "lines", str(folder), "-o", str(tmp_path / "lines.svg"))
+    assert "is not an ordinary file" in said
+
+
+@pytest.mark.parametrize("form", ["pdf", "svg", "png"])
+def test_a_full_disk_is_one_sentence(tmp_path: Path, form: str) -> None:
+    """matplotlib's own writer of PDFs fails once more while it tidies up."""
+    figure = Figure()
+    figure.text(0.5, 0.5, "full")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            save(figure, tmp_path / f"a.{form}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())

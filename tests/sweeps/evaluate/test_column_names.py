@@ -1,0 +1,40 @@
+"""Every column of a system's table is one that `nearkv columns` defines, or one of its knobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.systems import SYSTEMS
+from typer.testing import CliRunner
+
+from nearkv.cli import app
+from nearkv.costmodel.model.registry import System
+from nearkv.sweeps.evaluate.catalogue import column_rows
+from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.study.study import Study, blocks
+
+
+def answered(study: Study) -> set[str]:
+    """Names of the columns of one point."""
+    (block,) = blocks(study)
+    return set(columns(block, block.grid.whole))
+
+
+def test_every_column_of_a_system_is_defined(system: System) -> None:
+    lengths = Study((system.name,), ("opt-66b",))
+    defined = {row["column"] for row in column_rows()}
+    knobs = {name for name in answered(lengths) if name.startswith(tuple(system.knobs))}
+    assert answered(lengths) - knobs <= defined
+
+
+def test_every_column_of_a_simulated_queue_is_defined() -> None:
+    fluid = Study(("l3",), ("opt-66b",), traces=("longbench",))
+    defined = {row["column"] for row in column_rows()}
+    for study in (fluid, replace(fluid, method="simulate")):
+        assert answered(study) - set(SYSTEMS["l3"].knobs) <= defined
+
+
+def test_a_column_of_one_family_is_explained() -> None:
+    shown = CliRunner().invoke(app, ["columns", "show", "tbt_ms"])
+    assert shown.exit_code == 0
+    assert "time between tokens" in shown.output

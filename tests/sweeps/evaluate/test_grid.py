@@ -1,0 +1,238 @@
+"""Grids, sizes and studies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.evaluate import chunks, stack, table
+from nearkv.sweeps.evaluate.requested import TIMES
+from nearkv.sweeps.study.grid import Axis, Grid
+from nearkv.sweeps.study.sizes import size, values
+from nearkv.sweeps.study.study import Study, blocks, pairs
+from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.study.zipped import field_of
+
+STUDY = Study(
+    ("flexgen-ssd", "hilos"),
+    ("opt-30b", "opt-66b"),
+    batch="1,8",
+    context="8k:32k:x2",
+    knobs={"devices": "4,8"},
+)
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(1, 40))
+def test_boxes_cover_the_grid_once_in_order(shape: list[int], most: int) -> None:
+    grid = Grid(tuple(Axis(f"a{i}", np.arange(float(n))) for i, n in enumerate(shape)))
+    whole, numbers = np.arange(grid.size).reshape(shape), []
+    for box in grid.boxes(most):
+        piece = whole[box]
+        assert piece.size <= most
+        numbers += piece.ravel().tolist()
+    assert numbers == list(range(grid.size))
+
+
+def test_mesh_is_sparse() -> None:
+    grid = Grid((Axis("a", np.arange(3.0)), Axis("b", np.arange(4.0))))
+    mesh = grid.mesh(grid.whole)
+    assert mesh["a"].shape == (3, 1)
+    assert mesh["b"].shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("64k", [65536]),
+        ("1M", [1048576]),
+        ("4,8,16", [4, 8, 16]),
+        ("8k:64k:x2", [8192, 16384, 32768, 65536]),
+        ("1:7:+2", [1, 3, 5, 7]),
+        ("1:8:+2", [1, 3, 5, 7]),
+        ("1:1:+1", [1]),
+        ("2,8:16:x2", [2, 8, 16]),
+    ],
+)
+def test_sizes_and_ranges(text: str, expected: list[float]) -> None:
+    assert values(text, size, "--context") == expected
+
+
+BAD_SIZES = """
+-1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
+1:1e15:+1 4,4 4:8:+1,8 1k,1024
+"""
+
+
+@pytest.mark.parametrize("text", ["", *BAD_SIZES.split()])
+def test_bad_sizes_are_one_sentence(text: str) -> None:
+    with pytest.raises(InputError, match="--batch") as caught:
+        values(text, size, "--batch")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_has_one_row_per_point_in_order() -> None:
+    rows = table(STUDY)
+    assert len(rows["system"]) == 2 * 2 * 3 + 2 * 2 * 3 * 2
+    assert rows["system"].tolist() == ["flexgen-ssd"] * 12 + ["hilos"] * 24
+    assert rows["devices"][12:16].tolist() == [4, 8, 4, 8]
+    assert np.isnan(rows["devices"][:12]).all()
+
+
+@pytest.mark.slow
+def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = table(STUDY)
+    monkeypatch.setattr(run, "POINTS_AT_ONCE", 3)
+    pieces = stack(list(chunks(blocks(STUDY))))
+    assert pieces.keys() == whole.keys()
+    for name, column in whole.items():
+        np.testing.assert_array_equal(pieces[name], column, err_msg=name)
+
+
+def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
+    rows = compare(STUDY)
+    names = ("model", "batch", "context_tok")
+    points = list(zip(*[rows[name] for name in names], strict=True))
+    rates = rows["decode_tok_s"]
+    base = dict(zip(points[:12], rates[:12], strict=True))  # flexgen-ssd's 2 x 2 x 3 points
+    assert len(base) == 12
+    for point, rate, speedup in zip(points, rates, rows["speedup"], strict=True):
+        assert speedup == pytest.approx(rate / base[point])
+
+
+def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
+    """Two values of a knob of one system are compared like two systems."""
+    table = compare(
+        Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="1k,2k", knobs={"devices": "4,8"}),
+        ratios=("energy_j_tok",),
+    )
+    rates = table["decode_tok_s"].astype(float)
+    first = np.tile(rates[[0, 2]], 3)  # 4 devices, then 8, at each context; then flexgen-ssd
+    assert table["devices"][:4].astype(float).tolist() == [4, 8, 4, 8]
+    np.testing.assert_allclose(table["speedup"].astype(float)[:4], rates[:4] / rates[[0, 0, 2, 2]])
+    np.testing.assert_allclose(table["speedup"].astype(float)[4:], rates[4:] / first[:2])
+    energy = table["energy_j_tok"].astype(float)
+    ratio = table["energy_j_tok_ratio"].astype(float)
+    np.testing.assert_allclose(ratio[:4], energy[:4] / energy[[0, 0, 2, 2]])
+
+
+def test_a_note_says_where_platforms_differ() -> None:
+    platforms = ("hilos-a100", "dgx-a100-pim")
+    study = Study(("hilos",), ("opt-66b",), context="1k", platforms=platforms)
+    with pytest.raises(InputError):
+        compare(study)
+    table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))
+    before, after = table["cost_usd"]
+    dearer = f"costs {after / before:.3g} times as much"
+    assert table["note"].tolist() == ["", f"on hilos-h100 against hilos-a100; {dearer}"]
+    assert table["speedup"][1] > 1
+
+
+def test_the_bottleneck_is_the_resource_most_to_blame() -> None:
+    study = Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="8k,64k")
+    columns = compare(study, extra=(TIMES,))
+    names = [name for name in columns if name.startswith(TIMES)]
+    seconds = np.stack([np.nan_to_num(columns[name].astype(float)) for name in names])
+    np.testing.assert_allclose(seconds.sum(axis=0), columns["total_s"].astype(float))
+    most = [names[place].removeprefix(TIMES) for place in np.argmax(seconds, axis=0)]
+    assert columns["bottleneck"].tolist() == most
+    share = columns["bottleneck_share"].astype(float)
+    np.testing.assert_allclose(share, seconds.max(axis=0) / seconds.sum(axis=0))
+    assert not any(name.startswith((TIMES, "bottleneck")) for name in table(study))
+
+
+def test_infeasible_points_have_no_numbers_but_a_reason() -> None:
+    rows = table(Study(("flexgen-dram",), ("opt-175b",), context="128k"))
+    assert rows["status"][0] == "infeasible"
+    assert rows["short_of"][0] == "host"
+    assert rows["short_gb"][0] == pytest.approx(69.0, abs=0.1)
+    assert np.isnan(rows["step_ms"][0])
+    assert np.isnan(rows["energy_j_tok"][0])
+
+
+def test_knob_cases_stand_side_by_side() -> None:
+    rows = table(
+        Study(
+            ("hilos",),
+            ("opt-66b",),
+            knobs={"alpha": "0,0.5,paper,auto", "writeback": "naive,delayed"},
+        )
+    )
+    assert len(rows["alpha"]) == 8
+    assert set(rows["writeback"]) == {"naive", "delayed"}
+    auto = rows["step_ms"][rows["writeback"] == "delayed"]
+    assert auto[-1] == auto.min()
+
+
+def hilos(**axes: Any) -> Study:
+    return Study(("hilos",), ("opt-66b",), **axes)
+
+
+@pytest.mark.parametrize(
+    ("study", "problem"),
+    [
+        (Study(("hilo",), ("opt-66b",)), "did you mean 'hilos'"),
+        (Study(("hilos",), ("opt-65b",)), "unknown model 'opt-65b'; valid are: .*opt-66b"),
+        (hilos(platforms=("hilos",)), "unknown platform"),
+        (hilos(knobs={"alfa": "1"}), "did you mean 'alpha'"),
+        (Study(("vllm-multinode",), ("opt-66b",), knobs={"alpha": "1"}), "has no knobs"),
+        (hilos(knobs={"alpha": "1.5"}), "from 0 to 1"),
+        (hilos(knobs={"interval": "2.5"}), "whole number"),
+        (hilos(knobs={"interval": "0"}), "from 1 to 256"),
+        (hilos(knobs={"writeback": "eager"}), "unknown value of writeback"),
+        (hilos(knobs={"writeback": "7"}), "writeback"),
+        (hilos(sets={"csd.cuont": "4"}), "did you mean 'csd.count'"),
+        (hilos(sets={"cds.count": "4"}), "did you mean 'csd'"),
+        (hilos(sets={"count": "4"}), "ROLE.KEY"),
+        (hilos(sets={"csd.count": "2.5"}), "whole number"),
+        (hilos(sets={"csd.count": "0"}), "more than zero"),
+        (hilos(sets={"gpu.flops": "3 GB"}), "needs 'FLOP/s'"),
+        (hilos(sets={"csd.count": "4"}, knobs={"devices": "4"}), "say the same thing"),
+        (Study((), ("opt-66b",)), "nothing to evaluate"),
+        (Study(("hilos",), ()), "nothing to evaluate"),
+        (Study(("hilos", "hilos"), ("opt-66b",)), "names 'hilos' twice"),
+        (Study(("vllm-multinode",), ("opt-66b",), platforms=("hilos-isp",)), "cluster_gpu"),
+        (hilos(batch="1:1M:+1", context="1:1M:+1"), "too many for one table"),
+    ],
+)
+@pytest.mark.slow
+def test_a_study_that_cannot_be_evaluated_says_why(study: Study, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        table(study)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_are_name_and_value() -> None:
+    assert pairs(["csd.count=4,8"], "--set") == {"csd.count": "4,8"}
+    for wrong in (["csd.count"], ["=4"], ["csd.count="], ["a=1", "a=2"]):
+        with pytest.raises(InputError, match="--set"):
+            pairs(wrong, "--set")
+
+
+def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'title = "t"\nsystems = ["flexgen-ssd", "hilos"]\n'
+        'model = ["opt-30b", "opt-66b"]\nbatch = [1, 8]\n'
+        'context = "8k:32k:x2"\n[knob]\ndevices = [4, 8]\n'
+    )
+    assert load_study(str(file)) == STUDY
+    file.write_text('systems = ["hilos"]\n')
+    with pytest.raises(InputError, match="needs systems"):
+        load_study(str(file))
+    file.write_text('system = ["hilos"]\n')
+    with pytest.raises(InputError, match="did you mean 'systems'"):
+        load_study(str(file))
+
+
+def test_paired_axes_are_fields_of_a_study() -> None:
+    axes = ("batch", "model", "trace", "csd.count", "alpha")
+    assert [field_of(axis) for axis in axes] == ["batch", "models", "traces", "sets", "knobs"]

@@ -1,0 +1,83 @@
+"""Rows whose meaning differs from what was asked say so, and one token has a step to explain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearkv.sweeps.evaluate.cells import spread
+from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.evaluate.notes import Names
+from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
+from nearkv.sweeps.study.study import Study
+
+
+def answer(system: str, model: str, **options: str) -> Columns:
+    return table(Study((system,), (model,), **options))  # type: ignore[arg-type]
+
+
+def test_a_batch_that_runs_in_parts_is_noted() -> None:
+    """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
+    parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    assert 1 < parts["batch_run"][0] < 32
+    assert "batch_run sequences at a time, times count all rounds" in parts["note"][0]
+    whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output="1")
+    assert whole["batch_run"][0] == 4
+    assert "batch_run" not in whole["note"][0]
+
+
+def test_one_token_waits_for_no_other_prompt() -> None:
+    """Between tokens lies a step; a request of one token has no pause to share out."""
+    row = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    step = row["step_ms"].astype(float) * row["batch_run"].astype(float) / 32
+    np.testing.assert_allclose(row["tbt_ms"].astype(float), step, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("context", "noted"), [("1k", False), ("4k", True)])
+def test_a_mapping_made_for_less_than_the_context_is_noted(context: str, noted: bool) -> None:
+    row = answer("flexgen-mapping", "gpt3-175b", context=context, output="1")
+    assert ("mapped for the context, which is beyond `longest`" in row["note"][0]) is noted
+
+
+@pytest.mark.parametrize(("batch", "noted"), [("4", True), ("64", False)])
+def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> None:
+    knobs = {"gpu_batches": "64"}
+    row = table(Study(("flexgen-ssd",), ("opt-30b",), batch=batch, knobs=knobs))
+    assert ("gpu_batches beyond the batch" in row["note"][0]) is noted
+
+
+def test_an_answer_of_one_token_explains_one_step() -> None:
+    """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
+    study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="1")
+    block = one_point(study)
+    columns, rows = point_columns(block), time_tree(block)
+    step = [row for row in rows if str(row["span"]).startswith("one decode step")]
+    leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
+    assert sum(leaves) == pytest.approx(1)
+    milliseconds = float(columns["step_ms"].astype(float)[0])
+    assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
+    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="2")
+    assert not [row for row in time_tree(one_point(longer)) if "one decode" in str(row["span"])]
+
+
+def test_a_comparison_says_where_prices_differ() -> None:
+    """16 SmartSSDs of 2,400 USD cost 19,200 more than 8; 8 cost what the first row costs."""
+    study = Study(("hilos",), ("opt-66b",), knobs={"devices": "8,16"})
+    rows = compare(study)
+    first, second = rows["cost_usd"].astype(float)
+    assert second - first == 8 * 2400
+    assert "costs" not in rows["note"][0]
+    assert f"costs {second / first:.3g} times as much" in rows["note"][1]
+
+
+def test_one_text_at_every_point_takes_no_room_for_each() -> None:
+    places = np.ones((1, 3), int)
+    rows = spread(Names(places, ("", "beyond the positions")), (2, 3))
+    assert rows.tolist() == ["beyond the positions"] * 6
+    assert rows.strides == (0,)
+
+
+def test_texts_that_differ_stand_in_row_major_order() -> None:
+    rows = spread(Names(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
+    assert rows.tolist() == ["a", "bc", "a", "a", "bc", "a"]

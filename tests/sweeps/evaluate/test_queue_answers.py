@@ -1,0 +1,125 @@
+"""What a queue has no number for is said, and nobody is called behind for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fuzz.pruned import rows
+
+import nearkv
+from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.explain import one_point, time_tree
+from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.jobs.reduce import Top
+from nearkv.sweeps.study.study import Study
+
+
+def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
+    """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
+    pair = Study(("gpu-only", "l3"), ("gpt-175b",), traces=("openr1",))
+    with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
+        crossovers(pair, "gpu.count=8:32", "decode_tok_s")
+    (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
+    assert row["from"] == "l3"
+
+
+@pytest.mark.parametrize("ask", ["explain", "breakdown", "busy", "traffic"])
+def test_a_simulated_queue_has_no_time_tree(ask: str) -> None:
+    point = nearkv.estimate("l3", "opt-66b", trace="openr1", method="simulate")
+    answer: Callable[[], object] = getattr(point, ask)
+    with pytest.raises(InputError, match="a simulated queue has no time tree"):
+        answer()
+    study = Study(("l3",), ("opt-66b",), traces=("openr1",), method="simulate")
+    with pytest.raises(InputError, match="explain --method fluid"):
+        time_tree(one_point(study))
+
+
+@pytest.mark.parametrize("method", ["fluid", "simulate"])
+def test_a_cpu_that_attends_to_nothing_holds_nothing(method: str) -> None:
+    """The longest request fits no GPU: with no share in the host, neither does anything."""
+    without = Study(
+        ("cpu-offload",), ("opt-66b",), traces=("openr1",), knobs={"cpu_share": "0"}, method=method
+    )
+    offload, gpus = (
+        table(Study((name,), ("opt-66b",), traces=("openr1",), method=method))
+        for name in ("cpu-offload", "gpu-only")
+    )
+    none = table(without)
+    assert (offload["status"][0], gpus["status"][0]) == ("ok", "infeasible")
+    assert (none["status"][0], none["short_of"][0]) == ("infeasible", "gpu")
+    assert none["short_gb"][0] == pytest.approx(gpus["short_gb"][0])
+
+
+@pytest.mark.filterwarnings("ignore:--set")  # no host is as slow
+def test_what_exceeds_the_gpus_has_a_share_in_the_host() -> None:
+    """All else fits, and attends faster there: the rule leaves no more to the CPU."""
+    slow = {"host.bandwidth": "1MB/s"}
+    study = Study(("cpu-offload",), ("opt-66b",), traces=("openr1",), sets=slow)
+    answer = table(study)
+    share = float(answer["cpu_share"][0])
+    assert answer["status"][0] == "ok"
+    assert share == pytest.approx(0.0703, rel=1e-3)
+    less = table(replace(study, knobs={"cpu_share": repr(0.999 * share)}))
+    assert (less["status"][0], less["short_of"][0]) == ("infeasible", "gpu")
+
+
+def test_experts_leave_other_models_simulated() -> None:
+    models = ("opt-66b", "mixtral-8x7b", "gpt-oss-120b")
+    answer = table(Study(("gpu-only",), models, traces=("dolphin",), method="simulate"))
+    alone = table(Study(("gpu-only",), models[:1], traces=("dolphin",), method="simulate"))
+    assert answer["status"].tolist() == ["ok", "not-modelled", "not-modelled"]
+    assert "experts not modelled: a simulation" in answer["reason"][1]
+    assert answer["throughput_tok_s"][0] == pytest.approx(alone["throughput_tok_s"][0])
+
+
+@pytest.mark.parametrize("system", ["gpu-only", "hbm-pim"])
+def test_more_memory_never_makes_a_queue_of_uneven_answers_slower(system: str) -> None:
+    """Half of LongBench's answers are one token: near the end most tokens are in the drain.
+
+    Whose law and mean are those of the requests that begin it, which costs up to 0.2 %.
+    """
+    memory = {"gpu.memory": "80GiB,110GiB,130GiB,138GiB,140GiB,200GiB"}
+    study = Study((system,), ("llama3.1-8b",), traces=("longbench",), sets=memory)
+    throughput = table(study)["throughput_tok_s"].astype(float)
+    assert np.all(np.diff(throughput) >= -2e-3 * throughput[:-1])
+    assert throughput[-1] < 1.05 * throughput[0]
+
+
+def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
+    """Every second answer is one token long, which its prompt gives; no replica takes them all."""
+    trace = tmp_path / "mix.csv"
+    rows = ["8000,180", "8000,1"] * 100
+    trace.write_text("\n".join(["input_tok,output_tok", *rows]))
+    sets = {"gpu.memory": "40GiB,140GiB"}
+    study = Study(("gpu-only",), ("llama3.1-8b",), traces=(str(trace),), sets=sets)
+    fluid = table(study)["total_s"].astype(float)
+    simulated = table(replace(study, method="simulate"))["total_s"].astype(float)
+    assert simulated == pytest.approx(fluid, rel=0.15)
+    assert simulated[1] <= simulated[0]
+
+
+def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
+    reasons = []
+    for models in (("gemma3-27b",), ("opt-66b", "gemma3-27b"), ("gemma3-27b", "opt-66b")):
+        answer = table(Study(("h2m2",), models))
+        reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
+    assert len(reasons) == 3
+    assert len(set(reasons)) == 1
+
+
+def test_rows_that_run_and_have_no_such_number_are_told() -> None:
+    """L3's prompts ride in its steps: it has no rate of decoding to be the best by."""
+    pair = Study(("l3", "gpu-only"), ("gpt-175b",), traces=("openr1",))
+    sentence = "--by decode_tok_s: l3 run at design points without decode_tok_s"
+    with pytest.warns(NearkvWarning, match=sentence):
+        answer = pareto(pair, "decode_tok_s,energy_j_tok", [])
+    assert answer["system"].tolist() == ["gpu-only"]
+    with pytest.warns(NearkvWarning, match=sentence):
+        best = rows(pair, Top("decode_tok_s", most=2))
+    assert best["system"].tolist() == ["gpu-only"]

@@ -1,0 +1,127 @@
+"""A hardware number that is set and that no system reads is told, and only such."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command_line import invoke
+
+import nearkv
+from nearkv.hardware.errors import InputError, NearkvWarning
+
+MODEL = "opt-30b"
+UNREAD = {"csd.count": 4}
+
+
+@pytest.mark.parametrize(
+    ("systems", "number"),
+    [
+        ("flexgen-ssd", "csd.count=4"),
+        ("flexgen-dram", "csd.price=4USD"),
+        ("gpu-only", "host.memory=1TB"),
+    ],
+)
+def test_a_number_that_no_system_reads_is_told(systems: str, number: str) -> None:
+    key, _, value = number.partition("=")
+    with pytest.warns(NearkvWarning, match=f"--set {key} changes nothing: no system here reads"):
+        nearkv.compare(systems, MODEL, context="1k", sets={key: value})
+
+
+@pytest.mark.parametrize(
+    ("systems", "number"),
+    [
+        ("flexgen-ssd,hilos", "csd.count=4,8"),  # the second reads it
+        ("flexgen-ssd", "ssd.price=400USD"),  # for the cost alone
+        ("hilos", "csd.idle_power=4W"),  # for the energy alone
+        ("hilos", "csd.endurance=5PB"),  # for the endurance alone
+        ("gpu-only", "precision.kv=8bit"),  # of the model, before a system sees it
+        ("l3", "dimm.capacity=32GB"),  # of a copy of the machine
+        ("gpu-only", "gpu.flops_8bit=600TFLOP/s"),  # where the part states one
+    ],
+)
+def test_a_number_that_some_column_reads_is_not(systems: str, number: str) -> None:
+    key, _, value = number.partition("=")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", NearkvWarning)
+        nearkv.compare(systems, MODEL, context="1k", sets={key: value})
+    assert not [one for one in told if "changes nothing" in str(one.message)]
+
+
+@pytest.mark.parametrize("question", [nearkv.sweep, nearkv.pareto])
+def test_sweep_and_pareto_tell_too(question: Callable[..., object]) -> None:
+    with pytest.warns(NearkvWarning, match="csd.count changes nothing"):
+        question(systems="flexgen-ssd", model=MODEL, context="1k", sets=UNREAD)
+
+
+def test_estimate_tells_too() -> None:
+    with pytest.warns(NearkvWarning, match="csd.count changes nothing"):
+        nearkv.estimate("flexgen-ssd", MODEL, context="1k", sets=UNREAD)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve alpha",
+        "solve crossover --system hilos,flexgen-ssd --along context=1k:2k",
+        "solve batch --system hilos",
+        "solve hardware --vary csd.count --target throughput_tok_s=0.1",
+        "solve subbatch --requests 2k,3k",
+        "sensitivity hilos --band 90 --samples 20",
+    ],
+)
+@pytest.mark.slow
+def test_commands_that_solve_tell_too(command: str) -> None:
+    done = invoke(*command.split(), "--model", MODEL, "--set", "gpu.pim_bandwidth=900GB/s")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("--set gpu.pim_bandwidth changes nothing") == 1
+
+
+def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> None:
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,input_tok,output_tok\n0,1000,20\n1,3000,50\n", "utf-8")
+    done = invoke("compare", "l3", "gpu-only", "--model", MODEL, "--trace", str(trace))
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("input_tok and output_tok are read, 'arrival_s' not") == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "systems", "options", "said"),
+    [
+        ("hardware", "hilos", {"vary": "csd.read", "target": "throughput_tok_s=1"}, "--vary"),
+        ("crossover", "hilos,flexgen-ssd", {"along": "csd.read=1GB/s:9GB/s"}, "--along"),
+    ],
+)
+def test_a_number_that_is_searched_and_not_read_is_told(
+    question: str, systems: str, options: Any, said: str
+) -> None:
+    """hilos reads its drives through their accelerators, never csd.read."""
+    with pytest.warns(NearkvWarning, match=f"{said} csd.read changes nothing"):
+        nearkv.solve(question, MODEL, systems=systems, context="1k", **options)
+
+
+def test_a_number_that_is_searched_and_read_is_not_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NearkvWarning)
+        options: Any = {"vary": "csd.count", "target": "throughput_tok_s=0.1"}
+        nearkv.solve("hardware", MODEL, systems="hilos", context="1k", **options)
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "value"),
+    [
+        ("hardware", "vary", 3.5),
+        ("hardware", "target", [None]),
+        ("batch", "limit", 3.5),
+        ("placement", "gpu_batch", 3.5),
+        ("placement", "fix", "x"),
+        ("subbatch", "slack", None),
+    ],
+)
+def test_an_option_of_another_type_is_refused(question: str, name: str, value: object) -> None:
+    options: Any = {name: value}
+    with pytest.raises(InputError, match=f"{name}=.*: give "):
+        nearkv.solve(question, MODEL, **options)

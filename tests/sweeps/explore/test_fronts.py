@@ -1,0 +1,113 @@
+"""The designs of a sweep that no other beats, against all of them compared in pairs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.explore import pruning
+from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.study.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+COUNTS = {"csd.count": "1:200:+1"}
+GRID = replace(
+    POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"}
+)
+
+
+@pytest.mark.slow
+def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = run.table(GRID)
+    speed, cost, step = (
+        every[name].astype(float) for name in ("throughput_tok_s", "cost_usd", "step_ms")
+    )
+    allowed = step <= 200_000
+    beaten = [
+        np.any(allowed & (speed >= s) & (cost <= c) & ((speed > s) | (cost < c)))
+        for s, c in zip(speed, cost, strict=True)
+    ]
+    kept = allowed & ~np.array(beaten)
+    wanted = set(zip(speed[kept], cost[kept], strict=True))  # designs alike are one row
+    monkeypatch.setattr(run, "POINTS_AT_ONCE", 16)  # many pieces, none of which sees all
+    found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
+    assert set(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted
+    assert np.all(np.diff(found["throughput_tok_s"].astype(float)) <= 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "where", "requested"),
+    [
+        ("throughput_tok_s", [], "two or three different columns"),
+        ("throughput_tok_s,throughput_tok_s", [], "two or three different columns"),
+        ("throughput_tok_s,cost", [], "did you mean 'cost_usd'"),
+        ("throughput_tok_s,system", [], "unknown column 'system'"),
+        ("throughput_tok_s,cost_usd", ["speedup:flexgen-ssd>=2"], "need `nearkv compare`"),
+        ("throughput_tok_s,cost_usd", ["step_ms<=1"], "no design meets every --where"),
+    ],
+)
+def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
+        pareto(GRID, by, where)
+
+
+@pytest.mark.slow
+def test_every_workload_has_a_frontier_of_its_own() -> None:
+    study = replace(POINT, models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
+    table = pareto(study, "throughput_tok_s,cost_usd", [])
+    for model in study.models:
+        for context in ("8k", "64k"):
+            alone = replace(study, models=(model,), context=context)
+            front = pareto(alone, "throughput_tok_s,cost_usd", [])
+            tokens = front["context_tok"][0]
+            own = (table["model"] == model) & (table["context_tok"] == tokens)
+            assert list(table["csd.count"][own]) == list(front["csd.count"])
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
+    study = replace(POINT, batch="1,16", sets={"csd.count": "4,8"})
+    by = "throughput_tok_s,cost_usd"
+    chosen = pareto(study, by, [])
+    fixed = pareto(study, by, [], per="model,batch")
+    assert set(chosen["batch"]) == {16.0}
+    assert set(fixed["batch"]) == {1.0, 16.0}
+
+
+@pytest.mark.filterwarnings("ignore:--set csd.count changes nothing")
+def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
+    study = replace(POINT, systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
+    table = pareto(study, "throughput_tok_s,cost_usd", [])
+    assert len(table["system"]) == 1
+    assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])
+
+
+def test_endless_columns_do_not_keep_what_another_column_beats() -> None:
+    """Of designs that wear out no drive the fastest stays: endless less endless is no tie."""
+    study = Study(
+        ("flexgen-dram",),
+        ("opt-30b",),
+        batch="8",
+        context="1k",
+        output="8",
+        sets={"gpu.count": "1,2", "host.memory": "512GB,600GB"},
+    )
+    table = pareto(study, "endurance_requests,step_ms", [])
+    assert table["gpu.count"].tolist() == [2]
+    assert np.isinf(table["endurance_requests"]).all()
+
+
+@pytest.mark.slow
+def test_a_system_without_bounds_is_visited_beside_one_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = Study(("hilos", "cpu-offload"), ("opt-30b",), batch="1:64:+9", context="4k,8k")
+    visited = pareto(study, "decode_tok_s,step_ms", [])
+    monkeypatch.setattr(pruning, "ENOUGH", 1)
+    pruned = pareto(study, "decode_tok_s,step_ms", [])
+    assert pruned["batch"].tolist() == visited["batch"].tolist()
+    assert pruned["system"].tolist() == visited["system"].tolist()

@@ -1,0 +1,182 @@
+"""The report is one page: complete, self-contained, bounded, safe inside HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from nearkv.sweeps.figures import report as reporting
+from nearkv.sweeps.figures.report import answer, report
+from nearkv.sweeps.study.study import Study
+
+STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report(STUDY, "nearkv report '<study>'")
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The JSON inside a page."""
+    match = re.search(r'id="report">(.*?)</script>', page, re.DOTALL)
+    assert match
+    data: dict[str, Any] = json.loads(match[1])
+    return data
+
+
+@pytest.mark.slow
+def test_a_page_needs_nothing_from_anywhere(page: str) -> None:
+    """No address is loaded: namespaces of SVG and links of its own ids apart."""
+    loaded = re.findall(r'(?:src|href)="(?!#|data:,)([^"]*)"', page)
+    assert loaded == []
+    assert "@import" not in page
+    assert "fetch(" not in page
+
+
+@pytest.mark.slow
+def test_a_page_of_a_knob_that_one_system_lacks() -> None:
+    """It has bars of each value, in which that system stands too, and optima that say theirs."""
+    study = replace(STUDY, systems=("flexgen-dram", "hilos"), context="8k:32k:x2")
+    study = replace(study, knobs={"devices": "4,8"})
+    drawn = report(study, "nearkv report")
+    for caption in ("Throughput, devices 4", "Throughput, devices 8"):
+        assert caption in drawn
+    assert re.search(r"<tr>(?:<th[^>]*>\w+</th>)*<th[^>]*>devices</th>", drawn)
+
+
+def test_the_answer_is_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = reporting.evaluated(STUDY).answer
+    monkeypatch.setattr(reporting, "MOST_ROWS", 2)
+    assert reporting.evaluated(STUDY).answer == whole
+
+
+@pytest.mark.slow
+def test_every_row_has_a_time_tree_that_lasts_as_long(page: str) -> None:
+    data = data_of(page)
+    total = data["columns"].index("total_s")
+    assert len(data["rows"]) == 6
+    for row, (tree, within) in zip(data["rows"], data["places"], strict=True):
+        assert data["trees"][tree]["seconds"][0][within] == pytest.approx(row[total], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_parts_of_a_serial_span_sum_to_it(page: str) -> None:
+    for tree in data_of(page)["trees"]:
+        paths = [span[0] for span in tree["spans"]]
+        children = [paths.index("prefill"), paths.index("decode")]
+        for within, whole in enumerate(tree["seconds"][0]):
+            parts = sum(tree["seconds"][child][within] for child in children)
+            assert parts == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_marks_say_their_value(page: str) -> None:
+    data = data_of(page)
+    speed = data["columns"].index("throughput_tok_s")
+    rows = {(row[0], row[data["columns"].index("context_tok")]): row[speed] for row in data["rows"]}
+    ratio = rows["hilos", 65536] / rows["flexgen-ssd", 65536]
+    assert f"<title>hilos: {ratio:.4g}</title>" in page
+
+
+@pytest.mark.slow
+def test_a_solved_share_stands_beside_the_bound_that_proves_it(page: str) -> None:
+    section = page.split('id="optima-heading"')[1].split("</section>", maxsplit=1)[0]
+    assert "alpha: 2 optima" in section
+    heads = re.findall(r'<th scope="col">(\w+)</th>', section)
+    rows = re.findall(r"<tr>(<td>.*?)</tr>", section)
+    assert len(rows) == 2
+    for row in rows:
+        cells = dict(zip(heads, re.findall(r"<td>(.*?)</td>", row), strict=True))
+        assert 0 <= float(cells["value"]) <= 1
+        assert float(cells["gap"]) < 1e-6
+
+
+@pytest.mark.slow
+def test_ids_are_unique(page: str) -> None:
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.slow
+def test_the_command_cannot_break_out_of_the_page(page: str) -> None:
+    assert "&lt;study&gt;" in page
+    assert "<study>" not in page
+
+
+@pytest.mark.slow
+def test_the_answer_names_the_fastest_and_by_how_much(page: str) -> None:
+    match = re.search(r'id="answer">(.*?)</p>', page)
+    assert match
+    data = data_of(page)
+    speed = data["columns"].index("throughput_tok_s")
+    first = [row[speed] for row in data["rows"] if row[0] == "flexgen-ssd"]
+    best = [row[speed] for row in data["rows"] if row[0] == "hilos"]
+    ratios = sorted(b / f for b, f in zip(best, first, strict=True))
+    assert "hilos has the highest throughput in 2 of 2 workloads" in match[1]
+    assert f"{ratios[0]:.3g} to {ratios[1]:.3g} times flexgen-ssd" in match[1]
+
+
+@pytest.mark.slow
+def test_of_too_many_rows_the_fastest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "MOST_ROWS", 3)
+    page = report(STUDY, "nearkv")
+    data = data_of(page)
+    assert len(data["rows"]) == 3
+    assert "3 more are not on this page" in page
+    whole = data_of(report_of_all(monkeypatch))
+    speed = data["columns"].index("throughput_tok_s")
+    fastest = sorted(row[speed] for row in whole["rows"])[-3:]
+    assert sorted(row[speed] for row in data["rows"]) == fastest
+
+
+def report_of_all(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page with all rows."""
+    monkeypatch.setattr(reporting, "MOST_ROWS", 2000)
+    return report(STUDY, "nearkv")
+
+
+@pytest.mark.slow
+def test_two_thousand_rows_stay_under_three_megabytes() -> None:
+    batches = ",".join(str(batch) for batch in range(1, 126))
+    wide = replace(STUDY, systems=("flexgen-dram", "hilos"), batch=batches, context="1k:128k:x2")
+    page = report(wide, "nearkv")
+    assert len(data_of(page)["rows"]) == 2000
+    assert len(page.encode()) < 3_000_000
+
+
+@pytest.mark.slow
+def test_two_axes_have_bars_for_each_value_of_one() -> None:
+    two = Study(("flexgen-ssd", "hilos"), ("opt-30b", "opt-66b"), context="8k,16k,32k")
+    drawn = "".join(reporting.figures(reporting.evaluated(two)))
+    for model in two.models:
+        assert f"<figcaption>Throughput, model {model}</figcaption>" in drawn
+
+
+@pytest.mark.slow
+def test_where_nothing_fits_the_page_says_why() -> None:
+    page = report(
+        replace(STUDY, systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"
+    )
+    assert "Nothing fits" in page
+
+
+def test_a_platform_of_its_own_does_not_part_a_system_from_the_others() -> None:
+    table = pd.DataFrame(
+        {
+            "system": ["drives", "dimms"],
+            "platform": ["one-gpu", "eight-gpus"],
+            "context_tok": 1024,
+            "status": "ok",
+            "throughput_tok_s": [2.0, 8.0],
+        }
+    )
+    assert answer(table) == (
+        "dimms has the highest throughput in 1 of 1 workloads; the best is 4 times drives. "
+        "Machines differ: drives on one-gpu, dimms on eight-gpus."
+    )

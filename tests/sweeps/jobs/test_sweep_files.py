@@ -1,0 +1,295 @@
+"""Files of sweeps: killed and hindered sweeps lose nothing, and the bytes stay the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.helpers import (
+    SMALL,
+    content,
+    finish,
+    refused,
+    refused_sweep,
+    safe_pieces,
+    staging,
+    start,
+    sweep_command,
+    until_safe,
+    with_small_files,
+)
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs import execute
+from nearkv.sweeps.jobs.execute import to_file
+from nearkv.sweeps.jobs.plan import Piece, Plan
+from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.staging import staged
+from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.study import Study
+
+pytestmark = pytest.mark.processes
+
+Bytes = dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bytes]:
+    """The bytes of a sweep that nothing disturbed, by form."""
+    folder = tmp_path_factory.mktemp("whole")
+    by_form = {}
+    for form in ("csv", "parquet"):
+        finish(folder / f"all.{form}")
+        by_form[form] = content(folder / f"all.{form}")
+    assert by_form["csv"][""].count(b"\n") == 1_000_001
+    return by_form
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Path:
+    """A sweep that was killed."""
+    file = tmp_path / "out.csv"
+    with start(file) as process:
+        assert until_safe(process, file)
+        process.kill()
+    return file
+
+
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "1"), ("parquet", "2")])
+def test_killed_five_times_and_resumed_gives_the_same_bytes(
+    tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
+) -> None:
+    file = tmp_path / f"out.{form}"
+    kills = seen = 0
+    for _ in range(5):
+        before = safe_pieces(file)
+        with start(file, "--resume", "--jobs", jobs) as process:
+            if until_safe(process, file, before):
+                time.sleep(random.uniform(0.0, 0.2))
+            process.kill()
+        kills += process.returncode == -signal.SIGKILL
+        seen += safe_pieces(file) > 0
+    assert kills >= 3
+    assert seen >= 2
+    finish(file, "--resume", "--jobs", jobs)
+    assert content(file) == whole[form]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f"out.{form}", f"out.{form}.provenance.json"]
+
+
+def test_a_part_that_is_gone_is_evaluated_again(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    file = tmp_path / "out.parquet"
+    process = start(file)
+    assert until_safe(process, file)
+    gone = staging(file) / "parts" / "part-000000.parquet"
+    gone.unlink()
+    assert f"{gone}: was removed by another program" in refused(process)
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]
+
+
+def test_what_lies_beyond_the_safe_rows_is_cut(unfinished: Path, whole: dict[str, Bytes]) -> None:
+    """A crash may leave half a piece behind them; nothing may be missing of them."""
+    (rows,) = (staging(unfinished) / "parts").glob("rows-*")
+    with rows.open("ab") as file:
+        file.write(b"half a r")
+    finish(unfinished, "--resume")
+    assert content(unfinished) == whole["csv"]
+
+
+def test_rows_that_were_cut_are_not_gone_on_with(unfinished: Path) -> None:
+    (rows,) = (staging(unfinished) / "parts").glob("rows-*")
+    os.truncate(rows, 1000)
+    printed = refused_sweep(unfinished, "--resume")
+    assert f"{rows}: was cut by another program" in printed
+    assert rows.stat().st_size == 1000
+
+
+def test_what_a_killed_sweep_was_writing_is_dropped(
+    unfinished: Path, whole: dict[str, Bytes]
+) -> None:
+    """A temporary name has never reached the disk for certain, whatever lies behind it."""
+    elsewhere = unfinished.with_name("mine.txt")
+    elsewhere.write_text("mine")
+    folder = staging(unfinished) / "parts"
+    (folder / "part-000020.csv.new").write_text("half a r")
+    (folder / "part-000021.csv.new").symlink_to(elsewhere)
+    finish(unfinished, "--resume")
+    assert content(unfinished) == whole["csv"]
+    assert elsewhere.read_text() == "mine"
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    file = tmp_path / "out.csv"
+    printed = refused(with_small_files(30 << 10, sweep_command(file)))
+    assert "cannot be written (File too large)" in printed
+    assert safe_pieces(file) > 2
+    (rows,) = (staging(file) / "parts").glob("rows-*")
+    safe = rows.read_bytes()[: int(rows.name.split("-")[2])].count(b"\n") - 1
+    assert f"{safe:,} finished rows are safe" in printed
+    assert not file.exists()
+    finish(file, "--resume")
+    assert content(file) == whole["csv"]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_disk_too_full_for_a_part(tmp_path: Path, jobs: str) -> None:
+    file = tmp_path / "out.csv"
+    printed = refused(with_small_files(100, sweep_command(file, "--jobs", jobs)))
+    assert "cannot be written (File too large); nothing was changed" in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_folder_that_vanishes(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    process = start(before / "out.csv")
+    assert until_safe(process, before / "out.csv")
+    before.rename(after)
+    assert "cannot be written (its folder is gone)" in refused(process)
+    assert not before.exists()
+    finish(after / "out.csv", "--resume")
+    assert content(after / "out.csv") == whole["csv"]
+
+
+def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
+    unfinished: Path, whole: dict[str, Bytes]
+) -> None:
+    assert "go on with --resume, or delete" in refused_sweep(unfinished)
+    other = ["--output-tokens", "32", "--columns", "batch,step_ms"]
+    printed = refused_sweep(unfinished, "--resume", *other)
+    assert "was begun with other --output-tokens and --columns; give" in printed
+    study = staging(unfinished) / "study.json"
+    before = study.read_text()
+    for key, words in (
+        ("nearkv", "was begun with nearkv 0.0.1"),
+        ("numpy", "was begun with numpy 0.0.1"),
+        ("code", "was begun before nearkv's own code was changed"),
+        ("study", "was begun for another study"),
+    ):
+        study.write_text(json.dumps({**json.loads(before), key: "0.0.1"}))
+        assert words in refused_sweep(unfinished, "--resume")
+    for damaged in ("", "[]", "{"):
+        study.write_text(damaged)
+        assert "study.json, which says of what study" in refused_sweep(unfinished, "--resume")
+    study.write_text(before)
+    finish(unfinished, "--resume")
+    assert content(unfinished) == whole["csv"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> None:
+    file = tmp_path / f"out.{form}"
+    small = ["--batch", "1:4:+1"]
+    finish(file, *small)
+    before, origin = content(file), tmp_path / f"out.{form}.provenance.json"
+    record = origin.read_bytes()
+    done = f"{file} is complete already, with 100,000 rows; nothing was left to do\n"
+    assert finish(file, *small, "--resume") == done
+    printed = refused_sweep(file, "--resume")
+    assert "was written with another --batch; choose another name" in printed
+    assert (content(file), origin.read_bytes()) == (before, record)
+    place = file / "part-000000.parquet" if form == "parquet" else file
+    with place.open("ab") as more:
+        more.write(b"1")
+    assert "was finished and has changed since" in refused_sweep(file, *small, "--resume")
+    origin.unlink()
+    printed = refused_sweep(file, *small, "--resume")
+    assert "nothing beside it says that a sweep wrote it" in printed
+    assert [left.name for left in tmp_path.iterdir()] == [file.name]
+    finish(file, *small)
+    assert content(file) == before
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_crash_after_the_output_took_its_name(tmp_path: Path, form: str) -> None:
+    file = tmp_path / f"out.{form}"
+    finish(file, *SMALL)
+    before = content(file)
+    staging(file).mkdir(mode=0o700)
+    (staging(file) / "study.json").write_text("{}")
+    assert "complete already" in finish(file, *SMALL, "--resume")
+    assert content(file) == before
+    assert not staging(file).exists()
+
+
+def test_two_sweeps_on_one_output(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    file = tmp_path / "out.csv"
+    with start(file) as first:
+        assert until_safe(first, file)
+        first.send_signal(signal.SIGSTOP)
+        assert "another sweep is writing it" in refused_sweep(file)
+        assert "another sweep is writing it" in refused_sweep(file, "--resume")
+        first.send_signal(signal.SIGCONT)
+        _, printed = first.communicate()
+    assert first.returncode == 0, printed
+    assert content(file) == whole["csv"]
+
+
+def test_any_number_of_jobs_gives_the_same_bytes(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    """Of Parquet, two jobs that are killed and resumed do above."""
+    finish(tmp_path / "out.csv", "--jobs", "3", "--quiet")
+    assert content(tmp_path / "out.csv") == whole["csv"]
+
+
+def test_what_is_put_into_a_dataset_under_way_stays(
+    tmp_path: Path, whole: dict[str, Bytes]
+) -> None:
+    file = tmp_path / "out.parquet"
+    finish(file, *SMALL)
+    process = start(file)
+    assert until_safe(process, file)
+    (file / "notes.txt").write_text("mine")
+    printed = refused(process)
+    assert "holds 'notes.txt', so it is no dataset to replace; move it away" in printed
+    assert "1,000,000 finished rows are safe" in printed
+    assert (file / "notes.txt").read_text() == "mine"
+    (file / "notes.txt").unlink()
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]
+
+
+def test_a_part_too_many_is_no_part(tmp_path: Path, whole: dict[str, Bytes]) -> None:
+    file = tmp_path / "out.parquet"
+    process = start(file)
+    assert until_safe(process, file)
+    stranger = staging(file) / "parts" / "part-000900.parquet"
+    stranger.write_bytes(b"mine")
+    printed = refused(process)
+    assert f"{stranger}: was put there by another program; remove it" in printed
+    stranger.unlink()
+    finish(file, "--resume")
+    assert content(file) == whole["parquet"]
+
+
+def test_the_start_of_a_sweep_costs_what_is_finished_not_what_is_left(tmp_path: Path) -> None:
+    """No piece is looked at where none is finished: of a huge sweep there are millions."""
+
+    def pieces() -> Iterator[Piece]:
+        raise AssertionError("a piece is looked at")
+        yield
+
+    with staged(tmp_path / "out.csv", "csv", {}, pieces) as begun:
+        assert begun.rows == 0
+
+
+def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the sweep is begun")
+
+    monkeypatch.setattr(execute, "identity", never)
+    monkeypatch.setattr(Plan, "pieces", never)
+    axis = "1:32000:+1"
+    study = Study(("hilos",), ("opt-66b",), batch=axis, context=axis, output="1,2")
+    run = SweepRun(Workers(), True, False, lambda _: None, lambda _: False)
+    with pytest.raises(InputError, match="2,048,000,000 rows are very many; --yes writes them"):
+        to_file(study, tmp_path / "out.csv", (), run)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,255 @@
+"""Sweeps that are stopped at any moment, by anyone: one sentence, no process left, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from support.helpers import (
+    COMMAND,
+    content,
+    finish,
+    refused,
+    safe_pieces,
+    staging,
+    start,
+    sweep_command,
+    until_safe,
+)
+
+from nearkv.__main__ import stop
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.jobs.interrupts import careful, listening
+from nearkv.sweeps.jobs.processes import in_processes
+from nearkv.sweeps.jobs.resume import resume_command
+from nearkv.sweeps.jobs.staging import staged
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a sweep that nothing disturbed."""
+    file = tmp_path_factory.mktemp("whole") / "all.csv"
+    finish(file)
+    return file.read_bytes()
+
+
+def test_workers_end_with_a_killed_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    with start(file, "--jobs", "2") as process:
+        assert until_safe(process, file)
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(alive(int(worker)) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlives its sweep"
+        time.sleep(0.05)
+
+
+def alive(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.stops
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, whole: bytes) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file, "--jobs", "2")
+    assert until_safe(process, file)
+    process.send_signal(signal.SIGINT)
+    printed = refused(process, 130)
+    again = re.search(r"finished rows are safe, go on with: .*nearkv (sweep .*--resume)$", printed)
+    assert again, printed
+    subprocess.run([COMMAND, *shlex.split(again[1])], check=True, capture_output=True)
+    assert content(file) == {"": whole}
+
+
+@pytest.mark.stops
+def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    process = start(file)
+    while process.poll() is None and not staging(file).exists():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    assert "nothing was changed" in refused(process, 130) or safe_pieces(file)
+    assert safe_pieces(file) or not list(tmp_path.iterdir())
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that live with a mark in their environment."""
+    processes = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile, or is not ours
+            if mark.encode() in (place / "environ").read_bytes() and alive(int(place.name)):
+                processes.append(int(place.name))
+    return processes
+
+
+@pytest.mark.stops
+@pytest.mark.parametrize("everybody", [True, False], ids=["as a terminal", "parent only"])
+@pytest.mark.parametrize("after", [0.2, 0.45, 0.6, 0.7, 0.8, 1.0])
+def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: bool) -> None:
+    """Wherever in the start it strikes: one line, and no process stays."""
+    mark = f"{os.getpid()}.{after}.{everybody}"
+    file = tmp_path / "out.csv"
+    process = subprocess.Popen(
+        sweep_command(file, "--jobs", "2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "NEARKV_TEST": mark},
+    )
+    time.sleep(after)
+    send = os.killpg if everybody else os.kill
+    send(process.pid, signal.SIGINT)
+    _, printed = process.communicate()
+    if process.returncode:
+        assert process.returncode in (130, -signal.SIGINT)
+        lines = [line for line in printed.splitlines() if "design points to write" not in line]
+        assert len(lines) == 1
+        assert lines[0].startswith("nearkv: stopped")
+    deadline = time.monotonic() + 10  # Python's own tracker of semaphores ends a moment later
+    while marked(f"NEARKV_TEST={mark}"):
+        assert time.monotonic() < deadline, "a process stays"
+        time.sleep(0.05)
+    assert safe_pieces(file) or not list(tmp_path.iterdir()) or process.returncode == 0
+
+
+@pytest.mark.stops
+def test_ctrl_c_before_anything_is_read_is_one_line() -> None:
+    """The first import of the command is interrupted; the shell sees the signal as 130."""
+    script = """
+import os, signal, sys
+import nearkv.__main__
+
+class Interrupting:
+    @staticmethod
+    def find_spec(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting)
+nearkv.__main__.main()
+"""
+    command = [str(COMMAND.with_name("python")), "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "nearkv: stopped\n")
+
+
+def interrupted(steps: list[str]) -> None:
+    signal.raise_signal(signal.SIGINT)
+    steps.append("not interrupted")
+    with listening():
+        steps.append("never reached")
+
+
+def test_ctrl_c_waits_where_something_is_at_stake() -> None:
+    steps: list[str] = []
+    with careful(), pytest.raises(KeyboardInterrupt):
+        interrupted(steps)
+    with careful(), pytest.raises(KeyboardInterrupt), listening():
+        signal.raise_signal(signal.SIGINT)
+    with careful():
+        signal.raise_signal(signal.SIGINT)
+    with careful(), listening():
+        steps.append("what came too late is forgotten")
+    assert steps == ["not interrupted", "what came too late is forgotten"]
+
+
+def begin(file: Path) -> None:
+    signal.raise_signal(signal.SIGINT)
+    with staged(file, "csv", {}, lambda: iter(())):
+        raise AssertionError("never reached")
+
+
+@pytest.mark.stops
+def test_ctrl_c_while_a_file_is_begun_leaves_nothing(tmp_path: Path) -> None:
+    with careful(), pytest.raises(KeyboardInterrupt, match="stopped; nothing was changed"):
+        begin(tmp_path / "out.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def squared(number: int) -> int:
+    if number < 0:
+        raise InputError(f"{number} is negative")
+    if number == 13:
+        os._exit(1)
+    return number * number
+
+
+def test_processes_answer_in_order_and_only_a_few_ahead() -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100, 130):
+            taken.append(number)
+            yield number
+
+    for place, (number, found) in enumerate(in_processes(squared, numbers(), 3)):
+        assert (number, found) == (100 + place, (100 + place) ** 2)
+        assert len(taken) <= place + 1 + 2 * 3
+    assert len(taken) == 30
+
+
+def test_what_a_worker_raises_is_raised_here() -> None:
+    with pytest.raises(InputError, match="-1 is negative"):
+        list(in_processes(squared, iter([1, -1, 2]), 2))
+
+
+def test_a_worker_that_dies_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="a worker process died"):
+        list(in_processes(squared, iter([1, 13, 2, 3, 4, 5, 6]), 2))
+
+
+def test_a_process_that_cannot_be_started_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", full)
+    with pytest.raises(InputError, match=r"--jobs 3: cannot be started .*; try fewer"):
+        list(in_processes(squared, iter([1]), 3))
+
+
+def test_a_worker_that_dies_before_its_task_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
+    with pytest.raises(InputError, match="a worker process died"):
+        list(in_processes(squared, iter([1]), 2))
+
+
+def test_the_command_that_goes_on_names_a_file_of_any_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = os.fsdecode(b"caf\xe9.csv")
+    monkeypatch.setattr("sys.argv", ["/no/such/place/nearkv", "sweep", "-o", name, "--yes"])
+    assert resume_command() == (
+        "/no/such/place/nearkv sweep -o $'\\x63\\x61\\x66\\xe9\\x2e\\x63\\x73\\x76' --yes --resume"
+    )
+
+
+def test_a_stop_says_so_before_the_signal_has_its_way(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """By a signal whose way is to do nothing, so that this process stays."""
+    stop(signal.SIGURG, None)
+    assert capfd.readouterr().err == "nearkv: stopped\n"

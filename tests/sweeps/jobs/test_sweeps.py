@@ -1,0 +1,350 @@
+"""Plans, encoders and reducers: the same rows in every form, the best as a sort finds them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.schema import KINDS
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.jobs.best import best
+from nearkv.sweeps.jobs.encode import encoded
+from nearkv.sweeps.jobs.execute import check_room, to_file, write_table
+from nearkv.sweeps.jobs.identity import difference, identity
+from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
+from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top, reducer_of
+from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.tables.table import records, render
+
+MIXED = Study(
+    ("flexgen-dram", "hilos"),
+    ("opt-30b", "opt-175b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    knobs={"alpha": "0.5,auto", "devices": "4,8"},
+)
+"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+
+
+def quietly(jobs: int = 1) -> SweepRun:
+    return SweepRun(
+        Workers(jobs),
+        quiet=True,
+        resume=False,
+        say=lambda line: None,
+        confirm=lambda question: True,
+    )
+
+
+def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
+    return b"".join(encoded(rows.packed(), form, piece) for piece in rows.pieces(most))
+
+
+@pytest.mark.slow
+def test_pieces_number_every_row_once() -> None:
+    rows = plan(MIXED)
+    for most in (1, 5, 17, 1 << 20):
+        pieces = list(rows.pieces(most))
+        assert [piece.first for piece in pieces] == np.cumsum(
+            [0, *(piece.rows for piece in pieces[:-1])]
+        ).tolist()
+        assert sum(piece.rows for piece in pieces) == rows.size == len(table(MIXED)["system"])
+        assert all(piece.rows <= most for piece in pieces)
+
+
+def test_a_plan_travels() -> None:
+    rows = plan(MIXED)
+    again = unpacked(rows.packed())
+    assert [block.system for block in again.blocks] == [block.system for block in rows.blocks]
+    assert again.blocks[0].system is rows.blocks[0].system
+    assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
+
+
+@pytest.mark.slow
+def test_csv_is_what_the_terminal_prints_as_csv() -> None:
+    text = whole(plan(MIXED), "csv").decode()
+    ours = list(csv.DictReader(io.StringIO(text)))
+    theirs = list(csv.DictReader(io.StringIO(render(records(table(MIXED)), "csv"))))
+    assert text.splitlines()[0] == ",".join(theirs[0])
+    for mine, printed in zip(ours, theirs, strict=True):
+        for name, cell in printed.items():
+            same = mine[name] == cell or (cell and mine[name] and float(mine[name]) == float(cell))
+            assert same, f"{name}: {mine[name]!r} is not {cell!r}"
+
+
+def test_csv_writes_whole_numbers_without_a_point_and_blanks_for_nothing() -> None:
+    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
+    assert {row["uplink.bandwidth_gb_s"] for row in rows} == {"10", "20"}
+    assert {row["status"] for row in rows} == {"ok", "infeasible"}
+    assert {row["step_ms"] for row in rows if row["status"] != "ok"} == {""}
+    assert {row["alpha"] for row in rows if row["system"] == "flexgen-dram"} == {""}
+    assert {row["context_tok"] for row in rows} == {"8192", "16384", "32768", "65536", "131072"}
+
+
+def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
+    sets = {
+        "uplink.bandwidth": "8 GB/s,3.3GB/s",
+        "csd.page": "16KiB",
+        "csd.commit": "43.7us",
+        "csd.count": "4",
+    }
+    found = table(Study(("hilos",), ("opt-66b",), sets=sets))
+    shown = ("uplink.bandwidth_gb_s", "csd.page_kib", "csd.commit_us", "csd.count")
+    assert [found[name].tolist() for name in shown] == [[8, 3.3], [16, 16], [43.7, 43.7], [4, 4]]
+    capped = table(Study(("inf2",), ("opt-66b",), knobs={"memory": "256GB"}))
+    assert capped["memory_gb"].tolist() == [256]
+    for key in (key for keys in KINDS.values() for key in keys.values()):
+        assert unit_of(key.shown_in)[0] == unit_of(key.unit)[0]
+
+
+@pytest.mark.slow
+def test_numbers_read_back_as_they_were() -> None:
+    found = table(MIXED)
+    rows = list(csv.DictReader(io.StringIO(whole(plan(MIXED), "csv").decode())))
+    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
+    for name in ("alpha", "step_ms", "energy_j_tok", "short_gb"):
+        read = np.array([float(row[name] or "nan") for row in rows])
+        np.testing.assert_array_equal(read, found[name], err_msg=name)
+        listed = np.array([np.nan if line[name] is None else line[name] for line in lines], float)
+        np.testing.assert_array_equal(listed, found[name], err_msg=name)
+
+
+@pytest.mark.slow
+def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
+    lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
+    for mine, printed in zip(lines, json.loads(render(records(table(MIXED)), "json")), strict=True):
+        assert list(mine) == list(printed)
+        assert {name: cell for name, cell in mine.items() if cell not in (None, "")} == {
+            name: cell for name, cell in printed.items() if cell not in (None, "")
+        }
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_piece(form: str) -> None:
+    assert whole(plan(MIXED), form, 23) == whole(plan(MIXED), form)
+
+
+@pytest.mark.slow
+def test_a_dataset_reads_as_one_table(tmp_path: Path) -> None:
+    to_file(MIXED, tmp_path / "out.parquet", (), quietly())
+    read = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    found = table(MIXED)
+    assert list(read) == list(found)
+    assert read["system"] == found["system"].tolist()
+    assert read["batch"][:3] == [1, 1, 1]
+    np.testing.assert_array_equal(np.array(read["step_ms"], float), found["step_ms"])
+    origin = json.loads((tmp_path / "out.parquet.provenance.json").read_text())
+    assert origin["platforms"].keys() == {"hilos-a100"}
+
+
+@pytest.mark.slow
+def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> None:
+    to_file(MIXED, tmp_path / "out.csv", ("step_ms", "model"), quietly())
+    assert (tmp_path / "out.csv").read_text().startswith("step_ms,model\n")
+    with pytest.raises(InputError, match="did you mean 'step_ms'"):
+        to_file(MIXED, tmp_path / "out.csv", ("step_m",), quietly())
+
+
+def test_names_that_csv_must_quote_are_quoted(tmp_path: Path) -> None:
+    found = {"model": np.array(['say "x"', "plain"]), "step_ms": np.array([1.5, np.inf])}
+    write_table(found, tmp_path / "out.csv", Study(("hilos",), ("opt-66b",)))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
+    assert rows == [{"model": 'say "x"', "step_ms": "1.5"}, {"model": "plain", "step_ms": "inf"}]
+    write_table(found, tmp_path / "out.jsonl", Study(("hilos",), ("opt-66b",)))
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
+
+
+@pytest.mark.slow
+def test_identity_sees_whatever_changes_a_row() -> None:
+    changes: list[dict[str, object]] = [
+        {"batch": "1,8,65"},
+        {"models": ("opt-30b", "opt-66b")},
+        {"sets": {"uplink.bandwidth": "10GB/s,21GB/s"}},
+        {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
+        {"systems": ("flexgen-ssd", "hilos")},
+    ]
+    told = {
+        identity(plan(study), (), "csv")["study"]
+        for study in (MIXED, *(replace(MIXED, **c) for c in changes))  # type: ignore[arg-type]
+    }
+    told |= {
+        identity(plan(MIXED), (), "parquet")["study"],
+        identity(plan(MIXED, ("step_ms",)), ("step_ms",), "csv")["study"],
+    }
+    assert len(told) == len(changes) + 3
+    assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
+
+
+@pytest.mark.slow
+def test_what_differs_has_a_name() -> None:
+    here = identity(plan(MIXED), (), "csv")
+    assert re.fullmatch("[0-9a-f]{32}", here["code"])
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"batch": "1,8"}, "with another --batch"),
+        ({"models": ("opt-30b",)}, "with another --model"),
+        ({"systems": ("hilos",), "knobs": {"alpha": "0.5"}}, "with other --system and --knob"),
+        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "with another --set"),
+    ]
+    for change, words in changes:
+        other = identity(plan(replace(MIXED, **change)), (), "csv")
+        assert difference(here, other) == words
+    columns = identity(plan(MIXED, ("status",)), ("status",), "csv")
+    assert difference(here, columns) == "with another --columns"
+    assert difference({**here, "study": "0"}, here) == "for another study"
+    assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
+    assert difference({**here, "code": "0"}, here) == "before nearkv's own code was changed"
+    assert difference(here, here) == ""
+
+
+def by_sorting(reducer: Reducer) -> list[int]:
+    """Row numbers of the best rows, by comparing every row with every other."""
+    rows = table(MIXED)
+    costs = rows[reducer.by].astype(float)
+    if reducer.by == "throughput_tok_s":
+        costs = -costs
+    numbers = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
+    by_cost = sorted(numbers, key=lambda row: (costs[row], row))
+    if isinstance(reducer, Top):
+        return by_cost[: reducer.most]
+    best_row: dict[tuple[object, ...], int] = {}
+    for row in by_cost:
+        best_row.setdefault(tuple(rows[name][row] for name in reducer.per), row)
+    return [best_row[key] for key in sorted(best_row)]
+
+
+REDUCERS = [
+    Top("throughput_tok_s", most=1),
+    Top("throughput_tok_s", most=10),
+    Top("energy_j_tok", most=1000),
+    BestPer("throughput_tok_s", ("model", "context_tok")),
+    BestPer("cost_usd", ("short_of", "system", "batch")),
+    BestPer("energy_j_tok", ("step_ms",)),
+]
+
+
+@pytest.mark.parametrize("reducer", REDUCERS, ids=str)
+@pytest.mark.parametrize("chunk", [41, 1 << 16])
+@pytest.mark.slow
+def test_reducers_keep_what_sorting_all_rows_finds(
+    reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, every = by_sorting(reducer), table(MIXED)
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", chunk)
+    monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
+    kept = best(MIXED, reducer, quietly())
+    for name, column in every.items():
+        np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
+
+
+@pytest.mark.slow
+def test_reducers_in_processes_keep_the_same() -> None:
+    here, there = best(MIXED, REDUCERS[3], quietly()), best(MIXED, REDUCERS[3], quietly(2))
+    for name, column in here.items():
+        np.testing.assert_array_equal(column, there[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("top", "by", "per", "problem"),
+    [
+        (5, "step_ms", ("model",), "choose one"),
+        (-1, "step_ms", (), "--top -1: must be 1 or more"),
+        (0, "", (), "--top 0: must be 1 or more"),
+        (1, "step_mss", (), "did you mean 'step_ms'"),
+        (1, "model", (), "--by: model is not a column of numbers"),
+        (None, "step_ms", (), "--by step_ms: says what --top and --best-per compare by"),
+        (None, "", ("model", "model"), "--best-per: names 'model' twice"),
+        (None, "step_ms", ("modell",), "did you mean 'model'"),
+    ],
+)
+def test_a_reducer_that_makes_no_sense(
+    top: int | None, by: str, per: tuple[str, ...], problem: str
+) -> None:
+    def reduce() -> None:
+        reducer = reducer_of(top, by, per)
+        assert reducer
+        best(MIXED, reducer, quietly())
+
+    with pytest.raises(InputError, match=problem):
+        reduce()
+
+
+@pytest.mark.parametrize("at_once", [1 << 17, 2])
+def test_the_best_are_grouped_by_what_is_on_request(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows as by sorting a table that has the column."""
+    study = Study(("hilos",), ("opt-66b",), "1,2,64", knobs={"alpha": "0,0.5"})
+    every = table(study, ("bottleneck",))
+    best_row: dict[str, float] = {}
+    for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
+        best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", at_once)
+    kept = best(study, BestPer("throughput_tok_s", ("bottleneck",)), quietly())
+    assert len(best_row) > 1
+    assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row
+
+
+def test_nothing_fits_is_an_answer() -> None:
+    table = best(Study(("flexgen-dram",), ("opt-175b",), context="128k"), REDUCERS[0], quietly())
+    assert table["status"].tolist() == ["infeasible"]
+    assert table["short_of"].tolist() == ["host"]
+
+
+@pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])
+def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
+    with pytest.raises(InputError, match="--jobs"):
+        Workers(jobs, scheduler)
+
+
+def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
+    cautious = replace(quietly(), confirm=lambda _: False)
+    check_room(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
+    with pytest.raises(
+        InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
+    ):
+        check_room(tmp_path / "out.csv", 2001.0, cautious)
+    check_room(tmp_path / "out.csv", 2001.0, quietly())
+
+
+def test_a_chunk_computes_only_what_is_wanted() -> None:
+    (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
+    assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
+
+
+@pytest.mark.slow
+def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
+    """The benchmark's limit is the same equations, alpha solved, at each of a million points."""
+    from bench.bench_grid import million
+    from bench.bench_sweep import c_loop, solved_step
+
+    block = million("auto")
+    found = c_loop(block, tmp_path)
+    if found is None:
+        pytest.skip("no C compiler")
+    box = next(block.grid.boxes(run.POINTS_AT_ONCE))
+    ours = np.ravel(solved_step(block, box))
+    np.testing.assert_allclose(found[1][: len(ours)], ours, rtol=1e-12)
+    # the loop is compiled with -ffast-math, this process goes on with all numbers
+    smallest = np.nextafter(0.0, 1.0)
+    assert smallest > 0

@@ -1,0 +1,99 @@
+"""Traces of requests: drawn lengths, moments, and CSV files that users write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.sweeps.study.trace import Trace, workload_of
+from nearkv.sweeps.study.traces import load_trace
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "prompt_std", "output", "output_std"),
+    [  # Table 4
+        ("openr1", 96.0, 75.1, 12684.1, 8464.6),
+        ("dolphin", 201.9, 563.0, 3926.2, 4216.0),
+        ("openthoughts", 89.4, 66.7, 6366.7, 4662.9),
+        ("longbench", 7703.9, 4285.5, 89.8, 213.7),
+    ],
+)
+def test_drawn_traces_have_the_moments_of_table_4(
+    name: str, prompt: float, prompt_std: float, output: float, output_std: float
+) -> None:
+    trace = load_trace(name, requests=200_000, seed=1)
+    assert trace.prompt.mean() == pytest.approx(prompt, rel=0.02)
+    assert trace.prompt.std() == pytest.approx(prompt_std, rel=0.03)
+    assert trace.output.mean() == pytest.approx(output, rel=0.03)
+    assert trace.output.std() == pytest.approx(output_std, rel=0.04)
+    assert min(trace.prompt.min(), trace.output.min()) >= 1
+
+
+def test_the_law_decides_how_many_answers_are_one_token() -> None:
+    # mean 89.8 and deviation 213.7 (Table 4): variance of the logarithm ln(1 + 5.66) = 1.90, so
+    # the median is 89.8 e^-0.95 = 34.8; a Beta law of the same moments has 0.1 answers below 1
+    beta, lognormal = (
+        load_trace(name, requests=100_000, seed=1).output
+        for name in ("longbench", "longbench-lognormal")
+    )
+    assert np.median(lognormal) == pytest.approx(34.8, abs=0.7)
+    assert np.mean(lognormal == 1) < 0.02  # ln 1.5 is 2.3 deviations below
+    assert np.mean(beta == 1) > 0.4
+    assert lognormal.mean() == pytest.approx(89.8, rel=0.06)  # cut at 2,048 tokens
+
+
+def test_the_seed_decides_the_requests() -> None:
+    same, other = load_trace("dolphin", seed=3), load_trace("dolphin", seed=4)
+    assert np.array_equal(same.output, load_trace("dolphin", seed=3).output)
+    assert not np.array_equal(same.output, other.output)
+
+
+def test_moments_are_those_of_every_token_decoded() -> None:
+    trace = Trace("two", np.array([10.0, 100.0]), np.array([2.0, 8.0]))
+    # every token of every request, seen at the middle of its step
+    contexts = [
+        s + t + 0.5 for s, n in zip(trace.prompt, trace.output, strict=True) for t in range(int(n))
+    ]
+    work = trace.workload
+    assert work.context == pytest.approx(np.mean(contexts))
+    assert work.spread.context_square == pytest.approx(
+        np.mean(np.square(contexts)) / np.mean(contexts) ** 2, rel=1e-3
+    )
+    assert work.longest == 108
+    assert workload_of((trace, trace), np.array([0, 1])).context == pytest.approx(
+        [work.context] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no requests"),
+        ("input_tok,output_tok\n", "holds no requests"),
+        ("input_tok,out\n1,2\n", "has no column 'output_tok'; it has input_tok, out"),
+        ("input_tok,output_tok\n5,6\n5,many\n", "row 3, output_tok: 'many' is not a number"),
+        ("input_tok,output_tok\n-5,6\n", "row 2, input_tok: '-5' must be a whole number"),
+        ("input_tok,output_tok\n5\n", "row 2: has 1 values for 2 columns"),
+        ("input_tok,output_tok,input_tok\n5,6,7\n", "has column 'input_tok' twice"),
+        ("input_tok,output_tok\n5,nan\n", "row 2, output_tok: 'nan' must be a whole number"),
+    ],
+)
+def test_a_bad_csv_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_trace(str(path))
+
+
+def test_a_csv_keeps_its_requests(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
+    )  # as spreadsheets write it
+    with pytest.warns(NearkvWarning, match="'id' not"):
+        trace = load_trace(str(path))
+    assert trace.prompt.tolist() == [5, 7]
+    assert trace.output.tolist() == [6, 8]

@@ -1,0 +1,248 @@
+"""Bands: laws of numbers, common draws, quantiles, and the columns made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.command_line import succeed
+
+import nearkv
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.uncertainty.draws import ranks
+from nearkv.solvers.uncertainty.laws import Measured, Ranged, listed
+from nearkv.solvers.uncertainty.quantiles import quantiles
+from nearkv.solvers.uncertainty.spread import scores, spread
+from nearkv.sweeps.evaluate.probe import Probe
+from nearkv.sweeps.study.bands import MODEL_ERROR, check_draws, draws_of
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.uncertainty.model_error import find_error
+from nearkv.sweeps.uncertainty.numbers import drawn_numbers
+
+RANKS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+
+
+def test_half_of_the_draws_of_a_range_lie_below_the_stated_value() -> None:
+    """[0.2, 0.7] around 0.5: the quarters are the middles of both sides, 0.35 and 0.6."""
+    assert Ranged(0.2, 0.5, 0.7).at(RANKS) == pytest.approx([0.2, 0.35, 0.5, 0.6, 0.7])
+
+
+def test_logarithms_of_rates_are_uniform() -> None:
+    """From 1 over 4 to 64: the quarters are the geometric means 2 and 16."""
+    drawn = Ranged(1.0, 4.0, 64.0, is_log=True).at(RANKS)
+    assert drawn == pytest.approx([1, 2, 4, 16, 64])
+
+
+def test_measured_quantiles_are_kept() -> None:
+    drawn = Measured(0.62, 0.73, 0.78, most=1.0).at(np.array([0.1, 0.5, 0.9, 1 - 1e-12]))
+    assert drawn == pytest.approx([0.62, 0.73, 0.78, 1.0], abs=0.06)
+    assert drawn[:3] == pytest.approx([0.62, 0.73, 0.78])
+    assert drawn[3] <= 1
+
+
+def test_a_number_of_few_values_takes_no_other() -> None:
+    assert listed(np.array([0.2, 0.6]), np.array([0.0, 1.0])).tolist() == [0, 1]
+
+
+def test_draws_depend_on_names_and_seed_alone() -> None:
+    one, same = ranks(("a", "b"), 256, 3), ranks(("b", "a"), 256, 3)
+    assert np.array_equal(one["a"], same["a"])
+    assert not np.array_equal(one["a"], ranks(("a", "b"), 256, 4)["a"])
+    cells = np.histogram2d(one["a"], one["b"], bins=16, range=[[0, 1], [0, 1]])[0]
+    assert cells.min() == cells.max() == 1  # a Sobol sequence fills every cell once
+
+
+def test_quantiles_leave_out_what_has_no_answer() -> None:
+    samples = np.random.default_rng(1).normal(size=(5, 40))
+    samples[1, :7] = np.nan
+    samples[2] = np.nan
+    expected = np.nanquantile(samples[[0, 1, 3, 4]], [0.05, 0.5, 0.95], axis=-1)
+    answer = quantiles(samples, [0.05, 0.5, 0.95])
+    assert answer[:, [0, 1, 3, 4]] == pytest.approx(expected)
+    assert np.isnan(answer[:, 2]).all()
+
+
+@pytest.mark.slow
+def test_the_spread_is_that_of_the_errors_beyond_their_inputs() -> None:
+    """Errors of spread 0.3 with inputs of 0.2 besides; the sources are alike."""
+    drawn = scores(ranks(("a", "b"), 4096, 0)["a"])
+    inputs = np.full(4096, 0.2)
+    sources = ["first", "second"] * 2048
+    assert spread(np.hypot(0.3, 0.2) * drawn, inputs, sources) == pytest.approx(0.3, rel=0.05)
+
+
+def test_a_source_of_many_rows_counts_once() -> None:
+    small, large = [0.02, -0.02] * 50, [0.4, -0.4]
+    sources = ["many"] * 100 + ["few"] * 2
+    equal = spread(np.array([*small[:2], *large]), np.zeros(4), ["many"] * 2 + ["few"] * 2)
+    assert spread(np.array([*small, *large]), np.zeros(102), sources) == pytest.approx(equal)
+
+
+def test_numbers_with_something_in_common_share_a_draw() -> None:
+    names = draws_of(load_platform("hilos-a100"))
+    assert names["csd.commit"] == names["raid.commit"] == "smartssd-commit"
+    assert names["derate.pcie"] == "derate.pcie"
+    assert "gpu.flops" not in names  # a datasheet's peak is exact
+
+
+def study(**axes: object) -> Study:
+    options: dict[str, object] = {"context": "64k", "band": 90.0, "samples": 256, **axes}
+    return Study(("flexgen-dram",), ("opt-66b",), **options)  # type: ignore[arg-type]
+
+
+def test_what_the_user_sets_is_exact() -> None:
+    (block,) = blocks(study(sets={"derate.pcie": "0.8"}))
+    assert "derate.pcie" not in block.draws
+    assert "derate.hbm" in block.draws
+
+
+def test_a_band_equals_its_draws_one_by_one() -> None:
+    """The model error multiplies the time of each draw."""
+    (block,) = blocks(study())
+    assert block.band is not None
+    drawn = drawn_numbers(block, block.band)
+    (plain,) = blocks(study(band=0.0))
+    answer = Probe(plain).answer(np.zeros(256, np.intp), numbers=drawn)
+    error = find_error("CPU", "value", block.system.cite).spread
+    score = scores(ranks(block.band.names, 256, 0)[MODEL_ERROR])
+    steps = 1e3 * answer.estimate.step.seconds * np.exp(error * score)
+    point = nearkv.estimate("flexgen-dram", "opt-66b", context="64k", band=90, samples=256)
+    shown = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
+    assert shown == pytest.approx(np.quantile(steps, [0.05, 0.5, 0.95]))
+    assert point["fits_share"] == 1
+
+
+def test_the_middle_of_a_band_is_near_the_prediction() -> None:
+    """Half of the draws of each number lie below the stated value."""
+    point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
+    assert point["step_ms_p05"] < point["step_ms"] < point["step_ms_p95"]
+    assert point["step_ms_p50"] == pytest.approx(point["step_ms"], rel=0.1)
+
+
+@pytest.mark.slow
+def test_common_draws_make_ratios_narrower() -> None:
+    table = nearkv.compare(["flexgen-ssd", "hilos"], "opt-66b", context=["32k", "64k"], band=90)
+    ours, theirs = table.iloc[2:], table.iloc[:2]
+    apart = ours["decode_tok_s_p95"].to_numpy() / theirs["decode_tok_s_p05"].to_numpy()
+    assert (ours["speedup_p95"].to_numpy() < apart).all()
+    assert (ours["speedup_p05"] < ours["speedup"]).all()
+    assert (ours["faster_share"] > 0.99).all()
+    assert (theirs[["speedup_p05", "speedup_p95"]] == 1).all(axis=None)
+    assert theirs["faster_share"].isna().all()
+
+
+@pytest.mark.slow
+def test_sampling_error_is_small_beside_the_width() -> None:
+    """Twice as many draws move an end by less than a tenth of the band's width."""
+    for system in ("hilos", "flexgen-ssd", "l3"):
+        few, many = (
+            nearkv.estimate(system, "opt-66b", context="8k", band=90, samples=samples)
+            for samples in (1024, 2048)
+        )
+        width = many["throughput_tok_s_p95"] - many["throughput_tok_s_p05"]
+        for end in ("p05", "p50", "p95"):
+            moved = abs(few[f"throughput_tok_s_{end}"] - many[f"throughput_tok_s_{end}"])
+            assert moved < width / 10, (system, end)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"band": 100}, "from 1 to 99"),
+        ({"band": 90, "samples": 3}, "from 16 to 65,536"),
+        ({"band": 90, "trace": "openr1", "method": "simulate"}, "has no band"),
+    ],
+)
+def test_bands_that_cannot_be_computed_are_refused(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        nearkv.compare("l3", "opt-66b", **options)  # type: ignore[arg-type]
+
+
+def test_quantiles_of_whole_numbers_are_whole() -> None:
+    """Half of the draws 5, half 6: the middle is one of them; of 5.0 and 6.5 it lies between."""
+    assert quantiles(np.array([5.0, 5.0, 6.0, 6.0]), [0.5])[0] in (5, 6)
+    assert quantiles(np.array([5.0, 6.5]), [0.5])[0] == 5.75
+    assert quantiles(np.array([5.0, np.inf, np.inf]), [0.95])[0] == np.inf
+
+
+def test_a_design_that_fits_in_some_draws_says_so() -> None:
+    """Host memory for the KV cache is 32 to 60 GiB; 92 % of what is off the GPU takes 38 GiB."""
+    table = nearkv.compare(
+        "hillinfer", "qwen-7b", batch=8, context="12k", knobs={"hot_share": [0.3, 0.92]}, band=90
+    )
+    assert table["fits_share"][0] == 1
+    assert 0.5 < table["fits_share"][1] < 1
+    assert ["some draws" in note for note in table["note"]] == [False, True]
+
+
+@pytest.mark.slow
+def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
+    point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
+    band = nearkv.sensitivity("hilos", "opt-66b", context="64k", of="step_ms").attrs["band"]
+    ends = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
+    assert [band["low"], band["middle"], band["high"]] == ends
+
+
+def test_no_band_and_a_band_of_nothing_differ() -> None:
+    check_draws(0, 1024, None, traces=())
+    with pytest.raises(InputError, match="from 1 to 99"):
+        check_draws(0, 1024, 0.0, traces=())
+
+
+def test_a_seed_where_nothing_is_drawn_is_refused() -> None:
+    check_draws(3, 1024, None, traces=("own.csv", "openr1"))
+    check_draws(3, 1024, 90.0, traces=("own.csv",))
+    with pytest.raises(InputError, match=r"those of own\.csv are taken as they are"):
+        check_draws(3, 1024, None, traces=("own.csv",))
+    with pytest.raises(InputError, match="give --trace"):
+        check_draws(3, 1024, None, traces=())
+
+
+POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "20")
+
+
+def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
+    shown = succeed("estimate", "hilos", *POINT, "--explain")
+    assert "drawn 20 times for the 90 % band" in shown
+    assert "error of the models" in shown
+
+
+@pytest.mark.slow
+def test_what_to_measure_first_is_said_in_words() -> None:
+    shown = succeed("sensitivity", "hilos", *POINT, "--sobol")
+    assert shown.count("the band narrows from") >= 1
+    assert "x wide" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"seed": 5}, "--seed 5: is of the requests drawn from a trace"),
+        ({"seed": -1}, "--seed -1: give a whole number, 0 or more"),
+        ({"seed": "x", "band": 90}, "--seed 'x': give a whole number"),
+        ({"samples": 5}, "--samples 5: are those of a band"),
+        ({"samples": 64.5, "band": 90}, "--samples 64.5: give a whole number"),
+        ({"band": "x"}, "--band 'x': give a number of percent"),
+        ({"band": True}, "--band True: give a number of percent"),
+        ({"method": 3}, "unknown method '3'"),
+        ({"batch": True}, "batch=True: give text, a number"),
+        ({"batch": {"a": 1}}, "give text, a number"),
+        ({"sets": {1: 2}}, "sets: 1 is no name"),
+    ],
+)
+def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        nearkv.compare("hilos", "opt-66b", **options)
+
+
+def test_a_study_file_with_a_seed_of_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\nseed = 4\n')
+    with pytest.raises(InputError, match=r"study\.toml, line 3: seed: 4: is of the requests"):
+        load_study(str(file))

@@ -1,0 +1,246 @@
+"""Fits: known factors lie in their intervals, and what the rows do not determine is reported."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.measured_runs import TRUTH, write_runs
+
+from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.calibrate import Numbers, fit, left_out
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.validation.calibration import calibrate
+from nearkv.sweeps.validation.claimed_runs import claimed
+from nearkv.sweeps.validation.evidence import Evidence, without
+from nearkv.sweeps.validation.fit_report import (
+    factor_rows,
+    platform_file,
+    residual_rows,
+    sentences,
+)
+from nearkv.sweeps.validation.measured_runs import measured
+
+NOISE = 0.05
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return measured(
+        write_runs(
+            tmp_path_factory.mktemp("runs") / "runs.csv", TRUTH, ("h2o", "full-cache", "infinigen")
+        )
+    )
+
+
+def noisy(evidence: Evidence, seed: int) -> Evidence:
+    noise = np.random.default_rng(seed).standard_normal(len(evidence.stated))
+    return replace(evidence, stated=evidence.stated * np.exp(NOISE * noise))
+
+
+@pytest.mark.slow
+def test_known_factors_lie_in_their_intervals_in_90_of_100_trials(exact: Evidence) -> None:
+    inside, widths = 0, []
+    for seed in range(100):
+        rows = factor_rows(calibrate(noisy(exact, seed), tuple(TRUTH)))
+        inside += all(
+            row["interval_low"] <= TRUTH[row["number"]] <= row["interval_high"] for row in rows
+        )
+        widths += [
+            (row["interval_high"] - row["interval_low"]) / (row["range_high"] - row["range_low"])
+            for row in rows
+        ]
+    assert inside >= 90
+    assert np.median(widths) < 0.5
+
+
+def test_without_noise_the_factors_come_back(exact: Evidence) -> None:
+    calibration = calibrate(exact, tuple(TRUTH))
+    assert {row["number"]: row["fitted"] for row in factor_rows(calibration)} == pytest.approx(
+        TRUTH, rel=1e-4
+    )
+    assert np.abs(calibration.fit.after).max() < 1e-6
+    assert calibration.fit.unknown == []
+
+
+def test_rates_are_measurements_too(tmp_path: Path) -> None:
+    file = write_runs(tmp_path / "runs.csv", {"derate.pcie": 0.72}, ("h2o",), "decode_tok_s")
+    (row,) = factor_rows(calibrate(measured(file), ["derate.pcie"]))
+    assert row["fitted"] == pytest.approx(0.72, rel=1e-4)
+
+
+def test_intervals_shrink_with_noise_and_are_cut_to_the_range(exact: Evidence) -> None:
+    loud = noisy(exact, 1)
+    quiet = replace(exact, stated=exact.stated * (loud.stated / exact.stated) ** 0.2)
+    for wide, narrow in zip(
+        *(factor_rows(calibrate(rows, tuple(TRUTH))) for rows in (loud, quiet)), strict=True
+    ):
+        assert (
+            wide["range_low"] <= wide["interval_low"] < wide["interval_high"] <= wide["range_high"]
+        )
+        assert narrow["interval_high"] - narrow["interval_low"] < 0.5 * (
+            wide["interval_high"] - wide["interval_low"]
+        )
+
+
+def test_two_factors_of_a_product_are_not_determined(tmp_path: Path) -> None:
+    # the CPU scores at host.bandwidth x derate.cpu_scoring; the SSD is as fast as in the runs
+    file = Path(write_runs(tmp_path / "runs.csv", TRUTH, ("infinigen",)))
+    head, *lines = file.read_text().splitlines()
+    file.write_text("\n".join([f"{head},set", *(f"{line},ssd.read=4GB/s" for line in lines)]))
+    calibration = calibrate(noisy(measured(str(file)), 3), ["host.bandwidth", "derate.cpu_scoring"])
+    (direction,) = calibration.fit.unknown
+    assert abs(direction).min() > 0.3
+    assert abs(calibration.fit.correlation[0, 1]) > 0.95 or np.all(calibration.fit.half == 1)
+    assert any(
+        "cannot separate" in sentence and "host.bandwidth" in sentence
+        for sentence in sentences(calibration)
+    )
+    assert {row["hint"] for row in factor_rows(calibration)} == {"not determined"}
+    # a row left out is predicted as well as it is fitted
+    assert np.abs(calibration.left_out).max() < 1.5 * np.abs(calibration.fit.after).max()
+
+
+def only(rows: Evidence, kept: list[int]) -> Evidence:
+    """Only these rows."""
+    return without(rows, [name for i, name in enumerate(rows.names) if i not in kept])
+
+
+def test_default_factors_are_the_derates_that_matter(exact: Evidence) -> None:
+    calibration = calibrate(noisy(exact, 0))
+    assert set(calibration.factors) == {
+        "derate.hbm",
+        "derate.pcie",
+        "derate.cpu_scoring",
+        "derate.gather",
+    }
+    assert {"derate.gemm", "derate.fpga_dram", "derate.uvm"} <= set(calibration.idle)
+    assert "No row depends on derate.gemm" in sentences(calibration)[-1]
+
+
+def test_one_system_alone_does_not_determine_two_rates(tmp_path: Path) -> None:
+    # h2o waits for the SSD and then for the link, for so many bytes each at every point
+    rows = measured(write_runs(tmp_path / "runs.csv", TRUTH, ("h2o",)))
+    calibration = calibrate(noisy(rows, 0), ["derate.pcie", "ssd.read"])
+    assert len(calibration.fit.unknown) == 1
+    assert {row["hint"] for row in factor_rows(calibration)} == {"not determined"}
+
+
+def line(points: Numbers) -> Numbers:
+    """Residuals of a straight line, two of its four points off."""
+    x = np.array([0.0, 0.5, 1.0, 0.25])
+    rows: Numbers = (
+        points[:, :1] + points[:, 1:] * x - (0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4]))
+    )
+    return rows
+
+
+def test_a_straight_line_is_its_least_squares() -> None:
+    calibration = fit(line, np.array([0.5, 0.5]))
+    x = np.array([0.0, 0.5, 1.0, 0.25])
+    design = np.stack([np.ones(4), x], axis=1)
+    observed = 0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4])
+    expected, squares, *_ = np.linalg.lstsq(design, observed, rcond=None)
+    assert calibration.at == pytest.approx(expected, abs=1e-6)
+    # 95 % for both: Student's t of 2 degrees of freedom at 1 - 0.05 / 4 is 6.205
+    half = 6.205 * np.sqrt(squares[0] / 2 * np.diag(np.linalg.inv(design.T @ design)))
+    assert calibration.half == pytest.approx(half, rel=1e-3)
+    # leave one out of a linear fit: residual / (1 - leverage)
+    leverage = np.diag(design @ np.linalg.inv(design.T @ design) @ design.T)
+    assert left_out(line, calibration) == pytest.approx(
+        calibration.after / (1 - leverage), rel=1e-3
+    )
+
+
+def test_a_row_no_factor_explains_pulls_little() -> None:
+    def mean(points: Numbers) -> Numbers:
+        rows: Numbers = points - np.array([0.29, 0.3, 0.3, 0.31, 1.0])
+        return rows
+
+    calibration = fit(mean, np.array([0.5]))
+    # at the minimum the pulls r / sqrt(1 + (r / 0.1)^2) of all rows are even; least squares: 0.44
+    pulls = calibration.after / np.sqrt(1 + (calibration.after / 0.1) ** 2)
+    assert np.sum(pulls) == pytest.approx(0, abs=1e-6)
+    assert 0.3 < calibration.at[0] < 0.33
+
+
+def test_a_factor_that_nothing_depends_on_is_not_determined() -> None:
+    def idle(points: Numbers) -> Numbers:
+        rows: Numbers = points[:, :1] - np.array([0.3, 0.31, 0.29])
+        return rows
+
+    flat = fit(idle, np.array([0.5, 0.5]))
+    assert flat.half[1] == 1
+    # t of 1 degree of freedom at 1 - 0.05 / 4, and the standard error of a mean of three
+    assert flat.half[0] == pytest.approx(25.452 * np.sqrt(2e-4 / 3), rel=1e-3)
+    assert np.abs(flat.unknown[0]) == pytest.approx([0, 1], abs=1e-6)
+
+
+def test_a_row_left_out_is_predicted_by_a_fit_to_the_others(exact: Evidence) -> None:
+    rows = noisy(exact, 5)
+    calibration = calibrate(rows, tuple(TRUTH))
+    for i in (0, 7):
+        others = [j for j in range(len(rows.stated)) if j != i]
+        less = only(rows, others)
+        again = calibrate(less, tuple(TRUTH))
+        exactly = float(calibration.residuals(again.fit.at[np.newaxis])[0, i])
+        assert calibration.left_out[i] == pytest.approx(exactly, abs=5e-3)
+
+
+def test_the_written_platform_predicts_as_fitted(exact: Evidence, tmp_path: Path) -> None:
+    calibration = calibrate(noisy(exact, 2), ["derate.pcie", "ssd.read"])
+    path = tmp_path / "my.toml"
+    path.write_text(platform_file(calibration))
+    assert tomllib.loads(path.read_text())["base"] == "aipc-4090"
+    bed = load_platform(str(path))
+    number = bed.roles["derate"].numbers["pcie"]
+    assert (number.kind, number.source) == ("fitted", "user")
+    assert number.low is not None
+    assert number.high is not None
+    assert 0.7 <= number.low < number.value < number.high <= 0.9  # the interval, not the range
+    (row, _) = factor_rows(calibration)
+    assert (number.low, number.high) == pytest.approx((row["interval_low"], row["interval_high"]))
+    assert "interval of the fit; before it was 0.8 in 0.7 to 0.9" in number.note
+    assert "fitted to 18 rows" in number.at
+    assert (
+        bed.roles["derate"].numbers["gemm"]
+        == load_platform("aipc-4090").roles["derate"].numbers["gemm"]
+    )
+    assert bed.roles["host"] == load_platform("aipc-4090").roles["host"]
+    point = Study(
+        ("h2o",),
+        ("qwen-7b",),
+        "2",
+        "2k",
+        "64",
+        platforms=(str(path),),
+        knobs={"migration": "0"},
+    )
+    again = table(point)["step_ms"][0]
+    assert again == pytest.approx(residual_rows(calibration)[0]["fitted"], rel=1e-5)
+
+
+def test_claims_of_a_paper_are_rows() -> None:
+    rows = claimed("hillinfer")
+    assert rows.platform.name == "aipc-4090"
+    # bounds (HI-019), ranges over baselines (HI-003) and proven inconsistencies are left out
+    assert {"HI-001", "HI-002"} <= set(rows.names)
+    assert not any(name.startswith(("HI-003", "HI-019")) for name in rows.names)
+    assert set(rows.names) - set(without(rows, ["HI-002", "HI-001"]).names) == {"HI-001", "HI-002"}
+
+
+@pytest.mark.slow
+def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None:
+    # INF² states rates of an H100 and gains of an A100; all but the GPU is one machine
+    rows = claimed("inf2")
+    assert {"inf2-speed-30b", "inf2-flex-abs-1t"} <= set(rows.names)
+    calibration = calibrate(rows, ["derate.fpga_dram", "derate.cache_relay"])
+    stated = [rows.platform.roles["derate"].numbers[key] for key in ("fpga_dram", "cache_relay")]
+    assert [number.kind for number in stated] == ["fitted"] * 2
+    assert [row["fitted"] for row in factor_rows(calibration)] == pytest.approx(
+        [n.value for n in stated], rel=1e-2
+    )

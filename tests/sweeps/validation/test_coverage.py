@@ -1,0 +1,101 @@
+"""Coverage: bands hold what was measured, and the pooled model errors are those of the claims."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.command_line import succeed
+
+from nearkv import plot
+from nearkv.solvers.uncertainty.scores import interval_score
+from nearkv.sweeps.uncertainty.model_error import TABLE, error_power
+from nearkv.sweeps.validation.coverage import coverage, error_table, reliability
+from nearkv.sweeps.validation.sampled_claims import SampledClaim, sampled_claims
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[SampledClaim]:
+    """All claims at every draw; takes some seconds."""
+    return list(sampled_claims())
+
+
+def by_group(rows: list[SampledClaim]) -> Mapping[str, Mapping[str, Any]]:
+    return {row["rows_of"]: row for row in coverage(rows)}
+
+
+@pytest.mark.slow
+def test_bands_hold_what_was_measured(rows: list[SampledClaim]) -> None:
+    """Leave-one-paper-out: 80 to 97 % inside the 90 % bands, which are three wide or less."""
+    groups = by_group(rows)
+    assert 0.80 <= groups["all rows"]["inside_90"] <= 0.97
+    assert 0.80 <= groups["all papers"]["inside_90"] <= 0.97
+    assert groups["all independent"]["inside_90"] >= 0.80
+    assert groups["all rows"]["width"] <= 3
+    for row in groups.values():
+        assert row["inside_50"] <= row["inside_80"] <= row["inside_90"]
+
+
+@pytest.mark.slow
+def test_the_recorded_model_errors_are_those_of_the_claims(rows: list[SampledClaim]) -> None:
+    """`make bands` writes them; a change of the physics must run it."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        recorded = list(csv.DictReader(file))
+    computed = error_table(rows)
+    assert len(recorded) == len(computed)
+    for before, now in zip(recorded, computed, strict=True):
+        names = ("mechanism", "of", "without", "pool")
+        assert [before[name] for name in names] == [now[name] for name in names]
+        assert float(before["spread"]) == pytest.approx(now["spread"], rel=0.05)
+
+
+@pytest.mark.slow
+def test_wider_bands_hold_more(rows: list[SampledClaim]) -> None:
+    inside = [row["inside"] for row in reliability(rows) if row["rows_of"] == "all rows"]
+    assert inside == sorted(inside)
+    assert inside[0] < 20
+    assert inside[-1] > 85
+
+
+def test_the_interval_score_is_least_at_the_true_quantiles() -> None:
+    """A normal law: its own 5 % and 95 % quantiles beat narrower and wider ends."""
+    drawn = np.random.default_rng(0).normal(size=20_000)
+    means = []
+    for end in (1.0, 1.3, 1.645, 2.0, 2.5):
+        score = interval_score(np.array(-end), np.array(end), drawn, 0.9)
+        means.append(score.mean())
+    assert int(np.argmin(means)) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "power"),
+    [
+        ("step_ms", 1),
+        ("prefill_s", 1),
+        ("memory_energy_j_tok", 1),
+        ("decode_tok_s", -1),
+        ("tok_s_per_kusd", -1),
+        ("cost_usd", 0),
+        ("batch_run", 0),
+    ],
+)
+def test_times_and_rates_answer_to_a_longer_time(column: str, power: int) -> None:
+    assert error_power(column) == power
+
+
+@pytest.mark.slow
+def test_the_command_prints_both_tables(
+    rows: list[SampledClaim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkv.sweeps.validation.sampled_claims.sampled_claims", lambda: rows)
+    page = succeed("coverage", "--format", "markdown")
+    assert page.startswith("# ")
+    assert "rows_of" in page
+    levels = json.loads(succeed("coverage", "--reliability", "--format", "json"))
+    axes = plot.reliability(pd.DataFrame(levels))
+    assert axes.get_xlim() == axes.get_ylim() == (0, 100)

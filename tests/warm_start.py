@@ -1,5 +1,0 @@
-"""Imported by the process from which `warm_command` forks: reads what commands need."""
-
-from command_line import succeed
-
-succeed("compare", "hilos", "--model", "opt-66b", "--context", "8k")
