@@ -66,10 +66,10 @@ sizes: setup ## print code lines, modules, tokens per line, lonely modules, impo
 	$(BIN)/python tools/sizes.py
 
 fuzz: setup ## attack the command line and every system; ARGS='--seed 2 --seconds 600'
-	cd tests && ../$(BIN)/python -m fuzz $(ARGS)
+	cd tools && ../$(BIN)/python -m fuzz $(ARGS)
 
 mutants: setup ## change models and solvers; tests must notice; ARGS='--count 300 --seed 1'
-	cd tests && ../$(BIN)/python -m mutants $(ARGS)
+	cd tools && ../$(BIN)/python -m mutants $(ARGS)
 
 cover: setup ## which branches of each module the tests run, other processes included
 	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not browser and not stops" --cov --cov-report=term-missing:skip-covered

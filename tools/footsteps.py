@@ -58,9 +58,7 @@ def report(words: Sequence[str], listed: bool) -> None:
     entered = footsteps(words)
     outside = [place for place in entered if place[0].split("/")[0] not in SCIENCE]
     evaluated = sum(
-        calls
-        for (_, name, _), calls in entered.items()
-        if name == System.__call__.__qualname__
+        calls for (_, name, _), calls in entered.items() if name == System.__call__.__qualname__
     )
     files = {file for file, _, _ in outside}
     print(f"nearkv {' '.join(words)}")

@@ -153,9 +153,7 @@ def _nested_conditionals(nodes: list[ast.AST]) -> Iterator[int]:
     """Lines of conditional expressions that hold another."""
     for node in nodes:
         if isinstance(node, ast.IfExp):
-            conditionals = [
-                inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)
-            ]
+            conditionals = [inner for inner in ast.walk(node) if isinstance(inner, ast.IfExp)]
             if len(conditionals) > 1:
                 yield node.lineno
 
@@ -189,9 +187,7 @@ def imports(path: Path) -> Iterator[str]:
 def import_graph() -> dict[str, set[str]]:
     """Which module of the package imports which."""
     files = {module_name(file): file for file in source_files()}
-    return {
-        name: set(imports(file)) & files.keys() - {name} for name, file in files.items()
-    }
+    return {name: set(imports(file)) & files.keys() - {name} for name, file in files.items()}
 
 
 def import_cycles() -> list[list[str]]:
@@ -242,9 +238,7 @@ def documented(path: Path) -> tuple[int, int]:
 
 def comments(path: Path) -> int:
     """Lines of a file that are a comment and no code."""
-    return sum(
-        line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines()
-    )
+    return sum(line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines())
 
 
 def main() -> None:
