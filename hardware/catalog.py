@@ -11,7 +11,7 @@ from typing import Any
 from nearkv.hardware.belief import check_part
 from nearkv.hardware.citations import source_names
 from nearkv.hardware.errors import InputError, unknown, warn
-from nearkv.hardware.files import located, read_toml
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import check_exists, is_known, names, path_of
 from nearkv.hardware.model_names import model_like
 from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
@@ -43,10 +43,9 @@ def load_part(name: str, what: str = "part") -> Part:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of(what, name)
-    with located(path):
-        if name.endswith(".toml"):
-            return _read_part(path, name, what)
-        return _read_once(path, name, what, _version(path))
+    if name.endswith(".toml"):
+        return _read_part(path, name, what)
+    return _read_once(path, name, what, _version(path))
 
 
 def _version(path: Path) -> Version:
@@ -120,8 +119,7 @@ def load_llm(name: str) -> Part:
     if name.endswith(".json"):
         from nearkv.hardware.huggingface import load_config
 
-        with located(Path(name)):
-            return load_config(Path(name))
+        return load_config(Path(name))
     if name.endswith(".toml") or is_known("model", name):
         return load_part(name, "model")
     return load_part(model_like(name), "model")
@@ -144,11 +142,6 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
         InputError: unknown name, unreadable file, or a number that fails `quantity`.
     """
     path = path_of("platform", name)
-    with located(path):
-        return _read_platform(path, name, heirs)
-
-
-def _read_platform(path: Path, name: str, heirs: tuple[str, ...]) -> Platform:
     where = str(path)
     table = _table_of(path, name)
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}

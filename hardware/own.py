@@ -8,7 +8,7 @@ from typing import Any
 
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.files import read_toml, with_line
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.part import Part
 from nearkv.hardware.quantity import unit_of
 from nearkv.hardware.reading import quantity
@@ -102,7 +102,7 @@ def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
 def wrong_numbers(
     table: Mapping[str, Any], keys: Mapping[str, Key], path: Path, role: str = ""
 ) -> Iterator[str]:
-    """A sentence for each number of a table that cannot be read, with its line.
+    """A sentence for each number of a table that cannot be read.
 
     Args:
         table: of the file; what is no number of a part is left to whoever reads the part.
@@ -117,7 +117,7 @@ def wrong_numbers(
         try:
             quantity(entry, keys[name], f"{where}{name}")
         except InputError as problem:
-            yield with_line(str(problem), path)
+            yield str(problem)
 
 
 def refusal(load: Any, path: Path) -> list[str]:

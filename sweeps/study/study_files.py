@@ -10,7 +10,7 @@ from typing import Any
 
 from nearkv.costmodel.model.registry import systems
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.files import located, read_toml, with_line
+from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
 from nearkv.sweeps.study.bands import check_draws
 from nearkv.sweeps.study.sizes import comma_list
@@ -41,8 +41,7 @@ def load_study(path: str) -> Study:
     """
     is_file = path.endswith(".toml") or Path(path).exists()
     place = Path(path) if is_file else path_of("study", path)
-    with located(place):
-        return _read_study(place)
+    return _read_study(place)
 
 
 def _read_study(path: Path) -> Study:
@@ -98,7 +97,7 @@ def either(path: str, axes: Study) -> Study:
 
 
 def _check(study: Study, path: Path) -> None:
-    """Refuse a study that cannot be evaluated, with the line of its file.
+    """Refuse a study that cannot be evaluated, and name its file.
 
     Its warnings are left to whoever evaluates it.
     """
@@ -108,7 +107,7 @@ def _check(study: Study, path: Path) -> None:
             blocks(study)
         except InputError as refusal:
             sentence = _about_key(str(refusal))
-            raise InputError(with_line(f"{path}: {sentence}", path)) from None
+            raise InputError(f"{path}: {sentence}") from None
 
 
 def _about_key(sentence: str) -> str:

@@ -36,8 +36,8 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     text = new_model("mine", "llama2-7b")
     path.write_text(text.replace("layers = 32", "layers = -3").replace("= 4096  # mo", "= [1] # "))
     layers, hidden = model_problems(path)
-    assert layers.startswith(f"{path}, line 8: layers: '-3' must be")
-    assert hidden.startswith(f"{path}, line 9: hidden")
+    assert layers.startswith(f"{path}: layers: '-3' must be")
+    assert hidden.startswith(f"{path}: hidden")
     path.write_text(text.replace("kv_heads = 32", ""))
     (missing,) = model_problems(path)
     assert "kv_heads" in missing
@@ -51,4 +51,4 @@ def test_the_commands_write_and_check_a_model(
     assert succeed("models", "check", "my-model.toml") == "my-model.toml: nothing is wrong\n"
     assert "cannot be written (File exists)" in refusal("models", "new", "my-model")
     Path("my-model.toml").write_text('kind = "llm"\n')
-    assert "my-model.toml, line 1: " in printed("models", "check", "my-model.toml", code=1)
+    assert "my-model.toml: " in printed("models", "check", "my-model.toml", code=1)

@@ -69,9 +69,16 @@ def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: str) -> None:
-    with pytest.raises(InputError, match=r"mine\.toml, line 3: csd") as caught:
+    with pytest.raises(InputError, match=r"mine\.toml: csd") as caught:
         load_platform(write(tmp_path, f'base = "hilos-a100"\n[csd]\n{line}\n'))
     assert problem in str(caught.value)
+
+
+def test_a_check_names_the_key_of_all_that_is_wrong(tmp_path: Path) -> None:
+    text = 'base = "hilos-a100"\n[gpu]\ncount = -1\n[csd]\ncount = 0.5\nread = "1 GHz"\n'
+    sentences = problems(Path(write(tmp_path, text)))
+    keys = [sentence.split(": ")[1:3] for sentence in sentences]
+    assert keys == [["gpu", "count"], ["csd", "count"], ["csd", "read"]]
 
 
 def test_a_part_is_found_beside_its_platform(tmp_path: Path) -> None:

@@ -115,4 +115,4 @@ def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
     requested = refused(
         "estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path
     )
-    assert "bed.toml, line 3: gpu: count: has no source" in requested
+    assert "bed.toml: gpu: count: has no source" in requested

@@ -244,5 +244,5 @@ def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: st
 def test_a_study_file_with_a_seed_of_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\nseed = 4\n')
-    with pytest.raises(InputError, match=r"study\.toml, line 3: seed: 4: is of the requests"):
+    with pytest.raises(InputError, match=r"study\.toml: seed: 4: is of the requests"):
         load_study(str(file))
