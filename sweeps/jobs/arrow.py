@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluate.evaluate import Cell, Columns, Names
-from nearkv.sweeps.jobs.plan import Kind, Piece, evaluator, shape_of, unpacked
+from nearkv.sweeps.evaluate.evaluate import Cell, Columns, Names, cells
+from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
 from nearkv.sweeps.tables.table import is_whole, plain
 
 Array = NDArray[np.generic]
@@ -29,7 +29,7 @@ def table(packed: bytes, piece: Piece) -> pa.Table:
     rows = unpacked(packed)
     batches = []
     for index, box in piece.boxes:
-        columns = evaluator(packed, index, tuple(rows.kinds)).cells(box)
+        columns = cells(rows.blocks[index], box, tuple(rows.kinds))
         batch = _batch(columns, shape_of(box), rows.kinds, rows.full)
         batches.append(batch)
     return pa.Table.from_batches(batches).unify_dictionaries()

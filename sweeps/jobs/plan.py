@@ -13,7 +13,6 @@ import numpy as np
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluate.evaluate import Names, cells, merge
-from nearkv.sweeps.evaluate.evaluator import Evaluator
 from nearkv.sweeps.evaluate.requested import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.study.grid import Box
@@ -94,12 +93,6 @@ def unpacked(packed: bytes) -> Plan:
     """Read a plan that came with a task; the tasks of one sweep share it."""
     rows: Plan = pickle.loads(packed)
     return rows
-
-
-@lru_cache(maxsize=64)
-def evaluator(packed: bytes, index: int, wanted: tuple[str, ...]) -> Evaluator:
-    """What evaluates a block of a packed plan; the tasks of one sweep share it."""
-    return Evaluator(unpacked(packed).blocks[index], wanted)
 
 
 def size_of(box: Box) -> int:

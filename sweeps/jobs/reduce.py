@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.sweeps.evaluate.bounds import points_at
 from nearkv.sweeps.evaluate.cells import cells_at
-from nearkv.sweeps.evaluate.evaluate import Cell, Names, at
+from nearkv.sweeps.evaluate.evaluate import Cell, Names, at, cells
 from nearkv.sweeps.evaluate.targets import higher_is_better
 from nearkv.sweeps.explore.ideals import Groups
 from nearkv.sweeps.explore.pruning import Visit, rows_of
@@ -26,7 +26,6 @@ from nearkv.sweeps.jobs.kept import Kept, Limits, Mask, Numbers, Rows
 from nearkv.sweeps.jobs.plan import (
     Kind,
     Piece,
-    evaluator,
     shape_of,
     unpacked,
 )
@@ -232,7 +231,7 @@ def _evaluated(
     for index, box in task.boxes:
         shape = shape_of(box)
         size = math.prod(shape)
-        computed = evaluator(packed, index, wanted).cells(box)
+        computed = cells(unpacked(packed).blocks[index], box, wanted)
         yield computed, shape, np.arange(first, first + size)
         first += size
 

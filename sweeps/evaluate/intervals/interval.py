@@ -26,8 +26,6 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluate.recorded import nested
-
 Array = NDArray[Any]
 Rule = Callable[..., Any]
 
@@ -178,7 +176,13 @@ class Interval(NDArrayOperatorsMixin):
 
 def intervals_in(arguments: Any) -> Iterator[Interval]:
     """All intervals in nested tuples, lists and dictionaries."""
-    return nested(arguments, Interval)
+    if isinstance(arguments, Interval):
+        yield arguments
+    elif isinstance(arguments, tuple | list):
+        for item in arguments:
+            yield from intervals_in(item)
+    elif isinstance(arguments, dict):
+        yield from intervals_in(tuple(arguments.values()))
 
 
 def _rule(function: Any) -> Rule:
