@@ -61,7 +61,7 @@ solve.announce(
 solve.announce(
     "hardware",
     "designing",
-    "Find the least hardware that reaches a target, or what stands in the way.",
+    "Find the least hardware that meets an SLO, or what stands in the way.",
 )
 solve.announce(
     "crossover", "designing", "Find where one system overtakes another along an axis."

@@ -68,8 +68,7 @@ def rows() -> Iterator[Row]:
         "solve alpha --model opt-66b --context 64k",
         "solve mapping --model gpt3-175b --batch 32 --context 1024",
         "solve placement --model opt-30b",
-        "solve hardware --system hilos --model opt-66b --vary csd.count "
-        "--target throughput_tok_s=0.5",
+        "solve hardware --system hilos --model opt-66b --vary csd.count --slo throughput_tok_s=0.5",
         "pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1",
         "sensitivity hilos --model opt-66b --context 64k",
         "validate",

@@ -30,11 +30,11 @@ class Axes(TypedDict, total=False):
     Attributes:
         batch: sequences served together; 16 by default.
         context: prompt tokens of each sequence; 32k by default.
-        output: tokens that each sequence generates; 64 by default.
+        output_tokens: tokens that each sequence generates; 64 by default.
         platform: names, files or `load_platform` objects; by default that of each system's paper.
         sets: hardware number (`role.key`) -> values, with their unit where they have one.
         knobs: knob -> values, the name of a rule, or `auto`.
-        trace: names or CSV files of requests, in place of batch, context and output.
+        trace: names or CSV files of requests, in place of batch, context and output_tokens.
         method: `fluid`, or `simulate` to simulate the queue of a trace.
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; none by default.
@@ -46,7 +46,7 @@ class Axes(TypedDict, total=False):
 
     batch: Values
     context: Values
-    output: Values
+    output_tokens: Values
     platform: Platforms
     sets: Mapping[str, Values]
     knobs: Mapping[str, Values]
@@ -117,7 +117,9 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
     sizes = {
         "batch": _sizes(axes.get("batch", Study.batch), "batch"),
         "context": _sizes(axes.get("context", Study.context), "context"),
-        "output": _sizes(axes.get("output", Study.output), "output"),
+        "output_tokens": _sizes(
+            axes.get("output_tokens", Study.output_tokens), "output_tokens"
+        ),
     }
     return Study(
         systems=names_of(systems, "systems"),
@@ -135,7 +137,7 @@ def study_of(systems: Names, model: Models, axes: Axes) -> Study:
         plugins=names_of(axes["plugin"], "plugin") if "plugin" in axes else (),
         batch=sizes["batch"],
         context=sizes["context"],
-        output=sizes["output"],
+        output_tokens=sizes["output_tokens"],
     )
 
 

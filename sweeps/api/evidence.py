@@ -96,7 +96,8 @@ def calibrate(
     """Fit assumed numbers of a platform inside their ranges.
 
     Args:
-        measurements: a CSV with the columns system, model, batch, context, output and step_ms.
+        measurements: a CSV with the columns system, model, batch, context, output_tokens and
+            step_ms.
         claims: a paper, to fit to its measured claims instead.
         platform: the machine; by default that of the claims or of the first system.
         factors: at most six numbers to fit, as `derate.pcie`; by default the derates that matter.

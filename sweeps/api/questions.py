@@ -28,7 +28,7 @@ def estimate(system: Value, model: Models, **axes: Unpack[Axes]) -> Prediction:
     Args:
         system: its name; see `systems()`.
         model: a name, a config.json or a `load_model` object.
-        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Raises:
         InputError: an argument that cannot be used, or more than one design point.
@@ -58,7 +58,7 @@ def compare(
         model: names, config.json files or `load_model` objects.
         ratio: columns to give ratios of besides, as `COLUMN_ratio`.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
-        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Returns:
         All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
@@ -99,7 +99,7 @@ def sweep(
         model: names, config.json files or `load_model` objects.
         columns: the columns to return, in this order; all by default.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
-        axes: batch, context, output, platform, sets, knobs, trace; see `Axes`.
+        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Raises:
         InputError: an argument that cannot be used, or too many rows.

@@ -35,8 +35,8 @@ class Options(Axes, total=False):
         method: of `mapping`: exact, greedy, milp or brute.
         robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for;
             1 is the worst machine.
-        vary, target: of `hardware`: the number to choose (`csd.count=1:64`), what to reach.
-        limit: of `batch` and `hardware`: what must be kept, as `step_ms=50,prefill_s=2`.
+        vary: of `hardware`: the number to choose (`csd.count=1:64`).
+        slo: of `batch` and `hardware`: what must hold, as `step_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, placement, time_limit, slack: of `subbatch`.
@@ -45,8 +45,7 @@ class Options(Axes, total=False):
     systems: Names
     robust: float
     vary: str
-    target: str | Iterable[str]
-    limit: str | Iterable[str]
+    slo: str | Iterable[str]
     along: str
     of: str
     search: str
@@ -77,7 +76,7 @@ def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFr
     >>> best = solve("alpha", model="opt-66b", context="64k")
     >>> bool(0 <= best["value"][0] <= 1)
     True
-    >>> need = {"vary": "csd.count", "target": "throughput_tok_s=0.5"}
+    >>> need = {"vary": "csd.count", "slo": "throughput_tok_s=0.5"}
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
     True
     """
@@ -142,20 +141,17 @@ def _beta(model: Models, options: Options) -> pd.DataFrame:
 def _batch(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.batches import best_batches
 
-    limits = _several(options.get("limit", ()))
-    return table_of_rows(best_batches(_study(model, options, "hilos"), limits))
+    slo = _several(options.get("slo", ()))
+    return table_of_rows(best_batches(_study(model, options, "hilos"), slo))
 
 
 def _hardware(model: Models, options: Options) -> pd.DataFrame:
     from nearkv.sweeps.explore.sizing import least_hardware
 
-    limits = _several(options.get("limit", ()))
-    targets = _several(options.get("target", ()))
-    if not limits and not targets:
-        _needed(options, "target", "throughput_tok_s=0.5")
+    slo = _several(_needed(options, "slo", "throughput_tok_s=0.5"))
     vary = _needed(options, "vary", "csd.count")
     study = _study(model, options, "hilos")
-    return table_of_rows(least_hardware(study, vary, targets, limits))
+    return table_of_rows(least_hardware(study, vary, slo))
 
 
 def _several(texts: str | Iterable[str]) -> list[str]:
@@ -176,7 +172,9 @@ def _mapping(model: Models, options: Options) -> pd.DataFrame:
     point = {"batch": "32", "context": "1k", "platform": "gh-asymmetric", **options}
     method = str(point.pop("method", "exact"))
     study = _study(model, cast("Options", point), UNNAMED)
-    return table_of_columns(best_mapping(replace(study, systems=(), output="1"), method))
+    return table_of_columns(
+        best_mapping(replace(study, systems=(), output_tokens="1"), method)
+    )
 
 
 def _placement(model: Models, options: Options) -> pd.DataFrame:
@@ -188,7 +186,7 @@ def _placement(model: Models, options: Options) -> pd.DataFrame:
     rows = placements(
         _joined(study.models),
         text_of(options.get("context", 512), "context"),
-        text_of(options.get("output", 32), "output"),
+        text_of(options.get("output_tokens", 32), "output_tokens"),
         _joined(study.platforms) or "t4-flexgen",
         study.sets,
         study.parts,
@@ -244,12 +242,20 @@ QUESTIONS: Mapping[str, Question] = {
     "spill": (_spill, (*_AXES, "robust")),
     "beta": (_beta, (*Axes.__annotations__, "robust")),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
-    "batch": (_batch, (*_AXES, "limit")),
-    "hardware": (_hardware, (*_AXES, "vary", "target", "limit")),
+    "batch": (_batch, (*_AXES, "slo")),
+    "hardware": (_hardware, (*_AXES, "vary", "slo")),
     "crossover": (_crossover, (*_AXES, "along", "of")),
     "placement": (
         _placement,
-        (*_MACHINE, "context", "output", "search", "gpu_batch", "num_batches", "fix"),
+        (
+            *_MACHINE,
+            "context",
+            "output_tokens",
+            "search",
+            "gpu_batch",
+            "num_batches",
+            "fix",
+        ),
     ),
     "subbatch": (
         _subbatch,

@@ -41,7 +41,7 @@ def axes(
     model: Llm = "",
     batch: Batch = "16",
     context: Context = "32k",
-    output: OutputTokens = "64",
+    output_tokens: OutputTokens = "64",
     platform: Bed = "",
     sets: Set = [],
     knobs: Knobs = [],
@@ -69,7 +69,7 @@ def axes(
         models=comma_list(model),
         batch=batch,
         context=context,
-        output=_output_tokens(output),
+        output_tokens=_checked_tokens(output_tokens),
         platforms=_names(platform, "--platform"),
         sets=pairs(sets, "--set"),
         knobs=pairs(knobs, "--knob"),
@@ -93,7 +93,7 @@ def _traces(trace: str, seed: int, samples: int, band: float | None) -> tuple[st
     return traces
 
 
-def _output_tokens(output: str) -> str:
+def _checked_tokens(output: str) -> str:
     """The tokens that are generated, as written.
 
     Raises:

@@ -29,7 +29,7 @@ PLACED = [
     "model",
     "platform",
     "context_tok",
-    "output_tok",
+    "output_tokens",
     "status",
     "gpu_batch",
     "num_batches",
@@ -52,7 +52,7 @@ BATCH = [
     "model",
     "platform",
     "context_tok",
-    "output_tok",
+    "output_tokens",
     "largest_batch",
     "short_of",
     "value",
@@ -61,12 +61,12 @@ BATCH = [
 ]
 """Columns of `solve batch`, the most important first."""
 
-Limits = Annotated[
+Slo = Annotated[
     list[str],
     typer.Option(
-        "--limit",
-        metavar="COLUMN<=VALUE",
-        help="What the answer must keep: step_ms=50,prefill_s=2.",
+        "--slo",
+        metavar="MEASURE=VALUE",
+        help="What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
     ),
 ]
 Search = Annotated[
@@ -89,12 +89,6 @@ Fix = Annotated[
 Vary = Annotated[
     str,
     typer.Option(metavar="ROLE.KEY[=LOW:HIGH]", help="The number to choose: csd.count."),
-]
-Targets = Annotated[
-    list[str],
-    typer.Option(
-        "--target", metavar="COLUMN>=VALUE", help="What to reach: throughput_tok_s=1.0."
-    ),
 ]
 Along = Annotated[
     str,
@@ -120,7 +114,7 @@ def placement(
     view: View,
     model: Llm,
     context: Context = "512",
-    output: OutputTokens = "32",
+    output_tokens: OutputTokens = "32",
     platform: Beds = "t4-flexgen",
     sets: Set = [],
     parts: Parts = [],
@@ -145,7 +139,7 @@ def placement(
     rows = placements(
         model,
         context,
-        output,
+        output_tokens,
         platform,
         pairs(sets, "--set"),
         swaps,
@@ -164,7 +158,7 @@ def batch(
     study: Study,
     view: View,
     system: Named = "hilos",
-    limit: Limits = [],
+    slo: Slo = [],
 ) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
@@ -181,7 +175,7 @@ def batch(
     if is_given(line, "batch"):
         raise InputError("solve batch chooses the batch; leave out --batch")
     chosen = replace(study, systems=comma_list(system))
-    rows = best_batches(chosen, limit)
+    rows = best_batches(chosen, slo)
     rest = [name for name in rows[0] if name not in (*BATCH, "method")]
     usual = [*BATCH, *rest]
     show_rows(rows, view, usual, below=why_batch(rows), study=chosen)
@@ -191,24 +185,23 @@ def hardware(
     study: Study,
     view: View,
     vary: Vary,
-    target: Targets = [],
-    limit: Limits = [],
+    slo: Slo = [],
     system: Named = "hilos",
 ) -> None:
-    """Find the least hardware that reaches a target, or what stands in the way.
+    """Find the least hardware that meets an SLO, or what stands in the way.
 
-    Targets: COLUMN=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5;
-    all must hold, and so must every --limit.
+    An SLO is MEASURE=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5;
+    all must hold.
 
     Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
---target throughput_tok_s=0.5
+--slo throughput_tok_s=0.5
     """
     from nearkv.sweeps.explore.sizing import least_hardware
     from nearkv.sweeps.explore.why import why_hardware
     from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
-    rows = least_hardware(chosen, vary, target, limit)
+    rows = least_hardware(chosen, vary, slo)
     show_rows(rows, view, answered(rows), below=why_hardware(rows), study=chosen)
 
 

@@ -26,7 +26,7 @@ DESIGN = [
     "platform",
     "batch",
     "context_tok",
-    "output_tok",
+    "output_tokens",
     "devices",
     "step_ms",
 ]
@@ -49,7 +49,7 @@ Where = Annotated[
     ),
 ]
 
-PER = "model,context_tok,output_tok,trace"
+PER = "model,context_tok,output_tokens,trace"
 Per = Annotated[
     str,
     typer.Option(

@@ -121,7 +121,8 @@ Traces = Annotated[
     typer.Option(
         "--trace",
         metavar="TRACES",
-        help="Requests in place of lengths: openr1,dolphin, or FILE.csv of input_tok,output_tok.",
+        help="Requests in place of lengths: openr1,dolphin, or FILE.csv of "
+        "input_tokens,output_tokens.",
     ),
 ]
 Method = Annotated[
@@ -137,7 +138,7 @@ Zip = Annotated[
     typer.Option(
         "--zip",
         metavar="AXIS=VALUES...",
-        help="Axes whose values are paired: context=1k,8k output=100,350.",
+        help="Axes whose values are paired: context=1k,8k output_tokens=100,350.",
     ),
 ]
 Seed = Annotated[

@@ -76,7 +76,7 @@ def validate(
 
     A prediction within 10 % matches, within 25 % is near. Exits with 1 where a verdict is worse
     than the recorded one. FILE.csv needs id, low, unit, metric and system; model, batch, context,
-    output, knob, set, platform, over, over_knob, over_platform and take say the rest
+    output_tokens, knob, set, platform, over, over_knob, over_platform and take say the rest
     (docs/claims.md).
 
     Example: nearkv validate --id hilos-tput-max
@@ -129,7 +129,8 @@ Paper = Annotated[
 Runs = Annotated[
     str,
     typer.Option(
-        metavar="FILE.csv", help="Fit to runs: system,model,batch,context,output,step_ms."
+        metavar="FILE.csv",
+        help="Fit to runs: system,model,batch,context,output_tokens,step_ms.",
     ),
 ]
 Bed = Annotated[

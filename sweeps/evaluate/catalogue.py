@@ -109,7 +109,7 @@ ALWAYS = {
     "trace": "requests in place of lengths",
     "batch": "sequences served together, as asked",
     "context_tok": "prompt tokens of each sequence [tok]",
-    "output_tok": "tokens that each sequence generates [tok]",
+    "output_tokens": "tokens that each sequence generates [tok]",
     "status": "ok, infeasible or not-modelled",
     "reason": "why there is no answer",
     "short_of": "the memory that misses most bytes",
@@ -127,7 +127,7 @@ ALWAYS = {
 """Columns that are no metrics, and what they hold."""
 
 OF_FAMILIES = {
-    "tbt_ms": "mean time between tokens of a request, pauses for prompts counted [ms]",
+    "tpot_ms": "mean time between tokens of a request, pauses for prompts counted [ms]",
     "preempted": "requests that lost their place in memory; of simulations",
     "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
     "hbm_used_gb": "what the mapping keeps in HBM [GB]",

@@ -210,7 +210,7 @@ def _question(block: Block, shown: Shown, work: Workload) -> Offered:
         "trace": partial(Names, places, names),
         "batch": partial(_cell, work.batch),
         "context_tok": partial(_cell, work.prompt),
-        "output_tok": partial(_cell, work.output),
+        "output_tokens": partial(_cell, work.output),
     }
     for name, value in axes.items():
         columns[name] = partial(_cell, value)

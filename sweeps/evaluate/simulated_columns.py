@@ -58,7 +58,7 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
         resolved: their knobs, and what fits.
 
     Returns:
-        `total_s`, `throughput_tok_s`, `tbt_ms` and `preempted`, NaN where a point does not fit.
+        `total_s`, `throughput_tok_s`, `tpot_ms` and `preempted`, NaN where a point does not fit.
 
     Raises:
         InputError: too many points, or a system that serves no queue.
@@ -76,7 +76,7 @@ def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[n
         )
     columns = {
         name: np.full(shape, np.nan)
-        for name in ("total_s", "throughput_tok_s", "tbt_ms", "preempted")
+        for name in ("total_s", "throughput_tok_s", "tpot_ms", "preempted")
     }
     fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
     knobs = {name: np.broadcast_to(value, shape) for name, value in resolved.knobs.items()}

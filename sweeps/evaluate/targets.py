@@ -25,7 +25,7 @@ _BAND = re.compile(r"_p\d+(\.\d+)?$")
 """The end of the name of a column of a band."""
 _SPANS = {
     "prefill": ("prefill_s",),
-    "step": ("step_ms", "decode_tok_s", "speedup", "tbt_ms"),
+    "step": ("step_ms", "decode_tok_s", "speedup", "tpot_ms"),
     "total": ("total_s", "throughput_tok_s", "total_speedup"),
 }
 
@@ -76,7 +76,7 @@ class Target:
         return limited
 
 
-def parse_targets(texts: Sequence[str], option: str = "--target") -> tuple[Target, ...]:
+def parse_targets(texts: Sequence[str], option: str = "--slo") -> tuple[Target, ...]:
     """Read targets; `=` stands for `>=` where a higher value is better, else for `<=`.
 
     Raises:

@@ -23,12 +23,12 @@ from nearkv.sweeps.tables.table import plain
 ROUNDS = "memory; more than that run in rounds"
 
 
-def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
+def best_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     """The largest batch served at once and the batch of best throughput, at every design point.
 
     Args:
         study: what to evaluate; its batch does not count.
-        limits: upper limits on columns that grow with the batch: `step_ms=50`, comma-separated.
+        slo: upper limits on columns that grow with the batch: `step_ms=50`, comma-separated.
 
     Returns:
         A row per point: `largest_batch` and what ends it, a memory or a limit, `value`, the best
@@ -48,7 +48,7 @@ def best_batches(study: Study, limits: Sequence[str] = ()) -> Rows:
         advice = f"compare --batch 1,4,16 --band {study.band:g} gives that of each batch"
         raise InputError(f"--band: solve batch gives one batch, not a band; {advice}")
     values(study.batch, size, "--batch")
-    targets = _limits(limits)
+    targets = _limits(slo)
     rows: Rows = []
     for block in searched(replace(study, batch="1")):
         probe = Probe(block)
@@ -64,11 +64,11 @@ def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
         InputError: one is no limit, or no upper one.
     """
     listed = [text for item in texts for text in comma_list(item)]
-    targets = parse_targets(listed, "--limit") if listed else ()
+    targets = parse_targets(listed) if listed else ()
     for target in targets:
         if target.at_least or target.against:
-            advice = "limit what grows with the batch, as in tbt_ms<=50"
-            raise InputError(f"--limit {target.name}: is no upper limit; {advice}")
+            advice = "limit what grows with the batch, as in tpot_ms<=50"
+            raise InputError(f"--slo {target.name}: is no upper limit; {advice}")
     return targets
 
 
@@ -78,7 +78,7 @@ class _Sizing:
 
     Attributes:
         probe: the design points.
-        limits: upper limits; a batch is served where it keeps all.
+        slo: upper limits; a batch is served where it keeps all.
     """
 
     probe: Probe

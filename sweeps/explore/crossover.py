@@ -38,7 +38,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
 
     Args:
         study: two systems; its other axes may hold lists.
-        along: `batch=LOW:HIGH`, `context=...`, `output=...` or `role.key=LOW:HIGH`.
+        along: `batch=LOW:HIGH`, `context=...`, `output_tokens=...` or `role.key=LOW:HIGH`.
         of: the column to compare by. A system that does not fit loses.
 
     Returns:
@@ -108,7 +108,7 @@ def _with_one(study: Study, axis: str) -> Study:
         return replace(study, batch="1")
     if axis == "context":
         return replace(study, context="1")
-    return replace(study, output="1")
+    return replace(study, output_tokens="1")
 
 
 def _line(axis: str, limits: str, block: Block) -> Line:

@@ -13,7 +13,7 @@ from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.study.sizes import number, size, values
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 
-WORKLOAD = {"batch": "batch", "context": "context_tok", "output": "output_tok"}
+WORKLOAD = {"batch": "batch", "context": "context_tok", "output_tokens": "output_tokens"}
 """Axes of a workload -> their columns."""
 MOST_POINTS = 100_000
 """More design points than this are not searched at once."""
@@ -24,7 +24,7 @@ class Line:
     """Values of one axis that are looked at before crossings between them are refined.
 
     Attributes:
-        axis: `batch`, `context`, `output` or `role.key`.
+        axis: `batch`, `context`, `output_tokens` or `role.key`.
         values: rising, in SI.
         whole: True where only whole numbers count.
         unit: for display.

@@ -28,7 +28,7 @@ from nearkv.sweeps.jobs.progress import Advance, progress
 from nearkv.sweeps.study.study import Block, Study, comma_list
 from nearkv.sweeps.tables.table import plain
 
-PER = "model,context_tok,output_tok,trace"
+PER = "model,context_tok,output_tokens,trace"
 """Columns that make a workload; designs are compared within one only."""
 
 

@@ -32,7 +32,7 @@ _RATES = (
 def placements(
     models: str,
     context: str,
-    output: str,
+    output_tokens: str,
     platforms: str,
     sets: Mapping[str, str],
     parts: Mapping[str, str],
@@ -42,7 +42,7 @@ def placements(
 
     Args:
         models, platforms: comma-separated names.
-        context, output: lists of sizes.
+        context, output_tokens: lists of sizes.
         sets: hardware number (`role.key`) -> list of values.
         parts: role -> list of parts that fill it.
         choice: `search`, `gpu_batch`, `num_batches` and `fixed`, as `solvers.placement` takes them.
@@ -59,7 +59,7 @@ def placements(
         swaps = ", ".join(f"{role}={names}" for role, names in parts.items())
         warn(f"--part {swaps}: {_RATES}")
     prompts = values(context, size, "--context")
-    outputs = values(output, size, "--output-tokens")
+    outputs = values(output_tokens, size, "--output-tokens")
     lengths = list(product(prompts, outputs))
     rows: Rows = []
     for model, name in product(comma_list(models), comma_list(platforms)):
@@ -72,7 +72,7 @@ def placements(
                 note = {"note": _RATES} if parts else {}
                 for prompt, tokens in lengths:
                     work = Workload(1.0, prompt, tokens)
-                    sizes = {"context_tok": prompt, "output_tok": tokens, **numbers}
+                    sizes = {"context_tok": prompt, "output_tokens": tokens, **numbers}
                     row = names | sizes | _row(place(hw, llm, work, **choice)) | note
                     rows.append({column: plain(value) for column, value in row.items()})
     return rows

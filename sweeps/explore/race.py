@@ -49,7 +49,7 @@ class Race:
 
     Attributes:
         first, second: the systems, point for point.
-        axis: `batch`, `context`, `output` or `role.key`.
+        axis: `batch`, `context`, `output_tokens` or `role.key`.
         of: the column.
     """
 

@@ -1,4 +1,4 @@
-"""`nearkv solve hardware`: the least hardware that reaches a target, or what stands in the way."""
+"""`nearkv solve hardware`: the least hardware that meets an SLO, or what stands in the way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from nearkv.sweeps.evaluate.probe import Probe, bottleneck
 from nearkv.sweeps.evaluate.targets import (
     Gauge,
     Target,
-    check_agreement,
     gauge,
     parse_targets,
     span_of,
@@ -35,9 +34,7 @@ LOOKS = 241
 """Values looked at before crossings between them are refined."""
 
 
-def least_hardware(
-    study: Study, vary: str, wanted: Sequence[str], limits: Sequence[str] = ()
-) -> Rows:
+def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     """The smallest value of a hardware number that reaches the targets, at every design point.
 
     Where a larger value makes things worse (a price), the largest that still reaches them.
@@ -45,8 +42,8 @@ def least_hardware(
     Args:
         study: what to evaluate.
         vary: `role.key`, with `=LOW:HIGH` to search elsewhere than within `REACH` of its value.
-        wanted: targets; all must be reached.
-        limits: what must be kept besides, comma-separated, as in `step_ms=50,prefill_s=2`.
+        slo: targets, all of which must hold; an item may list several, comma-separated, as in
+            `step_ms=50,prefill_s=2`.
 
     Returns:
         A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
@@ -64,7 +61,7 @@ def least_hardware(
             f"compare --set {_sizes(study, vary)} --band {study.band:g} gives that of each"
         )
         raise InputError(f"--band: solve hardware gives one size, not a band; {advice}")
-    targets = _targets(wanted, limits)
+    targets = parse_targets([text for item in slo for text in comma_list(item)])
     rows: Rows = []
     study_blocks = searched(study)
     lines = [line_of(vary, block) for block in study_blocks]
@@ -85,21 +82,6 @@ def _sizes(study: Study, vary: str) -> str:
     center = present or float(middle)
     sizes = [f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2)]
     return f"{searched_line.axis}={','.join(sizes)}"
-
-
-def _targets(wanted: Sequence[str], limits: Sequence[str]) -> tuple[Target, ...]:
-    """Targets and limits, which all must hold.
-
-    Raises:
-        InputError: one cannot be read, two contradict, or there is none.
-    """
-    listed = [text for item in limits for text in comma_list(item)]
-    kept = parse_targets(listed, "--limit") if listed else ()
-    if kept and not wanted:
-        return kept
-    targets = (*parse_targets(wanted), *kept)
-    check_agreement(targets, "--limit")
-    return targets
 
 
 def line_of(text: str, block: Block) -> Line:

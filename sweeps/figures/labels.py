@@ -24,7 +24,7 @@ NAMES: Mapping[str, str] = {
     "speedup": "Speed-up of decoding",
     "total_speedup": "Speed-up of whole requests",
     "context_tok": "Context (tokens)",
-    "output_tok": "Output (tokens)",
+    "output_tokens": "Output (tokens)",
     "batch": "Batch (sequences)",
     "batch_run": "Sequences served together",
     "alpha": "X-cache share",

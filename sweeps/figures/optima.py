@@ -16,7 +16,7 @@ from nearkv.sweeps.tables.text_columns import cell_text
 KNOB = "alpha"
 """The knob whose optimum a page proves: the share of X in the cache."""
 
-POINT = ("system", "model", "platform", "batch", "context_tok", "output_tok")
+POINT = ("system", "model", "platform", "batch", "context_tok", "output_tokens")
 SHOWN = (
     "value",
     "step_ms",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SPEED = "throughput_tok_s"
 
-WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tok", "trace")
+WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
 """Columns that say where systems are compared: what differs beside them is a choice."""
 
 ALWAYS = ("system", "status", SPEED, f"{SPEED}_p05", f"{SPEED}_p95", "step_ms", "total_s")

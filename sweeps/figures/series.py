@@ -135,7 +135,7 @@ AXES = (
     "batch",
     "model",
     "platform",
-    "output_tok",
+    "output_tokens",
     "trace",
     "devices",
 )

@@ -17,7 +17,7 @@ _OPTIONS = {
     "trace": "--trace",
     "batch": "--batch",
     "context_tok": "--context",
-    "output_tok": "--output-tokens",
+    "output_tokens": "--output-tokens",
 }
 """Axes of the workload, and the option that gives their values."""
 

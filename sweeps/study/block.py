@@ -115,7 +115,7 @@ class Block:
     def _workload(self, mesh: Mapping[str, Numbers]) -> Workload:
         if self.traces:
             return workload_of(self.traces, mesh["trace"].astype(int))
-        return Workload(mesh["batch"], mesh["context_tok"], mesh["output_tok"])
+        return Workload(mesh["batch"], mesh["context_tok"], mesh["output_tokens"])
 
 
 def _same_everywhere(values: Numbers) -> Numbers:

@@ -86,7 +86,7 @@ load_plugins(["{module}.py"])
 
 def test_a_step_lasts_as_long_as_its_cache_takes_over_the_link() -> None:
     """Llama2-13B: 40 layers of 40 heads of 128; K and V of 2 bytes; x16 of PCIe 4.0 at 0.8."""
-    point = nearkv.estimate("{name}", "llama2-13b", batch=8, context=8192, output=2,
+    point = nearkv.estimate("{name}", "llama2-13b", batch=8, context=8192, output_tokens=2,
                             knobs={{"on_gpu": 0}})
     cache = 2 * 2 * 40 * 40 * 128 * 8 * (8192 + 1)
     assert abs(point["step_ms"] / (1e3 * cache / (0.8 * 31.5e9)) - 1) < 1e-6

@@ -50,7 +50,7 @@ class Study:
     Attributes:
         systems: names.
         models: names, or models read before.
-        batch, context, output: lists of sizes.
+        batch, context, output_tokens: lists of sizes.
         platforms: names, or platforms read before; empty for the test bed of each system's paper.
         sets: hardware number (`role.key`) -> list of values.
         parts: role of the platform -> list of parts that fill it, in place of its own.
@@ -69,7 +69,7 @@ class Study:
     models: tuple[str | Part, ...]
     batch: str = "16"
     context: str = "32k"
-    output: str = "64"
+    output_tokens: str = "64"
     platforms: tuple[str | Platform, ...] = ()
     sets: Mapping[str, str] = field(default_factory=dict)
     knobs: Mapping[str, str] = field(default_factory=dict)
@@ -85,8 +85,8 @@ class Study:
     @property
     def has_lengths(self) -> bool:
         """Whether a batch, a context or an output differs from the default."""
-        lengths = (self.batch, self.context, self.output)
-        return lengths != (Study.batch, Study.context, Study.output)
+        lengths = (self.batch, self.context, self.output_tokens)
+        return lengths != (Study.batch, Study.context, Study.output_tokens)
 
     @property
     def workload_axes(self) -> int:
@@ -196,7 +196,7 @@ def _workload_axes(study: Study) -> tuple[Axis, ...]:
     return (
         size_axis("batch", study.batch, "--batch"),
         size_axis("context_tok", study.context, "--context"),
-        size_axis("output_tok", study.output, "--output-tokens"),
+        size_axis("output_tokens", study.output_tokens, "--output-tokens"),
     )
 
 

@@ -24,7 +24,7 @@ _LISTS = {
     "plugin": "plugins",
 }
 """Key of a file that lists names -> field of `Study`."""
-_TEXTS = ("batch", "context", "output", "method")
+_TEXTS = ("batch", "context", "output_tokens", "method")
 _TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
 _NUMBERS = ("band", "samples", "seed")
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")

@@ -13,7 +13,7 @@ from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_text
 from nearkv.sweeps.study.trace import Trace
 
-_COLUMNS = ("input_tok", "output_tok")
+_COLUMNS = ("input_tokens", "output_tokens")
 REQUESTS = 1000
 """Requests drawn from each trace (L3 sec. 6.2)."""
 METHODS = ("fluid", "simulate")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.study.sizes import comma_list
 
-LENGTHS = ("batch", "context", "output")
+LENGTHS = ("batch", "context", "output_tokens")
 NAMES = {"model": "models", "platform": "platforms", "trace": "traces"}
 """Axes that list names -> field of a study."""
 

@@ -23,7 +23,7 @@ KEY = (
     "trace",
     "batch",
     "context_tok",
-    "output_tok",
+    "output_tokens",
     "paper",
 )
 """What names a row; where one value serves all rows, a line beside the table says it once."""

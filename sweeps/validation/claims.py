@@ -24,8 +24,9 @@ class Claim:
             empty where excluded.
         system, knob, platform: whose column; of a `number`, its address `NAME:ROLE.KEY`.
         over, over_knob, over_platform: the baseline whose column divides it; empty for none.
-        model, batch, context, output, set: the grid.
-        trace, method: requests in place of batch, context and output; `simulate` simulates them.
+        model, batch, context, output_tokens, set: the grid.
+        trace, method: requests in place of batch, context and output_tokens; `simulate`
+            simulates them.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
         exclude: why no closed form can predict it.
         assume: what the prediction depends on.
@@ -51,7 +52,7 @@ class Claim:
     model: str = ""
     batch: str = ""
     context: str = ""
-    output: str = ""
+    output_tokens: str = ""
     set: str = ""
     trace: str = ""
     method: str = ""

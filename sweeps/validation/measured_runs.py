@@ -19,7 +19,7 @@ from nearkv.sweeps.validation.measurements import Measurement, read_runs
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ in batch, context and output alone: one block answers them all.
+    """Runs that differ in batch, context and output_tokens alone: one block answers them all.
 
     Attributes:
         places: of its runs among all.
@@ -33,11 +33,11 @@ class RunGroup:
 
     @property
     def axes(self) -> dict[str, Numbers]:
-        """Batch, context and output of each run."""
+        """Batch, context and output_tokens of each run."""
         return {
             "batch": np.array([run.batch for run in self.runs]),
             "context_tok": np.array([run.context for run in self.runs]),
-            "output_tok": np.array([run.output for run in self.runs]),
+            "output_tokens": np.array([run.output_tokens for run in self.runs]),
         }
 
 

@@ -15,7 +15,7 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_text
 from nearkv.sweeps.study.sizes import size
 
-REQUIRED = ("system", "model", "batch", "context", "output")
+REQUIRED = ("system", "model", "batch", "context", "output_tokens")
 OPTIONAL = ("knob", "set")
 MOST_ROWS = 1000
 MOST_BYTES = 1 << 22
@@ -28,7 +28,7 @@ class Measurement:
     Attributes:
         where: file and line.
         system, model, knob, set: as in a study; knob and set are `name=value;name=value`.
-        batch, context, output: what ran [1].
+        batch, context, output_tokens: what ran [1].
         measured: in the unit of the file's measured column.
     """
 
@@ -39,7 +39,7 @@ class Measurement:
     set: str
     batch: float
     context: float
-    output: float
+    output_tokens: float
     measured: float
 
 
@@ -143,7 +143,7 @@ def _run(row: dict[str, str], metric: str, where: str) -> Measurement:
         set=row.get("set", ""),
         batch=size(row["batch"], f"{where}, batch"),
         context=size(row["context"], f"{where}, context"),
-        output=size(row["output"], f"{where}, output"),
+        output_tokens=size(row["output_tokens"], f"{where}, output_tokens"),
         measured=_positive(row[metric], f"{where}, {metric}"),
     )
 

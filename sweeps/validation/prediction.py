@@ -26,7 +26,7 @@ class Question:
 
     Attributes:
         system, knob, platform: whose column.
-        model, batch, context, output, trace, method, set: as in the claim.
+        model, batch, context, output_tokens, trace, method, set: as in the claim.
     """
 
     system: str
@@ -35,7 +35,7 @@ class Question:
     model: str
     batch: str
     context: str
-    output: str
+    output_tokens: str
     trace: str
     method: str
     set: str
@@ -51,7 +51,7 @@ class Question:
             models=comma_list(self.model),
             batch=self.batch or Study.batch,
             context=self.context or Study.context,
-            output=self.output or Study.output,
+            output_tokens=self.output_tokens or Study.output_tokens,
             platforms=comma_list(self.platform),
             sets=pairs(filter(None, self.set.split(";")), "set"),
             knobs=pairs(filter(None, self.knob.split(";")), "knob"),
@@ -74,7 +74,7 @@ def question_of(claim: Claim, baseline: bool = False) -> Question:
         model=claim.model,
         batch=claim.batch,
         context=claim.context,
-        output=claim.output,
+        output_tokens=claim.output_tokens,
         trace=claim.trace,
         method=claim.method,
         set=claim.set,

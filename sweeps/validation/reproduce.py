@@ -8,7 +8,7 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.sweeps.validation.claims import Claim
 from nearkv.sweeps.validation.prediction import Question, question_of
 
-AXES = ("model", "batch", "context_tok", "output_tok")
+AXES = ("model", "batch", "context_tok", "output_tokens")
 """Columns that tell the points of a claim's grid apart."""
 
 
@@ -35,7 +35,7 @@ def _compare(question: Question, metric: str) -> str:
         "--model": question.model,
         "--batch": question.batch,
         "--context": question.context,
-        "--output-tokens": question.output,
+        "--output-tokens": question.output_tokens,
         "--platform": question.platform,
         "--trace": question.trace,
         "--method": question.method,

@@ -124,7 +124,7 @@ def _questions(claim: Claim) -> tuple[Question, Question | None]:
         model=model,
         batch=batch,
         context=context,
-        output=output,
+        output_tokens=output,
         set=last if is_set else "",
         knob="" if is_set else last,
     )

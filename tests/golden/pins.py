@@ -20,7 +20,7 @@ from nearkv.sweeps.evaluate.evaluate import columns
 from nearkv.sweeps.study.study import Study, blocks
 
 PINS = Path(__file__).with_name("pins.csv")
-RENAMED = {"output_tok": "output_tokens"}
+RENAMED = {"output_tok": "output_tokens", "tbt_ms": "tpot_ms"}
 """Quantities of earlier pins that have another name now."""
 HEADER = ("system", "case", "quantity", "value")
 

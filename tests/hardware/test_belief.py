@@ -26,7 +26,7 @@ def number(value: float, unit: str) -> str:
 
 def with_sets(**sets: str) -> Study:
     named = {address.replace("__", "."): text for address, text in sets.items()}
-    return Study(PIM.systems, PIM.models, PIM.batch, PIM.context, PIM.output, sets=named)
+    return Study(PIM.systems, PIM.models, PIM.batch, PIM.context, PIM.output_tokens, sets=named)
 
 
 # A refresh of 8 us in an interval of 7.86 us left the banks less than no time: total_s was -23,331.

@@ -47,7 +47,7 @@ systems = ["hilos", "flexgen-ssd"]
 model = ["opt-30b"]
 batch = "3,5"
 context = "9k"
-output = 33
+output_tokens = 33
 platform = "hilos-h100"
 
 [set]

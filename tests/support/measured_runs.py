@@ -20,7 +20,7 @@ def write_runs(
     sets = {
         name: f"{value}GB/s" if name == "ssd.read" else str(value) for name, value in truth.items()
     }
-    lines = [f"system,model,batch,context,output,knob,{of}"]
+    lines = [f"system,model,batch,context,output_tokens,knob,{of}"]
     for name in systems:
         # what is demoted hides the CPU's scoring, so the rates of this machine would not show
         demotes = "migration" in find_system(name).knobs

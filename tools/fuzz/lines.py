@@ -24,7 +24,7 @@ LINES = (
     "solve mapping --model opt-66b --batch 8 --context 4k --format json",
     "solve batch --system flexgen-ssd --model opt-30b --context 8k --format json",
     "solve hardware --system flexgen-dram --model opt-30b --context 8k --vary host.memory"
-    " --target batch_run=8 --format json",
+    " --slo batch_run=8 --format json",
     "solve crossover --system flexgen-ssd,hilos --model opt-30b --along context=4k:64k"
     " --format json",
     "solve subbatch --model gpt-175b --requests 2k,3k,4k --time-limit 1 --format json",
@@ -119,7 +119,7 @@ MILD = {
     "--by": ("step_ms,cost_usd", "endurance_requests,energy_j_tok", "throughput_tok_s,prefill_s"),
     "--of": ("step_ms", "energy_j_tok", "endurance_requests", "prefill_s"),
     "--where": ("step_ms<=1e9", "throughput_tok_s>=1", "batch_run>=1"),
-    "--target": ("batch_run=1", "step_ms<=1e5", "throughput_tok_s>=1", "endurance_requests>=1e9"),
+    "--slo": ("batch_run=1", "step_ms<=1e5", "throughput_tok_s>=1", "endurance_requests>=1e9"),
     "--vary": ("gpu.memory", "host.memory=1GB:1TB", "gpu.flops", "ssd.count"),
     "--along": ("context=1k:2k", "batch=1:4", "batch=1:512", "host.memory=64GB:1TB"),
     "--requests": ("1", "1,2", "2k,64k", "dolphin", "7"),

@@ -34,7 +34,7 @@ BY = (
     "cost_usd",
     "batch_run",
 )
-PER = ("model", "batch", "context_tok", "output_tok", "status", "system", "batch_run", "reason")
+PER = ("model", "batch", "context_tok", "output_tokens", "status", "system", "batch_run", "reason")
 ROLES = ("gpu", "gpu_link", "host", "csd", "ssd", "uplink", "ssd_link", "dimm", "precision")
 
 
@@ -68,7 +68,7 @@ def drawn(random: Random, points: int) -> tuple[Study, Reducer]:
         models=tuple(random.sample(MODELS, random.choice((1, 1, 2)))),
         batch=_sizes(random, 1, 600, extents[0]),
         context=_sizes(random, 100, 2_000_000, extents[1]),
-        output=_sizes(random, 1, 4000, extents[2]),
+        output_tokens=_sizes(random, 1, 4000, extents[2]),
         platforms=(known[0].platform,),
         sets=sets,
         knobs=_knobs(random, known),

@@ -95,7 +95,7 @@ def steady(
         batch_run=n,
         accelerator_power=accelerator_power,
         step_carries=carried,
-        also={"tbt_ms": 1e3 * between_tokens, **also},
+        also={"tpot_ms": 1e3 * between_tokens, **also},
         serving=serving,
     )
 

@@ -23,7 +23,7 @@ def _row(
         models=(model,),
         batch=batch,
         context=context,
-        output=output,
+        output_tokens=output,
         platforms=(platform,),
         sets=pairs(filter(None, sets.split(";")), "set"),
         knobs=pairs(filter(None, knobs.split(";")), "knob"),

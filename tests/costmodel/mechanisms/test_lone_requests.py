@@ -48,12 +48,12 @@ def test_a_lone_request_takes_what_its_proven_division_takes() -> None:
 
 def test_a_simulated_request_has_no_second_sub_batch_either(tmp_path: Path) -> None:
     trace = tmp_path / "one.csv"
-    trace.write_text("input_tok,output_tok\n2000,400\n")
+    trace.write_text("input_tokens,output_tokens\n2000,400\n")
     times = {}
     for interleave in ("on", "off"):
         knobs = {"interleave": interleave}
         one = Study(("l3",), ("opt-66b",), traces=(str(trace),), knobs=knobs, method="simulate")
-        times[interleave] = float(table(one)["tbt_ms"][0])
+        times[interleave] = float(table(one)["tpot_ms"][0])
     assert times["on"] == pytest.approx(times["off"], rel=1e-12)
 
 
@@ -61,10 +61,10 @@ def test_a_simulated_request_has_no_second_sub_batch_either(tmp_path: Path) -> N
 def test_others_do_not_shorten_the_longest_answer(tmp_path: Path, system: str) -> None:
     """299 short answers beside one of 8,000 tokens, each of which takes an iteration."""
     alone, beside = tmp_path / "alone.csv", tmp_path / "beside.csv"
-    alone.write_text("input_tok,output_tok\n10,8000\n")
+    alone.write_text("input_tokens,output_tokens\n10,8000\n")
     beside.write_text(alone.read_text() + 299 * "50,25\n")
     one, many = [
         table(Study((system,), ("gpt-89b",), traces=(str(file),))) for file in (alone, beside)
     ]
     assert many["total_s"][0] > one["total_s"][0] * 0.99
-    assert many["tbt_ms"][0] > one["tbt_ms"][0] * 0.99
+    assert many["tpot_ms"][0] > one["tpot_ms"][0] * 0.99

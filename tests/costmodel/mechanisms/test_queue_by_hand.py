@@ -54,7 +54,7 @@ def served(work: Workload, chunked: float) -> Estimate:
 
 
 def tbt(answer: Estimate) -> Real:
-    return answer.also["tbt_ms"]
+    return answer.also["tpot_ms"]
 
 
 def test_prompts_that_come_first_pause_those_that_decode() -> None:

@@ -183,7 +183,7 @@ def test_an_infeasible_point_is_an_answer_with_empty_tables() -> None:
         ),
         (lambda: nearkv.solve("alfa", "opt-66b"), "unknown question 'alfa'; did you mean 'alpha'"),
         (lambda: nearkv.solve("alpha", "opt-66b", vary="csd.count"), "does not take vary"),
-        (lambda: nearkv.solve("hardware", "opt-66b"), "target is missing"),
+        (lambda: nearkv.solve("hardware", "opt-66b"), "slo is missing"),
         (nearkv.sweep, "give a study, or systems and a model"),
         (lambda: nearkv.sweep("a.toml", systems="hilos"), "leave it out"),
         (lambda: nearkv.estimate("hilos", "opt-66b", context=[1, 2]), "one design point"),
@@ -215,12 +215,12 @@ def test_a_fit_is_saved_as_a_platform(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_paired_axes_and_limits_are_taken() -> None:
-    """As on the command line: `--zip` goes value by value, `--limit` bounds a batch."""
+    """As on the command line: `--zip` goes value by value, `--slo` bounds a batch."""
     pairs = nearkv.compare(
-        "flexgen-ssd", model="opt-30b", zip={"context": ["1k", "2k"], "output": [4, 8]}
+        "flexgen-ssd", model="opt-30b", zip={"context": ["1k", "2k"], "output_tokens": [4, 8]}
     )
-    assert pairs[["context_tok", "output_tok"]].to_numpy().tolist() == [[1024, 4], [2048, 8]]
-    with pytest.raises(nearkv.InputError, match="2 of context, 1 of output"):
-        nearkv.compare("hilos", model="opt-30b", zip={"context": [1, 2], "output": 4})
-    most = nearkv.solve("batch", "gpt-89b", systems="l3", context=6000, limit="tbt_ms=50")
-    assert most["tbt_ms"][0] <= 50
+    assert pairs[["context_tok", "output_tokens"]].to_numpy().tolist() == [[1024, 4], [2048, 8]]
+    with pytest.raises(nearkv.InputError, match="2 of context, 1 of output_tokens"):
+        nearkv.compare("hilos", model="opt-30b", zip={"context": [1, 2], "output_tokens": 4})
+    most = nearkv.solve("batch", "gpt-89b", systems="l3", context=6000, slo="tpot_ms=50")
+    assert most["tpot_ms"][0] <= 50

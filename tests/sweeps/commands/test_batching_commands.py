@@ -48,7 +48,7 @@ def test_requests_of_one_length_are_as_many_requests() -> None:
 @pytest.mark.slow
 def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text("input_tok,output_tok\n" + "300,9000\n40,2000\n" * 30)
+    path.write_text("input_tokens,output_tokens\n" + "300,9000\n40,2000\n" * 30)
     for requests in ("dolphin", str(path)):
         done = run(
             "solve", "subbatch", "--requests", requests, "--model", "gpt-175b", "--time-limit", "2"

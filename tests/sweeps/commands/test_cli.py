@@ -115,8 +115,8 @@ def test_solve_spill_answers() -> None:
 def test_rows_carry_the_promised_columns() -> None:
     (row,) = json.loads(run("estimate", "hilos", *POINT, "--format", "json").stdout)
     promised = (
-        "system model platform batch context_tok output_tok status reason short_of short_gb note "
-        "prefill_s step_ms total_s decode_tok_s "
+        "system model platform batch context_tok output_tokens status reason short_of short_gb "
+        "note prefill_s step_ms total_s decode_tok_s "
         "throughput_tok_s energy_j_tok cost_usd tok_s_per_kusd alpha interval writeback devices"
     )
     assert set(promised.split()) <= row.keys()

@@ -67,7 +67,7 @@ def test_a_placement_that_does_not_fit_says_what_is_short() -> None:
 @pytest.mark.slow
 def test_hardware_batch_crossover_pareto_and_sensitivity_answer() -> None:
     point = ["--model", "opt-66b", "--batch", "16", "--context", "64k"]
-    target = ["--vary", "csd.count", "--target", "throughput_tok_s=0.5"]
+    target = ["--vary", "csd.count", "--slo", "throughput_tok_s=0.5"]
     (row,) = answer("solve", "hardware", "--system", "hilos", *point, *target)
     assert row["limit"] == "at least"
     (row,) = answer("solve", "batch", "--system", "hilos", "--model", "opt-66b", "--context", "64k")

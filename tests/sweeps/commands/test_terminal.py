@@ -101,7 +101,7 @@ def test_a_terminal_shows_each_command_of_the_readme(
         "solve beta --model qwen-7b",
         "solve placement --model opt-30b --gpu-batch 8 --num-batches 2",
         "solve alpha --model opt-66b --context 32k",
-        "solve batch --model opt-66b --limit step_ms=50000",
+        "solve batch --model opt-66b --slo step_ms=50000",
     ],
 )
 @pytest.mark.slow

@@ -35,6 +35,6 @@ def test_every_column_of_a_simulated_queue_is_defined() -> None:
 
 
 def test_a_column_of_one_family_is_explained() -> None:
-    shown = CliRunner().invoke(app, ["columns", "show", "tbt_ms"])
+    shown = CliRunner().invoke(app, ["columns", "show", "tpot_ms"])
     assert shown.exit_code == 0
     assert "time between tokens" in shown.output

@@ -11,7 +11,9 @@ from nearkv.sweeps.study.study import Study
 
 def test_weights_and_cache_are_those_of_the_model() -> None:
     """OPT-66B: 64 layers of 72 heads of 128, K and V of 2 bytes, at the last token."""
-    study = Study(("hilos", "gpu-only"), ("opt-66b",), batch="1,16", context="1k", output="24")
+    study = Study(
+        ("hilos", "gpu-only"), ("opt-66b",), batch="1,16", context="1k", output_tokens="24"
+    )
     rows = table(study, on_request(["system", "footprint_gb:kv"]))
     per_token = 2 * 64 * 72 * 128 * 2
     held = [batch * (1024 + 24) * per_token / 1e9 for batch in (1, 16)]

@@ -19,24 +19,24 @@ def answer(system: str, model: str, **options: str) -> Columns:
 
 def test_a_batch_that_runs_in_parts_is_noted() -> None:
     """A100s hold 22.8 of 32 such requests beside the weights of a model of 89 x 10^9 parameters."""
-    parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    parts = answer("gpu-only", "gpt-89b", batch="32", context="6000", output_tokens="1")
     assert 1 < parts["batch_run"][0] < 32
     assert "batch_run sequences at a time, times count all rounds" in parts["note"][0]
-    whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output="1")
+    whole = answer("gpu-only", "gpt-89b", batch="4", context="6000", output_tokens="1")
     assert whole["batch_run"][0] == 4
     assert "batch_run" not in whole["note"][0]
 
 
 def test_one_token_waits_for_no_other_prompt() -> None:
     """Between tokens lies a step; a request of one token has no pause to share out."""
-    row = answer("gpu-only", "gpt-89b", batch="32", context="6000", output="1")
+    row = answer("gpu-only", "gpt-89b", batch="32", context="6000", output_tokens="1")
     step = row["step_ms"].astype(float) * row["batch_run"].astype(float) / 32
-    np.testing.assert_allclose(row["tbt_ms"].astype(float), step, rtol=1e-6)
+    np.testing.assert_allclose(row["tpot_ms"].astype(float), step, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("context", "noted"), [("1k", False), ("4k", True)])
 def test_a_mapping_made_for_less_than_the_context_is_noted(context: str, noted: bool) -> None:
-    row = answer("flexgen-mapping", "gpt3-175b", context=context, output="1")
+    row = answer("flexgen-mapping", "gpt3-175b", context=context, output_tokens="1")
     assert ("mapped for the context, which is beyond `longest`" in row["note"][0]) is noted
 
 
@@ -49,7 +49,7 @@ def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> N
 
 def test_an_answer_of_one_token_explains_one_step() -> None:
     """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
-    study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="1")
+    study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="1")
     block = one_point(study)
     columns, rows = point_columns(block), time_tree(block)
     step = [row for row in rows if str(row["span"]).startswith("one decode step")]
@@ -57,7 +57,7 @@ def test_an_answer_of_one_token_explains_one_step() -> None:
     assert sum(leaves) == pytest.approx(1)
     milliseconds = float(columns["step_ms"].astype(float)[0])
     assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
-    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output="2")
+    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="2")
     assert not [row for row in time_tree(one_point(longer)) if "one decode" in str(row["span"])]
 
 

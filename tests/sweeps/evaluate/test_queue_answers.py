@@ -95,7 +95,7 @@ def test_replicas_take_prompts_as_they_are_free(tmp_path: Path) -> None:
     """Every second answer is one token long, which its prompt gives; no replica takes them all."""
     trace = tmp_path / "mix.csv"
     rows = ["8000,180", "8000,1"] * 100
-    trace.write_text("\n".join(["input_tok,output_tok", *rows]))
+    trace.write_text("\n".join(["input_tokens,output_tokens", *rows]))
     sets = {"gpu.memory": "40GiB,140GiB"}
     study = Study(("gpu-only",), ("llama3.1-8b",), traces=(str(trace),), sets=sets)
     fluid = table(study)["total_s"].astype(float)

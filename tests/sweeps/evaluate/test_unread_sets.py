@@ -68,7 +68,7 @@ def test_estimate_tells_too() -> None:
         "solve alpha",
         "solve crossover --system hilos,flexgen-ssd --along context=1k:2k",
         "solve batch --system hilos",
-        "solve hardware --vary csd.count --target throughput_tok_s=0.1",
+        "solve hardware --vary csd.count --slo throughput_tok_s=0.1",
         "solve subbatch --requests 2k,3k",
         "sensitivity hilos --band 90 --samples 20",
     ],
@@ -82,16 +82,16 @@ def test_commands_that_solve_tell_too(command: str) -> None:
 
 def test_a_column_of_a_trace_that_is_not_read_is_told_once(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
-    trace.write_text("arrival_s,input_tok,output_tok\n0,1000,20\n1,3000,50\n", "utf-8")
+    trace.write_text("arrival_s,input_tokens,output_tokens\n0,1000,20\n1,3000,50\n", "utf-8")
     done = invoke("compare", "l3", "gpu-only", "--model", MODEL, "--trace", str(trace))
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("input_tok and output_tok are read, 'arrival_s' not") == 1
+    assert done.stderr.count("input_tokens and output_tokens are read, 'arrival_s' not") == 1
 
 
 @pytest.mark.parametrize(
     ("question", "systems", "options", "said"),
     [
-        ("hardware", "hilos", {"vary": "csd.read", "target": "throughput_tok_s=1"}, "--vary"),
+        ("hardware", "hilos", {"vary": "csd.read", "slo": "throughput_tok_s=1"}, "--vary"),
         ("crossover", "hilos,flexgen-ssd", {"along": "csd.read=1GB/s:9GB/s"}, "--along"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_number_that_is_searched_and_not_read_is_told(
 def test_a_number_that_is_searched_and_read_is_not_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", NearkvWarning)
-        options: Any = {"vary": "csd.count", "target": "throughput_tok_s=0.1"}
+        options: Any = {"vary": "csd.count", "slo": "throughput_tok_s=0.1"}
         nearkv.solve("hardware", MODEL, systems="hilos", context="1k", **options)
 
 
@@ -114,8 +114,8 @@ def test_a_number_that_is_searched_and_read_is_not_told() -> None:
     ("question", "name", "value"),
     [
         ("hardware", "vary", 3.5),
-        ("hardware", "target", [None]),
-        ("batch", "limit", 3.5),
+        ("hardware", "slo", [None]),
+        ("batch", "slo", 3.5),
         ("placement", "gpu_batch", 3.5),
         ("placement", "fix", "x"),
         ("subbatch", "slack", None),

@@ -101,7 +101,7 @@ def test_a_front_of_lower_ends() -> None:
 def test_questions_without_a_band_refuse_one() -> None:
     with pytest.raises(nearkv.InputError, match="solve batch gives one batch, not a band"):
         nearkv.solve("batch", "opt-66b", band=90)
-    need: dict[str, Any] = {"vary": "csd.count", "target": "throughput_tok_s=0.5"}
+    need: dict[str, Any] = {"vary": "csd.count", "slo": "throughput_tok_s=0.5"}
     with pytest.raises(nearkv.InputError, match="solve hardware gives one size, not a band"):
         nearkv.solve("hardware", "opt-66b", band=90, **need)
 

@@ -93,7 +93,7 @@ def test_endless_columns_do_not_keep_what_another_column_beats() -> None:
         ("opt-30b",),
         batch="8",
         context="1k",
-        output="8",
+        output_tokens="8",
         sets={"gpu.count": "1,2", "host.memory": "512GB,600GB"},
     )
     table = pareto(study, "endurance_requests,step_ms", [])

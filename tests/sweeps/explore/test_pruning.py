@@ -51,7 +51,7 @@ def study() -> Study:
         ("opt-66b", "llama2-70b"),
         batch="1:64:+9",
         context="4k:512k:x2",
-        output="32,128",
+        output_tokens="32,128",
         sets={"gpu_link.bandwidth": "8GB/s:32GB/s:+4GB/s"},
     )
 
@@ -61,7 +61,7 @@ def study() -> Study:
     [
         Top("throughput_tok_s", most=20),
         Top("prefill_s", most=7),
-        Top("output_tok", most=100),
+        Top("output_tokens", most=100),
         BestPer("energy_j_tok", ("model", "context_tok")),
         BestPer("step_ms", ("status",)),
     ],
@@ -105,9 +105,9 @@ def test_bounds_that_prove_little_are_given_up(
 def test_the_undominated_designs_are_the_same(study: Study, where: list[str]) -> None:
     """Of one price all, so that equal designs meet; conditions leave out the fastest."""
     by, messages = "throughput_tok_s,step_ms,cost_usd", list[str]()
-    expected = pareto(study, by, where, "model,output_tok")
+    expected = pareto(study, by, where, "model,output_tokens")
     with searched(0, most_at_once=64):
-        answer = pareto(study, by, where, "model,output_tok", messages.append)
+        answer = pareto(study, by, where, "model,output_tokens", messages.append)
     assert_same(answer, expected)
     proved, rest = messages[-1].split(maxsplit=1)
     assert rest == "of 1,792 design points proved away by bounds"

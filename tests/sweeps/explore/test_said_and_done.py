@@ -126,7 +126,7 @@ def test_designs_are_limited_by_a_number_that_is_set() -> None:
     ("varied", "ends"), [("csd.count=1:4", True), ("host.memory=800GB:900GB", False)]
 )
 def test_a_range_that_ends_too_soon_is_named(varied: str, ends: bool) -> None:
-    (row,) = least_hardware(HILOS, varied, (), ["throughput_tok_s=50"])
+    (row,) = least_hardware(HILOS, varied, ["throughput_tok_s=50"])
     assert row["limit"] == "never"
     assert ("where the range ends" in row["reason"]) is ends
 

@@ -35,7 +35,7 @@ L3 = Study(("l3",), ("gpt-89b",), context="6000")
         ("placement --model opt-30b --gpu-batch 8 --num-batches 2", "bound by"),
         ("batch --system flexgen-ssd --model opt-66b --knob weights=paper", "bound by host; more"),
         (
-            "hardware --model opt-66b --vary csd.count=1:16 --target throughput_tok_s=0.1",
+            "hardware --model opt-66b --vary csd.count=1:16 --slo throughput_tok_s=0.1",
             "csd.flash binds there: were it faster, less would do",
         ),
         ("crossover --model opt-66b --along context=1k:64k", "hilos leads from"),
@@ -52,8 +52,8 @@ def test_every_solve_says_what_binds(words: str, sentence: str) -> None:
 @pytest.mark.slow
 def test_the_largest_batch_keeps_its_limits() -> None:
     """One sequence more breaks the limit that is named; a column of the system's own counts too."""
-    (row,) = best_batches(L3, ["tbt_ms=40,prefill_s=2"])
-    assert row["tbt_ms"] <= 40
+    (row,) = best_batches(L3, ["tpot_ms=40,prefill_s=2"])
+    assert row["tpot_ms"] <= 40
     assert row["prefill_s"] <= 2
     assert row["short_of"] == "the limit of prefill_s"
     (free,) = best_batches(L3)
@@ -62,14 +62,14 @@ def test_the_largest_batch_keeps_its_limits() -> None:
     assert tight["largest_batch"] == 0
     with pytest.raises(InputError, match="no upper limit"):
         best_batches(L3, ["throughput_tok_s=1"])
-    with pytest.raises(InputError, match="did you mean 'tbt_ms'"):
+    with pytest.raises(InputError, match="did you mean 'tpot_ms'"):
         best_batches(L3, ["tbt_m=50"])
 
 
 @pytest.mark.slow
 def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
     """The greedy mapping takes less time for 302 sequences than for 300; all are tried."""
-    study = Study(("h2m2",), ("opt-66b",), context="512", output="1")
+    study = Study(("h2m2",), ("opt-66b",), context="512", output_tokens="1")
     every = table(replace(study, batch="1:400:+1"))
     seconds = every["step_ms"].astype(float)
     limit = float(seconds[298])
@@ -84,7 +84,9 @@ def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
 
 
 def test_a_mapping_that_does_not_fit_is_a_row_with_a_status() -> None:
-    answer = best_mapping(Study((), ("gpt3-175b",), batch="32", context="64k", output="1"), "exact")
+    answer = best_mapping(
+        Study((), ("gpt3-175b",), batch="32", context="64k", output_tokens="1"), "exact"
+    )
     assert list(answer["status"]) == ["infeasible"]
     assert answer["short_gb"].astype(float)[0] > 0
     assert np.isnan(answer["step_ms"].astype(float)).all()
@@ -103,7 +105,9 @@ def test_the_best_of_designs_that_do_not_fit_is_a_row_with_a_status() -> None:
 @pytest.mark.slow
 def test_paired_axes_go_together() -> None:
     study = Study(
-        ("flexgen-ssd", "hilos"), ("opt-66b",), zipped={"context": "256,1k,8k", "output": "9,8,7"}
+        ("flexgen-ssd", "hilos"),
+        ("opt-66b",),
+        zipped={"context": "256,1k,8k", "output_tokens": "9,8,7"},
     )
     points = [
         (block.system.name, *(int(axis.values[0]) for axis in block.grid.axes[2:4]))
@@ -111,10 +115,10 @@ def test_paired_axes_go_together() -> None:
     ]
     lengths = [(256, 9), (1024, 8), (8192, 7)]
     assert points == [(name, *pair) for name in ("flexgen-ssd", "hilos") for pair in lengths]
-    words = "compare flexgen-ssd hilos --model opt-66b --zip context=1k,8k output=9,8"
+    words = "compare flexgen-ssd hilos --model opt-66b --zip context=1k,8k output_tokens=9,8"
     text = printed(*words.split())
-    assert "context_tok  output_tok" in text
-    for wrong in ({"context": "1k,2k", "output": "9"}, {"batch": "1,2"}):
+    assert "context_tok  output_tokens" in text
+    for wrong in ({"context": "1k,2k", "output_tokens": "9"}, {"batch": "1,2"}):
         with pytest.raises(InputError, match="--zip"):
             blocks(Study(("hilos",), ("opt-66b",), batch="4", zipped=wrong))
 
@@ -143,29 +147,29 @@ def test_provenance_names_the_choices_that_were_made() -> None:
 def test_hardware_keeps_limits_on_any_column() -> None:
     """One CSD fewer breaks the limit; a limit that no count keeps beside a target is said."""
     study = Study(("hilos",), ("opt-66b",), context="64k")
-    (row,) = least_hardware(study, "csd.count", (), ["step_ms=40000,prefill_s=2000"])
+    (row,) = least_hardware(study, "csd.count", ["step_ms=40000,prefill_s=2000"])
     assert row["step_ms"] <= 40000
     fewer = table(replace(study, sets={"csd.count": str(row["value"] - 1)}))
     assert float(fewer["step_ms"][0]) > 40000
     wanted = ["throughput_tok_s=0.3"]
-    (never,) = least_hardware(study, "csd.count", wanted, ["cost_usd=60000"])
+    (never,) = least_hardware(study, "csd.count", [*wanted, "cost_usd=60000"])
     assert never["limit"] == "never"
-    (own,) = least_hardware(L3, "dimm.ranksets", (), ["tbt_ms=60"])
-    assert own["tbt_ms"] <= 60
-    with pytest.raises(InputError, match="--limit: step_ms cannot be"):
-        least_hardware(study, "csd.count", ["step_ms>=20"], ["step_ms=10"])
+    (own,) = least_hardware(L3, "dimm.ranksets", ["tpot_ms=60"])
+    assert own["tpot_ms"] <= 60
+    with pytest.raises(InputError, match="--slo: step_ms cannot be"):
+        least_hardware(study, "csd.count", ["step_ms>=20", "step_ms=10"])
 
 
 @pytest.mark.slow
 def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
     steps, _ = sensitivity(replace(L3, batch="1"), "step_ms")
-    pauses, _ = sensitivity(replace(L3, batch="1"), "tbt_ms")
+    pauses, _ = sensitivity(replace(L3, batch="1"), "tpot_ms")
     assert [row["number"] for row in pauses] == [row["number"] for row in steps]
     pair = Study(("gpu-only", "l3"), ("gpt-89b",))
-    assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tbt_ms"))
-    with pytest.raises(InputError, match="--of: unknown column 'tbt_ms'"):
-        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tbt_ms")
+    assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))
+    with pytest.raises(InputError, match="--of: unknown column 'tpot_ms'"):
+        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tpot_ms")
 
 
 @pytest.mark.parametrize("words", ["sweep --top 1", "sweep --best-per batch", "pareto"])

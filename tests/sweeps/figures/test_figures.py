@@ -184,8 +184,8 @@ def test_a_boundary_stands_where_the_crossing_is() -> None:
     axes = plot.policy_map(MAP, boundaries=along)
     (segment,) = vertical_segments(axes)
     assert segment[:, 0].tolist() == pytest.approx([0.5, 0.5])
-    with pytest.raises(InputError, match="lie along output"):
-        plot.policy_map(MAP, boundaries=edges.assign(along="output"))
+    with pytest.raises(InputError, match="lie along output_tokens"):
+        plot.policy_map(MAP, boundaries=edges.assign(along="output_tokens"))
 
 
 def test_a_tornado_has_the_widest_number_on_top() -> None:

@@ -40,7 +40,7 @@ def studies(draw: st.DrawFn) -> Study:
         models=(draw(st.sampled_from(MODELS)),),
         batch=str(draw(st.integers(1, 128))),
         context=str(draw(st.integers(8192, 131_072))),
-        output=str(draw(st.integers(2, 256))),
+        output_tokens=str(draw(st.integers(2, 256))),
     )
 
 

@@ -288,7 +288,7 @@ def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
     monkeypatch.setattr(execute, "identity", never)
     monkeypatch.setattr(Plan, "pieces", never)
     axis = "1:32000:+1"
-    study = Study(("hilos",), ("opt-66b",), batch=axis, context=axis, output="1,2")
+    study = Study(("hilos",), ("opt-66b",), batch=axis, context=axis, output_tokens="1,2")
     run = SweepRun(Workers(), True, False, lambda _: None, lambda _: False)
     with pytest.raises(InputError, match="2,048,000,000 rows are very many; --yes writes them"):
         to_file(study, tmp_path / "out.csv", (), run)

@@ -72,13 +72,19 @@ def test_moments_are_those_of_every_token_decoded() -> None:
     ("text", "message"),
     [
         ("", "holds no requests"),
-        ("input_tok,output_tok\n", "holds no requests"),
-        ("input_tok,out\n1,2\n", "has no column 'output_tok'; it has input_tok, out"),
-        ("input_tok,output_tok\n5,6\n5,many\n", "row 3, output_tok: 'many' is not a number"),
-        ("input_tok,output_tok\n-5,6\n", "row 2, input_tok: '-5' must be a whole number"),
-        ("input_tok,output_tok\n5\n", "row 2: has 1 values for 2 columns"),
-        ("input_tok,output_tok,input_tok\n5,6,7\n", "has column 'input_tok' twice"),
-        ("input_tok,output_tok\n5,nan\n", "row 2, output_tok: 'nan' must be a whole number"),
+        ("input_tokens,output_tokens\n", "holds no requests"),
+        ("input_tokens,out\n1,2\n", "has no column 'output_tokens'; it has input_tokens, out"),
+        (
+            "input_tokens,output_tokens\n5,6\n5,many\n",
+            "row 3, output_tokens: 'many' is not a number",
+        ),
+        ("input_tokens,output_tokens\n-5,6\n", "row 2, input_tokens: '-5' must be a whole number"),
+        ("input_tokens,output_tokens\n5\n", "row 2: has 1 values for 2 columns"),
+        ("input_tokens,output_tokens,input_tokens\n5,6,7\n", "has column 'input_tokens' twice"),
+        (
+            "input_tokens,output_tokens\n5,nan\n",
+            "row 2, output_tokens: 'nan' must be a whole number",
+        ),
     ],
 )
 def test_a_bad_csv_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
@@ -91,7 +97,7 @@ def test_a_bad_csv_is_one_sentence(tmp_path: Path, text: str, message: str) -> N
 def test_a_csv_keeps_its_requests(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(
-        "\ufeffinput_tok, output_tok ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
+        "\ufeffinput_tokens, output_tokens ,id\n5,6,a\n7,8,b\n", encoding="utf-8"
     )  # as spreadsheets write it
     with pytest.warns(NearkvWarning, match="'id' not"):
         trace = load_trace(str(path))

@@ -232,7 +232,7 @@ def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None
     ratio = float(second.split()[-1]) / float(first.split()[-1])
     assert last == f"l3 has the highest throughput, {ratio:.3g} times rank-pim."
     trace = tmp_path / "trace.csv"
-    trace.write_text("input_tok,output_tok\n" + "100,40\n" * 8)
+    trace.write_text("input_tokens,output_tokens\n" + "100,40\n" * 8)
     queued = ("compare", "l3", "gpu-only", "--model", "gpt-175b", "--trace", str(trace))
     simulated = printed(*queued, "--method", "simulate", "--columns", "system").splitlines()
     assert re.match(r"(l3|gpu-only) has the highest throughput[.,]", simulated[-1])

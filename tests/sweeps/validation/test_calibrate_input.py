@@ -15,7 +15,7 @@ from nearkv.sweeps.validation.calibration import calibrate
 from nearkv.sweeps.validation.evidence import Evidence
 from nearkv.sweeps.validation.measured_runs import measured
 
-HEADER = "system,model,batch,context,output,step_ms"
+HEADER = "system,model,batch,context,output_tokens,step_ms"
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,12 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
     [
         (f"{HEADER}\n", "holds no runs"),
         ("", "has no column 'system'"),
-        ("system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n", "has no column 'output'"),
         (
-            "system,model,batch,context,output\nh2o,qwen-7b,2,2k,64\n",
+            "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
+            "has no column 'output_tokens'",
+        ),
+        (
+            "system,model,batch,context,output_tokens\nh2o,qwen-7b,2,2k,64\n",
             "needs exactly one measured column; such as",
         ),
         (
