@@ -72,7 +72,7 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
-    from nearkv.sweeps.evaluate.comparison import compare as compared
+    from nearkv.sweeps.evaluate.compare import compare as compared
     from nearkv.sweeps.evaluate.requested import TIMES
 
     ratios = names_of(ratio, "ratio") if ratio else ()

@@ -116,7 +116,7 @@ def _study(model: Models, options: Options, systems: Names) -> Study:
 
 
 def _alpha(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.explore.knob import best_knob
 
     return table_of_columns(
         best_knob(_study(model, options, "hilos"), "alpha", options.get("robust", 0.0))
@@ -124,7 +124,7 @@ def _alpha(model: Models, options: Options) -> pd.DataFrame:
 
 
 def _spill(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knobs import best_knob
+    from nearkv.sweeps.explore.knob import best_knob
 
     return table_of_columns(
         best_knob(_study(model, options, "hilos"), "interval", options.get("robust", 0.0))
@@ -139,14 +139,14 @@ def _beta(model: Models, options: Options) -> pd.DataFrame:
 
 
 def _batch(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.batches import best_batches
+    from nearkv.sweeps.explore.batch import best_batches
 
     slo = _several(options.get("slo", ()))
     return table_of_rows(best_batches(_study(model, options, "hilos"), slo))
 
 
 def _hardware(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.sizing import least_hardware
+    from nearkv.sweeps.explore.hardware import least_hardware
 
     slo = _several(_needed(options, "slo", "throughput_tok_s=0.5"))
     vary = _needed(options, "vary", "csd.count")

@@ -118,8 +118,8 @@ def compare(
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from nearkv.sweeps.evaluate.comparison import compare as compared
-    from nearkv.sweeps.evaluate.comparison import conclusion
+    from nearkv.sweeps.evaluate.compare import compare as compared
+    from nearkv.sweeps.evaluate.compare import conclusion
     from nearkv.sweeps.evaluate.requested import TIMES, on_request
     from nearkv.sweeps.study.study import comma_list
     from nearkv.sweeps.tables.table import select

@@ -130,8 +130,7 @@ def placement(
 
     Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
     """
-    from nearkv.sweeps.explore.placement import placements, shares_of
-    from nearkv.sweeps.explore.why import why_placement
+    from nearkv.sweeps.explore.placement import placements, shares_of, why_placement
     from nearkv.sweeps.study.study import comma_list, pairs
 
     swaps = pairs(parts, "--part")
@@ -167,8 +166,7 @@ def batch(
     Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.explore.batches import best_batches
-    from nearkv.sweeps.explore.why import why_batch
+    from nearkv.sweeps.explore.batch import best_batches, why_batch
     from nearkv.sweeps.study.study import comma_list
 
     # its value says nothing: 16 is also what is taken where it is left out
@@ -196,8 +194,7 @@ def hardware(
     Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
 --slo throughput_tok_s=0.5
     """
-    from nearkv.sweeps.explore.sizing import least_hardware
-    from nearkv.sweeps.explore.why import why_hardware
+    from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
     from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
@@ -217,8 +214,7 @@ def crossover(
     Example: nearkv solve crossover --system flexgen-dram,hilos --model opt-66b \
 --along context=1k:1M
     """
-    from nearkv.sweeps.explore.crossover import crossovers
-    from nearkv.sweeps.explore.why import why_crossover
+    from nearkv.sweeps.explore.crossover import crossovers, why_crossover
     from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))

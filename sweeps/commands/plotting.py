@@ -145,7 +145,7 @@ def policy_map(
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
     """
-    from nearkv.sweeps.evaluate.targets import higher_is_better
+    from nearkv.sweeps.evaluate.slo import higher_is_better
     from nearkv.sweeps.figures.policy_map import policy_map
     from nearkv.sweeps.figures.reading import read_table
 

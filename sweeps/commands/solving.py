@@ -120,8 +120,7 @@ def alpha(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
 
     Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
     """
-    from nearkv.sweeps.explore.knobs import best_knob
-    from nearkv.sweeps.explore.why import why_alpha
+    from nearkv.sweeps.explore.knob import best_knob, why_alpha
     from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
@@ -136,8 +135,7 @@ def spill(study: Study, view: View, system: Named = "hilos", robust: Robust = 0.
 
     Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
     """
-    from nearkv.sweeps.explore.knobs import best_knob
-    from nearkv.sweeps.explore.why import why_spill
+    from nearkv.sweeps.explore.knob import best_knob, why_spill
     from nearkv.sweeps.study.study import comma_list
 
     chosen = replace(study, systems=comma_list(system))
@@ -154,8 +152,7 @@ def beta(study: Study, view: View, robust: Robust = 0.0) -> None:
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
     """
-    from nearkv.sweeps.explore.beta import best_beta
-    from nearkv.sweeps.explore.why import why_beta
+    from nearkv.sweeps.explore.beta import best_beta, why_beta
 
     answer = best_beta(study, robust)
     chosen = replace(study, systems=("hillinfer",))
@@ -181,8 +178,7 @@ def mapping(
 
     Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
     """
-    from nearkv.sweeps.explore.mapping import BRIEF, best_mapping
-    from nearkv.sweeps.explore.why import why_mapping
+    from nearkv.sweeps.explore.mapping import BRIEF, best_mapping, why_mapping
 
     study = axes(model, batch, context, "1", platform, sets, parts=parts)
     answer = best_mapping(study, method)
@@ -209,8 +205,12 @@ def mapping_trace(
 
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
-    from nearkv.sweeps.explore.dynamic import SYSTEMS, random_trace, replay
-    from nearkv.sweeps.explore.why import why_replay
+    from nearkv.sweeps.explore.mapping_trace import (
+        SYSTEMS,
+        random_trace,
+        replay,
+        why_replay,
+    )
     from nearkv.sweeps.study.sizes import size
     from nearkv.sweeps.study.study import one_point
 

@@ -95,9 +95,8 @@ def subbatch(
 
     Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim
     """
-    from nearkv.sweeps.explore.subbatch import SubbatchPoint, brief
+    from nearkv.sweeps.explore.subbatch import SubbatchPoint, brief, why_subbatch
     from nearkv.sweeps.explore.subbatch import subbatch as solved
-    from nearkv.sweeps.explore.why import why_subbatch
     from nearkv.sweeps.study.study import pairs
 
     point = SubbatchPoint(

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.beta import NOTHING, BestBeta, Rule
+from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
-from nearkv.sweeps.explore.knobs import excess
+from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
 from nearkv.sweeps.study.study import Block, Study
 
 
@@ -128,3 +129,51 @@ def _rule_columns(name: str, rule: Rule, answer: BestBeta) -> dict[str, Real]:
             rule.at.seconds, np.where(is_split, answer.best.seconds, np.nan)
         ),
     }
+
+
+_NEARLY = 1.001
+"""A step this many times the shortest is as good as that [1]."""
+
+
+MOVES_BETA = {
+    BALANCE: "a faster CPU would raise it, a faster SmartSSD lower it",
+    HOST: "more host.memory would raise it",
+    CAPACITY: "a larger SmartSSD would lower it",
+}
+"""What would move beta, by what binds it."""
+
+
+def why_beta(answer: Columns) -> list[str]:
+    """Say what ends each beta, which path waits, and what would move it."""
+    return sentences(map(_why_beta, rows_of(answer)))
+
+
+def _why_beta(row: Row) -> str:
+    model, bound_by = row["model"], row["bound_by"]
+    cpu, csd = row["t_cpu_ms"], row["t_csd_ms"]
+    if lacking := lacks_answer(row, model):
+        return lacking
+    if bound_by == NOTHING:
+        return f"{model}: the whole KV cache fits the GPU, so there is nothing to split."
+    optimum = f"{model}: beta = {row['value']:.4g}, bound by"
+    if bound_by == LINK:
+        return (
+            f"{optimum} the GPU's link, which the tokens of both paths cross at any beta; "
+            f"T_CPU = {cpu:.4g} ms and T_SmartSSD = {csd:.4g} ms queue there for "
+            f"{row['bound_ms']:.4g} ms in all."
+        )
+    sign, straggler = ">", "the CPU is the straggler"
+    if cpu < csd:
+        sign, straggler = "<", "the SmartSSD is the straggler"
+    if np.isclose(cpu, csd):
+        sign, straggler = "=", "neither waits"
+    times = f"T_CPU = {cpu:.4g} ms {sign} T_SmartSSD = {csd:.4g} ms: {straggler}"
+    moves = MOVES_BETA.get(bound_by)
+    reason = f"{optimum} {bound_by}; {times}{f'; {moves}' if moves else ''}."
+    if row["step_ms"] <= _NEARLY * row["fastest_ms"]:
+        return reason
+    return (
+        f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
+        f"tokens: the whole step takes {row['step_ms']:.4g} ms, and is shortest at "
+        f"beta = {row['fastest']:.4g}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
+    )

@@ -21,7 +21,7 @@ from nearkv.sweeps.explore.lines import (
     stated,
 )
 from nearkv.sweeps.explore.race import Change, Race
-from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.bands import Band, check_band
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import plain
@@ -212,3 +212,23 @@ def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
     values = race.columns(np.array([point]), np.array([value]))
     names = [f"{name}_{race.of}" for name in race.names]
     return {name: plain(value[0]) for name, value in zip(names, values, strict=True)}
+
+
+def why_crossover(rows: Sequence[Row]) -> list[str]:
+    """Say which system leads on either side of each crossing."""
+    return sentences(_why_crossover(row) for row in rows if row["to"])
+
+
+def _why_crossover(row: Row) -> str:
+    unit = "" if row["unit"] == "1" else f" {row['unit']}"
+    below, above = (f"{row[side]:,.6g}{unit}" for side in ("below", "above"))
+    change = (
+        f"{_leads(row['from'])} up to {row['along']} {below}, "
+        f"{_leads(row['to'])} from {above} on"
+    )
+    reason = f"; {row['reason']}" if row["reason"] else ""
+    return f"{row['model']}: {change}{reason}."
+
+
+def _leads(name: str) -> str:
+    return "both are equal" if name == EQUAL else f"{name} leads"

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkv.solvers.search import Crossing, Points
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluate.targets import FAR
+from nearkv.sweeps.evaluate.slo import FAR
 from nearkv.sweeps.explore.lines import Line
 from nearkv.sweeps.explore.race import Change, Race
 from nearkv.sweeps.study.bands import RATIO_ERROR, Band

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.sweeps.evaluate.bounds import Bound
 from nearkv.sweeps.evaluate.intervals import Interval
-from nearkv.sweeps.evaluate.targets import Target, higher_is_better
+from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 
 Values = NDArray[np.generic]
 Numbers = NDArray[np.float64]

@@ -21,8 +21,9 @@ from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import POLICIES
 from nearkv.sweeps.evaluate.evaluate import Columns, stack
-from nearkv.sweeps.explore.knobs import excess
+from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study
 
@@ -171,3 +172,19 @@ def _point(block: Block, box: Box) -> dict[str, NDArray[np.generic]]:
 
 def _where(mapping: Mapping, value: object) -> NDArray[np.float64]:
     return np.where(mapping.ok, np.asarray(value, float), np.nan)
+
+
+def why_mapping(answer: Columns) -> list[str]:
+    """Say which side of the memory ends each mapping, and what would move it."""
+    return sentences(map(_why_mapping, rows_of(answer)))
+
+
+def _why_mapping(row: Row) -> str:
+    if lacking := lacks_answer(row, row["model"]):
+        return lacking
+    attention, qkv, fc = (f"{row[f'n_{name}']:g}" for name in ("attention", "qkv", "fc"))
+    heads = f"{attention} heads of attention, {qkv} of qkv and {fc} of fc"
+    optimum = f"{row['model']}, {row['context_tok']:,.0f} tokens: HBM holds {heads}"
+    if row["bound_by"] == "hbm.memory":
+        return f"{optimum}, bound by hbm.memory: no further head fits; more of it would hold more."
+    return f"{optimum}, bound by the balance of both sides: the faster HBM is, the more it takes."

@@ -13,7 +13,7 @@ from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.evaluate import Columns, chunks, stack
 from nearkv.sweeps.evaluate.requested import on_request
-from nearkv.sweeps.evaluate.targets import (
+from nearkv.sweeps.evaluate.slo import (
     RATIOS,
     Target,
     check_quantities,

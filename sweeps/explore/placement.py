@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -14,7 +14,7 @@ from nearkv.hardware.catalog import Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import parse
 from nearkv.solvers.placement.placement import Placement, place
-from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.cases import swapped
 from nearkv.sweeps.study.sizes import number, size, values
 from nearkv.sweeps.study.study import comma_list
@@ -141,3 +141,20 @@ def _row(placement: Placement) -> dict[str, Any]:
 def shares_of(fixed: Mapping[str, str]) -> dict[str, float]:
     """Read shares that a user fixes: `0.2` or `20%`."""
     return {share: parse(text, "1", f"--fix {share}") for share, text in fixed.items()}
+
+
+def why_placement(rows: Sequence[Row]) -> list[str]:
+    """Say what binds each placement, and which memory would speed it up most."""
+    return sentences(map(_why_placement, rows))
+
+
+def _why_placement(row: Row) -> str:
+    if row["throughput_tok_s"] is None:
+        return f"{row['model']}: {row['reason'] or row['status']}."
+    worth = {tier: row[f"{tier}_tok_s_per_gb"] or 0.0 for tier in ("gpu", "host", "disk")}
+    most = max(worth, key=lambda tier: worth[tier])
+    bound_by = f"{row['model']}: bound by {row['binding']}"
+    if not worth[most]:
+        return f"{bound_by}; more memory of any kind would not move it."
+    gain = f"{worth[most]:.4g} tokens per second"
+    return f"{bound_by}; one more GB of {most} memory would add {gain}."

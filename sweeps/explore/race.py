@@ -11,7 +11,7 @@ from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.evaluate.targets import FAR, higher_is_better
+from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import WORKLOAD
 from nearkv.sweeps.study.study import NONE, Numbers
 

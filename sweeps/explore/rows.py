@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.tables.text_columns import is_number
 
+Row = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 
 
@@ -44,3 +45,20 @@ def _plain_text(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
     return "" if value is None else str(value)
+
+
+MOST = 6
+"""Sentences below a table."""
+
+
+def sentences(rows: Iterable[str]) -> list[str]:
+    """The first sentences, each once."""
+    distinct = list(dict.fromkeys(rows))
+    return distinct[:MOST]
+
+
+def lacks_answer(row: Row, name: str) -> str:
+    """A sentence about a point without an answer; empty where it has one."""
+    if row["status"] == "ok":
+        return ""
+    return f"{name}: {row['status']}; {row['reason'] or 'memory is short'}."

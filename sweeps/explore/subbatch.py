@@ -286,3 +286,18 @@ def _brief(value: Any) -> Any:
     if len(value) > MOST_SHOWN:
         return f"{len(value)} of {sum(value):,} tok"
     return " ".join(map(str, value))
+
+
+def why_subbatch(rows: Rows) -> list[str]:
+    """Say whether two sub-batches pay, and what the paper's rule loses."""
+    greedy, _, best = (row for row in rows if row["load"] == "modelled")
+    rule = f"the paper's greedy takes {greedy['rule_loss']:.2%} longer"
+    if not (best["sub_batch_0"] and best["sub_batch_1"]):
+        advice = "more or longer requests would make two pay"
+        return [
+            f"One undivided batch is best, as each sub-batch reads all weights; {rule}; {advice}."
+        ]
+    halves = "in which banks and GPU overlap"
+    return [
+        f"Two sub-batches are best, {halves}; {rule}; more ranksets or faster banks move the split."
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.explore.knobs import best_knob
+from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.table import records
 from nearkv.sweeps.tables.text_columns import cell_text

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.targets import higher_is_better
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.figures.bars import BaselineError, bars
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.policy_map import policy_map

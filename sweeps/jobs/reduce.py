@@ -19,7 +19,7 @@ from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.sweeps.evaluate.bounds import points_at
 from nearkv.sweeps.evaluate.cells import cells_at
 from nearkv.sweeps.evaluate.evaluate import Cell, Names, at, cells
-from nearkv.sweeps.evaluate.targets import higher_is_better
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.ideals import Groups
 from nearkv.sweeps.explore.pruning import Visit, rows_of
 from nearkv.sweeps.jobs.kept import Kept, Limits, Mask, Numbers, Rows

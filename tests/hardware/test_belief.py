@@ -14,7 +14,7 @@ from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.folders import names
 from nearkv.hardware.schema import KINDS, RELATIONS, ROLES
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.sizing import least_hardware
+from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.study.study import Study
 
 PIM = Study(("rank-pim",), ("gpt-175b",), "64", "4k", "512")

@@ -22,8 +22,7 @@ from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.balance import minimise
 from nearkv.solvers.shares.binding import binding
 from nearkv.solvers.shares.room import feasible_share
-from nearkv.sweeps.explore.knobs import best_knob
-from nearkv.sweeps.explore.why import why_alpha
+from nearkv.sweeps.explore.knob import best_knob, why_alpha
 from nearkv.sweeps.study.study import Study
 
 GRID = np.linspace(0.0, 1.0, 1001)

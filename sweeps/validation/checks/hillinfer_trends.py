@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study

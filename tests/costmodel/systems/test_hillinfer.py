@@ -29,7 +29,7 @@ from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.beta import best_beta as beta_table
-from nearkv.sweeps.explore.why import why_beta
+from nearkv.sweeps.explore.beta import why_beta
 from nearkv.sweeps.study.study import Study
 
 RNG = np.random.default_rng(7)

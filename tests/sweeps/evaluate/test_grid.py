@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
-from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import chunks, stack, table
 from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.study.grid import Axis, Grid

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nearkv.sweeps.evaluate.cells import spread
-from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.evaluate.notes import Names
 from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import nearkv
 from nearkv.cli import app
-from nearkv.sweeps.evaluate.targets import higher_is_better
+from nearkv.sweeps.evaluate.slo import higher_is_better
 
 AXES = ["--model", "opt-66b", "--context", "8k:64k:+8k", "--batch", "1:64:x2"]
 SWEEP = ["sweep", "--system", "flexgen-ssd,hilos", *AXES, "--quiet"]

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from nearkv.solvers.search import Numbers, Points
-from nearkv.sweeps.evaluate.comparison import compare
+from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.crossover import crossovers, why_crossover
 from nearkv.sweeps.explore.race import Race
-from nearkv.sweeps.explore.why import why_crossover
 from nearkv.sweeps.study.study import Study
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.evaluate import comparison
+from nearkv.sweeps.evaluate import compare
 from nearkv.sweeps.evaluate import evaluate as run
-from nearkv.sweeps.explore.batches import best_batches
+from nearkv.sweeps.explore.batch import best_batches
 from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.explore.sensitivity import sensitivity
-from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -47,7 +47,7 @@ def test_all_targets_are_reached_at_once() -> None:
     wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
     each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
     assert least_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
-    ratio = comparison.compare(replace(POINT, systems=("flexgen-ssd", "hilos"), sets=COUNTS))
+    ratio = compare.compare(replace(POINT, systems=("flexgen-ssd", "hilos"), sets=COUNTS))
     over = ratio["speedup"].astype(float)[ratio["system"] == "hilos"]
     assert each[2] == 1 + int(np.argmax(over >= 5))
 
@@ -212,7 +212,7 @@ def test_a_batch_that_never_fits() -> None:
 def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
     pair = replace(POINT, systems=("flexgen-dram", "hilos"))
     (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
-    every = comparison.compare(replace(pair, sets={"csd.count": "1:64:+1"}))
+    every = compare.compare(replace(pair, sets={"csd.count": "1:64:+1"}))
     ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
     assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
     assert 0 < row["resolution"] < 0.1  # whole numbers from 20 on are not all looked at

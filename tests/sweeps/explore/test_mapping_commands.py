@@ -12,7 +12,13 @@ from nearkv.costmodel.model.llm import llm_of
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.explore.dynamic import SYSTEMS, LengthTrace, migrated_bytes, random_trace, replay
+from nearkv.sweeps.explore.mapping_trace import (
+    SYSTEMS,
+    LengthTrace,
+    migrated_bytes,
+    random_trace,
+    replay,
+)
 
 HW = load_platform("gh-asymmetric").machine()
 GPT3 = llm_of(

@@ -11,8 +11,8 @@ from support.command_line import refusal, succeed
 
 import nearkv
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.explore.knobs import best_knob
-from nearkv.sweeps.explore.sizing import least_hardware
+from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.study.study import Study
 
 HILOS = Study(("hilos",), ("opt-66b",))

@@ -12,12 +12,12 @@ from support.command_line import printed
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.provenance import provenance
-from nearkv.sweeps.explore.batches import best_batches
+from nearkv.sweeps.explore.batch import best_batches
 from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.knobs import best_knob
+from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.explore.mapping import best_mapping
 from nearkv.sweeps.explore.sensitivity import sensitivity
-from nearkv.sweeps.explore.sizing import least_hardware
 from nearkv.sweeps.study.study import Study, blocks
 
 L3 = Study(("l3",), ("gpt-89b",), context="6000")

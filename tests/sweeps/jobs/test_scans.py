@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.drawing import CASES, seeded
 
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.batches import best_batches
-from nearkv.sweeps.explore.sizing import least_hardware
+from nearkv.sweeps.explore.batch import best_batches
+from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
 from nearkv.sweeps.jobs.running import SweepRun

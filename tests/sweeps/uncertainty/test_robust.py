@@ -11,7 +11,7 @@ import pytest
 import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.knobs import best_knob
+from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.explore.worst_case import worst_case
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.tables.table import records

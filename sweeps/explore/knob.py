@@ -14,6 +14,7 @@ from nearkv.solvers.knobs import Resolved, resolve_knobs
 from nearkv.solvers.shares.binding import binding
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.unread_sets import warn_of_no_effect
+from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 ROUNDING = 1e-12
@@ -175,3 +176,48 @@ def _blank_without_answer(answer: Columns) -> Columns:
         if name in certified or name.startswith("rule"):
             answer[name] = np.where(ok, column, blank)
     return answer
+
+
+def why_alpha(answer: Columns) -> list[str]:
+    """Say why each optimum of alpha lies where it does."""
+    return sentences(map(_why_alpha, rows_of(answer)))
+
+
+def _why_alpha(row: Row) -> str:
+    point = f"{row['system']}, {row['model']}"
+    if lacking := lacks_answer(row, point):
+        return lacking
+    alpha, ratio, bound_by = row["value"], row["x_over_kv"], row["bound_by"]
+    times = f"{ratio:g} times the bytes of K and V (KV/X = 2/g)"
+    reason = f"X has {times}; more X would cost more than it saves{_balance(bound_by)}"
+    if alpha == 0:
+        reason = f"any X would only add to what {bound_by} must do"
+    if alpha == 0 and ratio >= 1:
+        reason = f"X has {times}, so keeping X only adds to what is read"
+    if bound_by.startswith("memory"):
+        reason = f"{reason}; more memory would raise it"
+    return f"{point}: alpha = {alpha:.4g}, bound by {bound_by}; {reason}."
+
+
+def _balance(bound_by: str) -> str:
+    """What would move a balance: the resource that slows on either side of it."""
+    below, equals, above = bound_by.removeprefix("memory, ").partition(" = ")
+    return f"; a faster {above} would raise it, a faster {below} lower it" if equals else ""
+
+
+def why_spill(answer: Columns) -> list[str]:
+    """Say why each optimum of the spill interval lies where it does."""
+    return sentences(map(_why_spill, rows_of(answer)))
+
+
+def _why_spill(row: Row) -> str:
+    point = f"{row['system']}, {row['model']}"
+    if lacking := lacks_answer(row, point):
+        return lacking
+    optimum = f"{point}: c = {row['value']:g} of 1 to 256, each tried"
+    trade = "rows buffered in host memory against rows that fill a page"
+    rule = row.get("rule")
+    if rule is None or np.isnan(rule):
+        return f"{optimum}; it trades {trade}."
+    loss = f"the paper's page over entry, {rule:g}, loses {row['rule_loss']:.2%}"
+    return f"{optimum}; it trades {trade}; {loss}; a larger csd.page would raise both."

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
-from nearkv.sweeps.evaluate.prices import with_prices
 from nearkv.sweeps.evaluate.requested import BOTTLENECK
 from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.study.study import Block, Study, blocks
@@ -55,6 +54,8 @@ VERDICTS = (
 """The first whose column every answer has is what a comparison concludes."""
 RIVALS = ("system", "platform")
 """What is compared: the first of these columns that differs."""
+_ROUNDING = 1e-9
+"""A relative difference of prices below this is rounding [1]."""
 PRECISIONS = ("weight", "kv", "activation")
 
 
@@ -93,7 +94,7 @@ def compare(
         chosen[f"{name}_ratio"] = name
     points = _points(parts[0], study)
     prices = _ratios(table, points, {"price": "cost_usd"})
-    table["note"] = with_prices(table["note"], prices["price"])
+    table["note"] = _with_prices(table["note"], prices["price"])
     compared = table | _ratios(table, points, chosen)
     return compared | _bands(parts, study, chosen) if study.band else compared
 
@@ -249,3 +250,29 @@ def _noted(columns: Columns, difference: str) -> NDArray[np.str_]:
     notes = columns["note"].astype(str)
     longer = np.strings.add(notes, f"; {difference}")
     return np.where(notes == "", difference, longer)
+
+
+def _with_prices(
+    notes: NDArray[np.generic], prices: NDArray[np.generic]
+) -> NDArray[np.str_]:
+    """Notes with one sentence more where a price differs from that of the first row.
+
+    Args:
+        notes: of each row.
+        prices: cost_usd over that of the first row; NaN where either has none [1].
+    """
+    before = notes.astype(str)
+    ratios = np.nan_to_num(prices.astype(float), nan=1.0)
+    distinct, places = np.unique(ratios, return_inverse=True)
+    sentences = [_price_sentence(price) for price in distinct]
+    sentence = np.array(sentences)[places]
+    is_longer = (before != "") & (sentence != "")
+    joint = np.where(is_longer, "; ", "")
+    beginning = np.strings.add(before, joint)
+    return np.strings.add(beginning, sentence)
+
+
+def _price_sentence(price: float) -> str:
+    """What a price says; nothing where it is that of the first row."""
+    differs = abs(price - 1) > _ROUNDING
+    return f"costs {three_digits(price)} times as much" if differs else ""

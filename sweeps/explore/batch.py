@@ -13,9 +13,9 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
 from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.evaluate.targets import Target, check_quantities, parse_targets
+from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Rows, aligned
+from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
 from nearkv.sweeps.study.sizes import size, values
 from nearkv.sweeps.study.study import Numbers, Study, comma_list
 from nearkv.sweeps.tables.table import plain
@@ -159,3 +159,20 @@ class _Sizing:
             broken = np.isfinite(quantity) & (limit.margin(quantity) < 0)
             ends = np.where(broken, f"the limit of {limit.quantity}", ends)
         return ends
+
+
+def why_batch(rows: Sequence[Row]) -> list[str]:
+    """Say what ends each batch: memory, a limit, or the batch that is fastest."""
+    return sentences(map(_why_batch, rows))
+
+
+def _why_batch(row: Row) -> str:
+    point = f"{row['system']}, {row['model']}"
+    largest, best, ends = row["largest_batch"], row["value"], row["short_of"]
+    if not largest:
+        return f"{point}: no batch is served, bound by {ends}."
+    more = f"the largest of them, {largest:,.0f}, is bound by {ends}"
+    if best == largest:
+        move = "a looser one" if ends.startswith("the limit") else "more of it"
+        return f"{point}: batch {best:,.0f}, bound by {ends}; {move} would raise the batch."
+    return f"{point}: batch {best:,.0f}, the fastest of all that run at once; {more}."

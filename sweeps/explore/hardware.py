@@ -13,7 +13,7 @@ from nearkv.costmodel.model.capacity import shortage
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
-from nearkv.sweeps.evaluate.targets import (
+from nearkv.sweeps.evaluate.slo import (
     Gauge,
     Target,
     gauge,
@@ -22,8 +22,7 @@ from nearkv.sweeps.evaluate.targets import (
 )
 from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
-from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.explore.verdict import verdict_of
+from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
 from nearkv.sweeps.tables.table import plain
 
@@ -108,6 +107,42 @@ def line_of(text: str, block: Block) -> Line:
 
 
 @dataclass(frozen=True)
+class _Verdict:
+    """On which side of which value the targets are reached.
+
+    Attributes:
+        limit: `at least`, `at most`, `from`, `any` or `never`.
+        value: the value in SI.
+        bound: the nearest value known to miss the targets; none for `any` and `never`.
+        up_to: where the targets are lost again, if they are.
+    """
+
+    limit: str
+    value: float
+    bound: float | None = None
+    up_to: float | None = None
+
+
+def _verdict(reached: bool, own: Sequence[Crossing], along: Line) -> _Verdict:
+    """What crossings of the targets say.
+
+    Args:
+        reached: whether they are at the first value.
+        own: where that changes, in order.
+        along: values that were looked at.
+    """
+    if not own:
+        limit = "any" if reached else "never"
+        return _Verdict(limit, float(along.values[0] if reached else along.values[-1]))
+    first = own[0]
+    if reached:
+        return _Verdict("at most", first.below, first.above)
+    if len(own) == 1:
+        return _Verdict("at least", first.above, first.below)
+    return _Verdict("from", first.above, first.below, own[1].below)
+
+
+@dataclass(frozen=True)
 class _Search:
     """The search for targets along one hardware number.
 
@@ -145,7 +180,7 @@ class _Search:
         return least
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
-        verdict = verdict_of(reached, own, self.line)
+        verdict = _verdict(reached, own, self.line)
         is_bounded = verdict.limit not in ("never", "any")
         value = verdict.value
         if verdict.limit == "never":
@@ -258,3 +293,23 @@ class _Outcome:
         if self.binds == PRICE:
             return ", because of the rest of the price"
         return f", because {self.binds} binds"
+
+
+def why_hardware(rows: Sequence[Row]) -> list[str]:
+    """Say how much hardware the targets need, and what binds there."""
+    return sentences(filter(None, map(_why_hardware, rows)))
+
+
+def _why_hardware(row: Row) -> str:
+    if row["limit"] == "never":
+        return ""  # its reason says it
+    need = "any value"
+    if row["value"] is not None:
+        unit = "" if row["unit"] == "1" else f" {row['unit']}"
+        need = f"{row['limit']} {row['value']:.6g}{unit}"
+    binds = ""
+    if row["binds"]:
+        binds = f"; {row['binds']} binds there"
+    if row["binds"] and row["limit"] == "at least":
+        binds += ": were it faster, less would do"
+    return f"{row['system']}, {row['model']}: {row['vary']} {need}{binds}."

@@ -22,6 +22,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.explore.rows import rows_of
 
 SYSTEMS = ("lpddr-only", "flexgen-mapping", "h2m2", "oracle")
 """Systems of fig. 16, the baseline first."""
@@ -192,3 +193,17 @@ def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[n
     changes = [np.abs(after[name] - before[name]) for name in after]
     moved: NDArray[np.float64] = np.sum(changes, axis=0)
     return moved
+
+
+def why_replay(answer: Columns) -> list[str]:
+    """Say which system maps a trace best, and what moving heads costs it."""
+    answered = [row for row in rows_of(answer) if row["status"] == "ok"]
+    if not answered:
+        return ["No system fits in every step; use fewer requests or shorter ones."]
+    best = min(answered, key=lambda row: row["step_ms"])
+    cost = best["speedup"] / best["speedup_migrating"] - 1
+    moved = f"heads change sides before {best['moves']:.0%} of its steps"
+    return [
+        f"{best['system']} is fastest, {best['speedup_migrating']:.4g} times "
+        f"{answer['system'][0]}; {moved}, which costs {cost:.2%}: a faster c2c would lower that."
+    ]
