@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bench.bench_grid import AXES, million, seconds
 from bench.processes import Cost, cost_of
-from nearkv.costmodel.mechanisms.near_storage.offload import head_weights
+from nearkv.costmodel.mechanisms.gpu_layer import head_weights
 from nearkv.costmodel.model.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, cells

@@ -1,4 +1,4 @@
-/* One decode step of HILOS with the best alpha, point by point: what costmodel/systems/hilos.py, offload.py, writeback.py
+/* One decode step of HILOS with the best alpha, point by point: what costmodel/systems/hilos.py, x_cache.py, writeback.py
    and solvers/balance.py compute, for a dense model whose weights lie in DRAM and for delayed writeback. */
 #include <math.h>
 #include <stddef.h>

@@ -11,15 +11,15 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import (
+from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
+    dequantise_traffic,
     gpu_working_set,
     layer_compute,
-    unpacked_bytes,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
-    Room,
+    Headroom,
     beside_gpu,
     choose_residency,
 )
@@ -101,7 +101,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
 def share_on_gpu(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Real:
     """Share of the weights on the GPU, beside the KV cache and the scores of one prompt [1]."""
     paper = beside_gpu(weights_beside_cache(hw, llm, work), 0.0)
-    room = Room(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
+    room = Headroom(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
     return choose_residency(choice, paper, hw, llm, work, room).gpu
 
 
@@ -130,10 +130,10 @@ def resident(llm: LLM, work: Workload) -> Real:
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
     """One layer of a step: weights and KV cache read once, 2 FLOPs a weight and token."""
     weights, kv = llm.layer_weight_bytes(b), llm.cache_traffic(b, s)
-    unpacked = unpacked_bytes(weights, llm.weight_width, llm.operands[1], gpu)
+    dequantised = dequantise_traffic(weights, llm.weight_width, llm.operands[1], gpu)
     attention = llm.attention_flops(b, s)
     return overlap(
-        hbm=gpu.read(weights + kv + unpacked, "weights and KV cache"),
+        hbm=gpu.read(weights + kv + dequantised, "weights and KV cache"),
         compute=layer_compute(llm, b, attention, gpu, "2 FLOPs a weight and token"),
     )
 

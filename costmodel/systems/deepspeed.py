@@ -9,15 +9,19 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import file_storage, gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
-    Room,
+    Headroom,
     beside_gpu,
     choose_residency,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.mechanisms.weights.streaming import (
+    WeightStream,
+    file_storage,
+    weights_from_files,
+)
 from nearkv.costmodel.model.capacity import batch_with_states, fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
@@ -50,7 +54,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
         llm, work: what runs.
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -60,12 +64,12 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     activations = llm.activation_bytes(work.prompt)
     sequence = llm.kv_cache_bytes(1, work.final) + activations
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    room = Room(host=host(hw).memory - sequence)
-    home = choose_residency(weights, paper, hw, llm, work, room)
-    streamed = weights_from_files(hw, llm, home, drives)
-    in_dram = home.host * llm.weight_bytes
+    room = Headroom(host=host(hw).memory - sequence)
+    tiers = choose_residency(weights, paper, hw, llm, work, room)
+    streamed = weights_from_files(hw, llm, tiers, drives)
+    in_dram = tiers.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
-    working = gpu_working_set(llm, work.prompt, home.gpu)
+    working = gpu_working_set(llm, work.prompt, tiers.gpu)
     excess = working - streamed.gpu.memory
     b = batch_with_states(
         hosted, work.batch, llm.all_state_bytes(1.0), activations - excess
@@ -84,7 +88,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
         fits=fits(
             gpu=(on_gpu, streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
-            ssd=(home.storage * llm.weight_bytes, drives.capacity),
+            ssd=(tiers.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,

@@ -13,18 +13,13 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.latents import passing_latents
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    FileStorage,
-    file_storage,
-    gpu_working_set,
-)
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, loop_over
 from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
+    Headroom,
     Residency,
-    Room,
     beside_gpu,
     choose_residency,
     host_weights,
@@ -33,7 +28,12 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     weights_on_storage,
     weights_or_drives,
 )
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
+from nearkv.costmodel.mechanisms.weights.streaming import (
+    FileStorage,
+    WeightStream,
+    file_storage,
+    weights_from_files,
+)
 from nearkv.costmodel.model.capacity import Fits, batch_with_states, fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -107,7 +107,7 @@ def flexgen_raid(
     Args:
         hw: roles gpu, gpu_link, host, ssd, uplink.
         llm, work: what runs.
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
         split: 0 whole, 1 host DRAM is filled first.
         gpu_batches: GPU batches of a step [1].
@@ -117,12 +117,12 @@ def flexgen_raid(
     """
     copies = layer_copies(llm, work)
     passing = passing_latents(llm, work, gpu_batches)
-    home = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
-    room = host(hw).memory - host_weights(hw, llm, home) - copies
+    tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
+    room = host(hw).memory - host_weights(hw, llm, tiers) - copies
     fitting = kv_share_in(room, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
-    streamed = weights_from_files(hw, llm, home, drives)
+    streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)
 
 
@@ -136,7 +136,7 @@ def flexgen_ssd(
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
@@ -155,7 +155,7 @@ def flexgen_16ssd(
         hw: roles gpu, gpu_link, host, raid, uplink.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
@@ -174,7 +174,7 @@ def flexgen_dram(
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -183,12 +183,12 @@ def flexgen_dram(
     drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
     sequence = llm.kv_cache_bytes(1, work.final)
     passing = passing_latents(llm, work, gpu_batches)
-    room = Room(host(hw).memory - sequence, passing)
-    home = residency(hw, llm, work, weights, room)
-    streamed = weights_from_files(hw, llm, home, drives)
-    in_dram = host_weights(hw, llm, home)
+    room = Headroom(host(hw).memory - sequence, passing)
+    tiers = residency(hw, llm, work, weights, room)
+    streamed = weights_from_files(hw, llm, tiers, drives)
+    in_dram = host_weights(hw, llm, tiers)
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
-    state_room = streamed.gpu.memory - gpu_working_set(llm, work.prompt, home.gpu)
+    state_room = streamed.gpu.memory - gpu_working_set(llm, work.prompt, tiers.gpu)
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), state_room)
     relay = link(hw, "gpu_link", "cache_relay")
 
@@ -202,14 +202,14 @@ def flexgen_dram(
         return loop(hw, kind, b, work.context, gpu_batches, 0.0, *path).layer()
 
     rounds = work.batch / b
-    working = gpu_working_set(llm, work.prompt, home.gpu, b)
+    working = gpu_working_set(llm, work.prompt, tiers.gpu, b)
     return Estimate(
         prefill=rounds * streamed.over_kinds(prefill_layer, b),
         step=rounds * streamed.over_kinds(decode_layer, b),
         fits=fits(
             gpu=(working + passing, streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
-            ssd=(home.storage * llm.weight_bytes, drives.capacity),
+            ssd=(tiers.storage * llm.weight_bytes, drives.capacity),
         ),
         work=work,
         batch_run=b,
@@ -219,7 +219,9 @@ def flexgen_dram(
 # --- weights ----------------------------------------------------------------------------------
 
 
-def residency(hw: Machine, llm: LLM, work: Workload, choice: Real, room: Room) -> Residency:
+def residency(
+    hw: Machine, llm: LLM, work: Workload, choice: Real, room: Headroom
+) -> Residency:
     """Weights where the choice puts them, in the room that the step leaves.
 
     The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
@@ -241,9 +243,9 @@ def all_kv_on_storage(
 ) -> Estimate:
     """None of the KV cache in host DRAM, which is left to weights and copies."""
     in_host = host(hw).memory - layer_copies(llm, work)
-    room = Room(in_host, passing_latents(llm, work, gpu_batches))
-    home = residency(hw, llm, work, weights, room)
-    streamed = weights_from_files(hw, llm, home, drives)
+    room = Headroom(in_host, passing_latents(llm, work, gpu_batches))
+    tiers = residency(hw, llm, work, weights, room)
+    streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 
 
@@ -310,11 +312,11 @@ def capacity_check(
         in_dram: share of the KV cache in host DRAM [1].
         passing: latents on the GPU while it attends to them [B].
     """
-    llm, home = weights.llm, weights.home
+    llm, tiers = weights.llm, weights.tiers
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    host_need = host_weights(hw, llm, home) + layer_copies(llm, work) + in_dram * kv
-    drive_need = home.storage * llm.weight_bytes + (1 - in_dram) * kv
-    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
+    host_need = host_weights(hw, llm, tiers) + layer_copies(llm, work) + in_dram * kv
+    drive_need = tiers.storage * llm.weight_bytes + (1 - in_dram) * kv
+    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
     return fits(
         gpu=(working + passing, weights.gpu.memory),
         host=(host_need, weights.host.memory),

@@ -13,25 +13,26 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import FileStorage
-from nearkv.costmodel.mechanisms.weights.filling import drive_share, gpu_share
+from nearkv.costmodel.mechanisms.gpu_layer import EAGER, attend_on_gpu, dequantise_weights
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, DecodeLoop
 from nearkv.costmodel.mechanisms.weights.percent import (
     drive_breaks,
+    drive_share,
     eager_prompts,
     gpu_breaks,
+    gpu_share,
     relay,
     whole_tensors,
 )
 from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.mechanisms.weights.streaming import (
-    attend_on_gpu,
+    FileStorage,
+    WeightStream,
     drives_of,
     memories,
     products,
+    weights_from_files,
 )
-from nearkv.costmodel.mechanisms.weights.unpacking import EAGER, unpack_weights
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
@@ -123,7 +124,7 @@ def flexgen_percent(
 ) -> Estimate:
     """FlexGen at given shares, as its `--percent` option takes them.
 
-    Weights and cache of fewer bits than activations are unpacked on the GPU by eager operations,
+    Weights and cache of fewer bits than activations are dequantised on the GPU by eager operations,
     weights once a GPU batch. A cache in host memory is never pinned: prompts leave the GPU at
     `derate.cache_relay`. Where the GPU attends the cache, like weights that are not pinned, is
     first copied to a pinned buffer by the thread that starts everything else.
@@ -146,8 +147,8 @@ def flexgen_percent(
     streamed_share = 1 - gpu_weights
     in_files = streamed_share * ssd_weights
     given = Residency(gpu_weights, streamed_share - in_files, in_files)
-    home = whole_tensors(llm, given, divided=tensors)
-    weights = weights_from_files(hw, llm, home, drives_of(hw))
+    tiers = whole_tensors(llm, given, divided=tensors)
+    weights = weights_from_files(hw, llm, tiers, drives_of(hw))
     run = SharedRun(
         hw=hw,
         work=work,
@@ -190,7 +191,7 @@ class SharedRun:
     batches: Real
 
     def decode_layer(self, kind: WeightStream) -> Span:
-        """One layer of a step, for each home of the cache and who attends to it."""
+        """One layer of a step, for each tier of the cache and who attends to it."""
         off_gpu = 1 - self.on_gpu
         by_gpu = 1.0 if isinstance(kind.llm, Latent) else self.by_gpu
         to_gpu = off_gpu * by_gpu
@@ -209,7 +210,7 @@ class SharedRun:
     def copied(self, kind: WeightStream, tokens: Real) -> Real:
         """Weights of a layer that are copied to pinned buffers [B]."""
         packed = kind.llm.layer_weight_bytes(tokens)
-        return self.unpinned * kind.home.host * packed
+        return self.unpinned * kind.tiers.host * packed
 
     def loop(self, form: type[DecodeLoop], kind: WeightStream) -> DecodeLoop:
         """FlexGen's loop of a form over the layers of a kind."""
@@ -230,7 +231,7 @@ class SharedRun:
         prompts = llm.kv_bytes(work.batch, work.prompt)
         outward = link(self.hw, "gpu_link", "cache_relay").outward
         packed = llm.layer_weight_bytes(work.batch * work.prompt)
-        unpack = unpack_weights(llm, packed, kind.gpu, EAGER)
+        unpack = dequantise_weights(llm, packed, kind.gpu, EAGER)
         layer = overlap(
             weights=kind.load(packed),
             compute=serial(
@@ -248,7 +249,7 @@ def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     computed = serial(
         products=products(weights, b, EAGER),
-        attend=attend_on_gpu(weights, b, s, EAGER, COPIES),
+        attend=attend_on_gpu(weights.llm, weights.gpu, b, s, EAGER, COPIES),
     )
     arriving = weights.load(weights.llm.layer_weight_bytes(b))
     return overlap(weights=arriving, computed=computed)
@@ -256,25 +257,25 @@ def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
 
 @dataclass(frozen=True)
 class PackedLoop(DecodeLoop):
-    """FlexGen's loop with weights that each GPU batch unpacks before its products."""
+    """FlexGen's loop with weights that each GPU batch dequantises before its products."""
 
     def attend(self) -> Span:
         """Projections on the GPU and attention on the CPU, of one GPU batch."""
         return serial(
-            unpack=self.unpack(self.weights.attention_weights(self.sequences)),
+            unpack=self.dequantise(self.weights.attention_weights(self.sequences)),
             attend=super().attend(),
         )
 
     def feed_forward(self) -> Span:
         """Feed-forward products of one GPU batch on the GPU."""
         return serial(
-            unpack=self.unpack(self.weights.feed_forward_weights(self.sequences)),
+            unpack=self.dequantise(self.weights.feed_forward_weights(self.sequences)),
             products=super().feed_forward(),
         )
 
-    def unpack(self, packed: Real) -> Span:
-        """So many bytes of weights in full width."""
-        return unpack_weights(self.weights.llm, packed, self.weights.gpu, EAGER)
+    def dequantise(self, packed: Real) -> Span:
+        """Write weights in full width, given their packed bytes [B]."""
+        return dequantise_weights(self.weights.llm, packed, self.weights.gpu, EAGER)
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,9 @@ class GpuLoop(PackedLoop):
 
     def attend(self) -> Span:
         """Projections and attention of one GPU batch on the GPU."""
+        llm, gpu = self.weights.llm, self.weights.gpu
         return serial(
-            unpack=self.unpack(self.weights.attention_weights(self.sequences)),
+            unpack=self.dequantise(self.weights.attention_weights(self.sequences)),
             projections=self.weights.projections(self.sequences),
-            attend=attend_on_gpu(self.weights, self.sequences, self.s, EAGER, COPIES),
+            attend=attend_on_gpu(llm, gpu, self.sequences, self.s, EAGER, COPIES),
         )

@@ -11,23 +11,17 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.cache_sides import (
+from nearkv.costmodel.mechanisms.serving.cpu_share import (
     at_share,
+    balanced_share,
     beyond_gpus,
+    host_attention,
     rooms,
     served,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.cpu_share import balanced_share, host_attention
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
-from nearkv.costmodel.mechanisms.serving.mixed_queue import (
-    cache_needed,
-    request_size,
-    room_in,
-    seen_by_kinds,
-)
-from nearkv.costmodel.mechanisms.serving.residents import resident
-from nearkv.costmodel.mechanisms.serving.serving import (
+from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     all_prompts_alone,
     beside_weights,
@@ -39,6 +33,13 @@ from nearkv.costmodel.mechanisms.serving.serving import (
     linear,
     on_gpus,
 )
+from nearkv.costmodel.mechanisms.serving.request_bytes import (
+    cache_needed,
+    request_size,
+    room_in,
+    seen_by_kinds,
+)
+from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import KIND_OF, Recurrent

@@ -12,6 +12,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
@@ -25,7 +26,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     store_new_kv,
     where_kv_lives,
 )
-from nearkv.costmodel.mechanisms.near_storage.offload import output_head
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     PRECISIONS,
     SOURCES,

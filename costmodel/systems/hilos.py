@@ -13,26 +13,23 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    exchange,
-    gpu_working_set,
-    rebuild_from_x,
-)
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
     rows_per_page,
     stage_pages,
 )
+from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange, rebuild_from_x
 from nearkv.costmodel.mechanisms.weights.residency import (
     WEIGHTS,
-    Room,
+    Headroom,
     beside_gpu,
     choose_residency,
     host_weights,
     weights_on_storage,
 )
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
@@ -127,7 +124,7 @@ def hilos(
         alpha: share of the batch kept as X [1].
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together.
@@ -236,13 +233,13 @@ def stream_weights(
     """
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    room = Room(host=host_.memory - buffers)
+    room = Headroom(host=host_.memory - buffers)
     return WeightStream(
         llm=llm,
         gpu=gpu(hw),
         host=host_,
         link=link(hw, "gpu_link", "pcie"),
-        home=choose_residency(choice, paper, hw, llm, work, room),
+        tiers=choose_residency(choice, paper, hw, llm, work, room),
         storage={
             "flash": devices_of(hw, llm).read,
             "uplink": uplink.inward,
@@ -278,10 +275,10 @@ def capacity_check(
     Args:
         buffers: of tokens that wait in host memory [B].
     """
-    llm, home, b = weights.llm, weights.home, work.batch
+    llm, tiers, b = weights.llm, weights.tiers, work.batch
     cache = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, alpha, work.final))
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt, home.gpu, b), weights.gpu.memory),
-        host=(host_weights(hw, llm, home) + buffers, weights.host.memory),
-        csd=(home.storage * llm.weight_bytes + cache, devices_of(hw, llm).capacity),
+        gpu=(gpu_working_set(llm, work.prompt, tiers.gpu, b), weights.gpu.memory),
+        host=(host_weights(hw, llm, tiers) + buffers, weights.host.memory),
+        csd=(tiers.storage * llm.weight_bytes + cache, devices_of(hw, llm).capacity),
     )

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     Spill,
     Split,
     decode_layer,
     prefill_layer,
-)
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    gpu_working_set,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
@@ -31,7 +29,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     weights_or_drives,
     x_cache_bytes,
 )
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -60,10 +58,10 @@ def alpha_of_host_memory(
     """
     interval = knobs.get("interval", SPILL_INTERVAL)
     buffered = knobs.get("writeback", 1) * interval
-    home = stated_home(hw, llm, work, knobs)
+    tiers = stated_home(hw, llm, work, knobs)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     beyond = x_cache_bytes(llm, work) - buffers
-    room = host(hw).memory - host_weights(hw, llm, home) - buffers
+    room = host(hw).memory - host_weights(hw, llm, tiers) - buffers
     filled = np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
 
@@ -94,9 +92,9 @@ def stated_home(
     return weights_or_drives(hw, llm, work, choice, stored, reserved)
 
 
-def host_room(hw: Machine, llm: LLM, work: Workload, home: Residency) -> Real:
+def host_room(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:
     """Host memory that weights and the layers on their way leave to a cache [B]."""
-    return host(hw).memory - host_weights(hw, llm, home) - layer_copies(llm, work)
+    return host(hw).memory - host_weights(hw, llm, tiers) - layer_copies(llm, work)
 
 
 LACKS = {
@@ -181,7 +179,7 @@ def inf2(
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
         buffering: 0 read then compute, 1 both at once.
-        weights: where weights live, as in `mechanisms.residency`.
+        weights: where weights live, as in `mechanisms.weights.residency`.
         ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
@@ -191,9 +189,9 @@ def inf2(
     b, devices = work.batch, csd(hw, llm.group)
     buffered = writeback * interval
     reserved = buffers_or_copies(llm, work, buffered)
-    home = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
-    streamed = stream_weights(hw, llm, home)
-    split = split_batch(hw, llm, work, home, alpha)
+    tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
+    streamed = stream_weights(hw, llm, tiers)
+    split = split_batch(hw, llm, work, tiers, alpha)
     spill = Spill(writeback, interval)
 
     def decode(kind: WeightStream) -> Span:
@@ -215,7 +213,7 @@ def inf2(
 # --- where tensors live -----------------------------------------------------------------------
 
 
-def stream_weights(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
+def stream_weights(hw: Machine, llm: LLM, tiers: Residency) -> WeightStream:
     """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
     host_, uplink = host(hw), link(hw, "uplink", "uplink")
     flash = csd(hw, llm.group).read
@@ -224,20 +222,20 @@ def stream_weights(hw: Machine, llm: LLM, home: Residency) -> WeightStream:
         gpu=gpu(hw),
         host=host_,
         link=link(hw, "gpu_link", "pcie"),
-        home=home,
+        tiers=tiers,
         storage={"flash": flash, "uplink": uplink.inward, "file": host_.file},
     )
 
 
 def split_batch(
-    hw: Machine, llm: LLM, work: Workload, home: Residency, alpha: Real
+    hw: Machine, llm: LLM, work: Workload, tiers: Residency, alpha: Real
 ) -> Split:
     """Return the batch by caches: K and V stay in host memory where they fit beside weights and X.
 
     Source: INF² sec. 2.2, 7.5, 7.6.
     """
     cache = np.maximum(most_in_host(llm, work, alpha), 1.0)
-    room = host_room(hw, llm, work, home)
+    room = host_room(hw, llm, work, tiers)
     in_host = np.where(room >= cache, 1.0, 0.0)[()]
     with_kv = (1 - alpha) * work.batch
     return Split((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
@@ -257,7 +255,7 @@ def capacity_check(
         buffered: tokens whose K and V wait in host memory [1].
         flash: capacity of all devices [B].
     """
-    llm, home = weights.llm, weights.home
+    llm, tiers = weights.llm, weights.tiers
 
     def caches(kind: LLM) -> Real:
         """X, K and V of one layer in host memory [B]."""
@@ -265,11 +263,11 @@ def capacity_check(
         kv = kind.kv_bytes(split.beside, work.final)
         return x + kv + kind.kv_bytes(split.near, buffered)
 
-    in_host = host_weights(hw, llm, home) + llm.sum_over_layers(caches)
+    in_host = host_weights(hw, llm, tiers) + llm.sum_over_layers(caches)
     stored = llm.kv_cache_bytes(split.near, work.final)
-    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
+    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
     return fits(
         gpu=(working, weights.gpu.memory),
         host=(in_host, weights.host.memory),
-        csd=(home.storage * llm.weight_bytes + stored, flash),
+        csd=(tiers.storage * llm.weight_bytes + stored, flash),
     )

@@ -12,6 +12,7 @@ from functools import partial
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
@@ -29,7 +30,6 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     storage,
     where_kv_lives,
 )
-from nearkv.costmodel.mechanisms.near_storage.offload import output_head
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers, pipelined_layers

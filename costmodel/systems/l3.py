@@ -21,14 +21,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     unit_power,
 )
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
-from nearkv.costmodel.mechanisms.serving.mixed_queue import (
-    cache_needed,
-    longest_requests,
-    room_beside_states,
-    seen_by_kinds,
-    weights_and_states,
-)
-from nearkv.costmodel.mechanisms.serving.serving import (
+from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
     data_parallel,
@@ -38,6 +31,13 @@ from nearkv.costmodel.mechanisms.serving.serving import (
     prefill_attention,
     prompts_to_dimms,
     states,
+)
+from nearkv.costmodel.mechanisms.serving.request_bytes import (
+    cache_needed,
+    longest_requests,
+    room_beside_states,
+    seen_by_kinds,
+    weights_and_states,
 )
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate

@@ -13,15 +13,7 @@ from nearkv.costmodel.algebra.compose import chosen, overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
-from nearkv.costmodel.mechanisms.serving.mixed_queue import (
-    cache_needed,
-    longest_requests,
-    room_beside_states,
-    room_in,
-    seen_by_kinds,
-    weights_and_states,
-)
-from nearkv.costmodel.mechanisms.serving.serving import (
+from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
     all_prompts_alone,
@@ -32,6 +24,14 @@ from nearkv.costmodel.mechanisms.serving.serving import (
     paired,
     products_and_states,
     prompts_to_dimms,
+)
+from nearkv.costmodel.mechanisms.serving.request_bytes import (
+    cache_needed,
+    longest_requests,
+    room_beside_states,
+    room_in,
+    seen_by_kinds,
+    weights_and_states,
 )
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate

@@ -11,9 +11,9 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import layer_compute
+from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
-from nearkv.costmodel.mechanisms.serving.sharding import copies, sequence_bytes
+from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers

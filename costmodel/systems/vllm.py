@@ -11,8 +11,8 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import prefill_compute
-from nearkv.costmodel.mechanisms.serving.sharding import copies, sequence_bytes
+from nearkv.costmodel.mechanisms.gpu_layer import prefill_compute
+from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes
 from nearkv.costmodel.model.capacity import fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers

@@ -11,23 +11,24 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    attend_on_cpu,
-    exchange_with_cpu,
+from nearkv.costmodel.mechanisms.cpu_attention import attend_on_cpu, exchange_with_cpu
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    FUSED,
+    attend_on_gpu,
+    dequantise_weights,
     prefill_compute,
     update_state,
 )
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS
-from nearkv.costmodel.mechanisms.weights.pageable import PageableStream
 from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.mechanisms.weights.streaming import (
-    attend_on_gpu,
+    PageableStream,
+    WeightStream,
     drives_of,
     memories,
     products,
+    weights_from_files,
 )
-from nearkv.costmodel.mechanisms.weights.unpacking import KERNEL, unpack_weights
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream, weights_from_files
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
@@ -87,7 +88,7 @@ def zero_inference(
 
     Of the 12 h² weights of a layer the release fetches 2 h² ahead and holds no more than as many
     at a time, so most of a layer's weights come before its computation, not beside it. Weights of
-    fewer bits are unpacked by one kernel. Weights on drives pass buffers that are always pinned.
+    fewer bits are dequantised by one kernel. Weights on drives pass buffers that are always pinned.
 
     Args:
         hw: roles gpu, gpu_link, host, ssd, ssd_link.
@@ -109,7 +110,7 @@ def zero_inference(
 
     def decode_layer(kind: WeightStream) -> Span:
         computed = serial(
-            products=products(kind, b, KERNEL),
+            products=products(kind, b, FUSED),
             attention=attend(hw, kind, work, on_gpu),
         )
         return fetched(kind, kind.llm.layer_weight_bytes(b), prefetch, computed)
@@ -140,23 +141,23 @@ def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> Pageable
         on_drives: share of the weights [1].
         unpinned: share of the others that are not pinned [1].
     """
-    home = Residency(0.0, 1 - on_drives, on_drives)
+    tiers = Residency(0.0, 1 - on_drives, on_drives)
     return PageableStream(
-        **vars(weights_from_files(hw, llm, home, drives_of(hw))),
+        **vars(weights_from_files(hw, llm, tiers, drives_of(hw))),
         pageable=link(hw, "gpu_link", "pageable").inward,
         unpinned=unpinned,
     )
 
 
 def prompts(weights: WeightStream, work: Workload, packed: Real) -> Span:
-    """Products of one layer over all prompts, its weights unpacked first.
+    """Products of one layer over all prompts, its weights dequantised first.
 
     Args:
         packed: weights of the layer [B].
     """
     llm, gpu = weights.llm, weights.gpu
     return serial(
-        unpack=unpack_weights(llm, packed, gpu, KERNEL),
+        unpack=dequantise_weights(llm, packed, gpu, FUSED),
         products=prefill_compute(llm, work, work.batch, gpu),
     )
 
@@ -180,7 +181,8 @@ def attend(hw: Machine, weights: WeightStream, work: Workload, on_gpu: Real) -> 
             attend=attend_on_cpu(hw, llm, b, s, weights.host),
         )
     return serial(
-        cache_on_gpu=on_gpu * attend_on_gpu(weights, b, s, KERNEL, eager_copies(llm)),
+        cache_on_gpu=on_gpu
+        * attend_on_gpu(llm, weights.gpu, b, s, FUSED, eager_copies(llm)),
         cache_in_host=(1 - on_gpu) * in_host,
     )
 
@@ -192,7 +194,7 @@ def attend_to_latents(hw: Machine, weights: WeightStream, b: Real, s: Real) -> S
     return serial(
         new_rows=buffer.outward(llm.kv_bytes(b, 1), eq),
         load=stream(llm.kv_bytes(b, s), eq, dram=weights.host.read, link=buffer.inward),
-        attend=attend_on_gpu(weights, b, s, KERNEL, eager_copies(llm)),
+        attend=attend_on_gpu(llm, weights.gpu, b, s, FUSED, eager_copies(llm)),
     )
 
 

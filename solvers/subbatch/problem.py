@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap
 from nearkv.costmodel.algebra.span import Span
-from nearkv.costmodel.mechanisms.serving.serving import data_parallel, in_use
+from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, in_use
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side, prompt_cache

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
-from nearkv.costmodel.mechanisms.serving.serving import (
+from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
     kv_token_bytes,
     tensor_parallel,

@@ -13,9 +13,9 @@ from nearkv.costmodel.algebra.span import Leaf, Port, Real
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
 from nearkv.costmodel.mechanisms.serving.iterations import Iterations
 from nearkv.costmodel.mechanisms.serving.residents import decoding, resident
-from nearkv.costmodel.mechanisms.weights.pageable import PageableStream
 from nearkv.costmodel.mechanisms.weights.percent import relay
 from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
+from nearkv.costmodel.mechanisms.weights.streaming import PageableStream
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import _chosen, _unstated
 from nearkv.costmodel.model.queue import Serving
@@ -71,7 +71,7 @@ def test_weights_that_are_not_pinned_leave_the_others_to_the_pinned_path() -> No
         gpu=gpu(hw),
         host=host(hw),
         link=link(hw, "gpu_link", "pcie"),
-        home=Residency(0.25, 0.5, 0.25),
+        tiers=Residency(0.25, 0.5, 0.25),
         storage={},
         pageable=Port("slow", "move", 1.0),
         unpinned=0.75,

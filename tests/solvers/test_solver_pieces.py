@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.weights.bisection import bisect, least, least_of
+from nearkv.costmodel.mechanisms.serving.cpu_share import least, least_of
+from nearkv.costmodel.mechanisms.serving.residents import bisect
 from nearkv.solvers import peak
 from nearkv.solvers.calibrate import fit, tangent
 from nearkv.solvers.placement.linear import Program, Simplex, reference

@@ -15,7 +15,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import (
+from nearkv.costmodel.mechanisms.gpu_layer import (
     gpu_working_set,
     layer_compute,
     prefill_compute,

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.latents import latents_from_host
-from nearkv.costmodel.mechanisms.near_storage.offload import (
+from nearkv.costmodel.mechanisms.cpu_attention import (
     attend_on_cpu,
-    exchange,
     exchange_with_cpu,
-    rebuild_from_x,
+    latents_from_host,
 )
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
@@ -22,7 +20,8 @@ from nearkv.costmodel.mechanisms.near_storage.writeback import (
     head_rows,
     stage_sequences,
 )
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange, rebuild_from_x
+from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM

@@ -32,7 +32,7 @@ def without_experts(llm: LLM) -> LLM:
 def grouped_products(hw: Machine, llm: LLM, tokens: Real, passes: Real) -> Span:
     """Products of one layer's experts on all GPUs, each expert divided over all of them.
 
-    Weights that products take wider than they are stored are unpacked inside the kernel, which
+    Weights that products take wider than they are stored are dequantised inside the kernel, which
     reads them at `derate.packed_hbm`; many tokens reach `derate.experts_gemm` of the peak. Every
     GPU gathers and scatters all tokens.
 

@@ -5,21 +5,51 @@ Symbols: B requests, n_d decoding, s prompt, n output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.iterations import Iterations
-from nearkv.costmodel.mechanisms.weights.bisection import bisect
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
+HALVINGS = 48
+
+
+def bisect(
+    holds: Callable[[Real], NDArray[np.bool_]],
+    low: Real,
+    high: Real,
+    halvings: int = HALVINGS,
+) -> Real:
+    """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
+
+    Args:
+        holds: number -> whether the condition holds there.
+        low, high: ends of the interval [any unit].
+        halvings: of the interval.
+
+    Returns:
+        The point, on its far side [unit of the interval].
+    """
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        beyond = holds(middle)
+        low = np.where(beyond, middle, low)
+        high = np.where(beyond, high, middle)
+    return high
+
+
 _ROUNDING = 1e-12
 """A share solved for the last byte may miss it by that; it counts as fitting."""
+
+
 _HIDDEN = 1e-9
 """An iteration longer by less than that hides its prompts."""
+
+
 _HALVINGS = 28
 """Decoding requests are solved to 4e-9 of the residents."""
 

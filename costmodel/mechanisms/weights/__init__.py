@@ -1,1 +1,1 @@
-"""Where weights live and how they are streamed, unpacked and pinned."""
+"""Where weights live and how they are streamed, dequantised and pinned."""

@@ -6,7 +6,7 @@ batch, the cache of the next batch beside each batch.
 
 With one GPU batch the next half's weights hide behind reads and attention, which take turns:
 max(W_a, R) + max(W_m, C). With many, reads overlap attention and the weights are exposed:
-W_a + W_m + max(R, C), the rows of FlexGen's published cost model (`mechanisms.placement`).
+W_a + W_m + max(R, C), the rows of FlexGen's published cost model (`mechanisms.weights.placement`).
 
 Symbols: n GPU batches, W_a and W_m weights of the halves, R reading the cache, C attending to it.
 """
@@ -19,12 +19,8 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    Path,
-    attend_on_cpu,
-    exchange_with_cpu,
-)
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.mechanisms.cpu_attention import attend_on_cpu, exchange_with_cpu
+from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM

@@ -12,8 +12,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.algebra.sums import total
-from nearkv.costmodel.mechanisms.near_storage.latents import passing_latents
-from nearkv.costmodel.mechanisms.near_storage.offload import gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import Gpu, gpu, host
@@ -72,7 +71,7 @@ def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
 
 
 @dataclass(frozen=True)
-class Room:
+class Headroom:
     """What a step leaves to weights.
 
     Attributes:
@@ -94,7 +93,7 @@ def choose_residency(
     hw: Machine,
     llm: LLM,
     work: Workload,
-    room: Room,
+    room: Headroom,
 ) -> Residency:
     """Return where weights live by a choice of `WEIGHTS`.
 
@@ -115,13 +114,13 @@ def choose_residency(
     in_host: Real = 0.0
     for place, name in enumerate(choices):
         made = np.equal(choice, place)
-        home = homes.get(name, ALL_ON_STORAGE)
-        on_gpu = np.where(made, home.gpu, on_gpu)[()]
-        in_host = np.where(made, home.host, in_host)[()]
+        tiers = homes.get(name, ALL_ON_STORAGE)
+        on_gpu = np.where(made, tiers.gpu, on_gpu)[()]
+        in_host = np.where(made, tiers.host, in_host)[()]
     return Residency(on_gpu, in_host, 1 - on_gpu - in_host)
 
 
-def _filled(hw: Machine, llm: LLM, work: Workload, room: Room) -> Residency:
+def _filled(hw: Machine, llm: LLM, work: Workload, room: Headroom) -> Residency:
     """Weights in the GPU, what is left in host DRAM, then on storage.
 
     Weights that all stay need no buffer for those on their way.
@@ -137,14 +136,14 @@ def _filled(hw: Machine, llm: LLM, work: Workload, room: Room) -> Residency:
     return Residency(on_gpu, in_host, streamed - in_host)
 
 
-def host_weights(hw: Machine, llm: LLM, home: Residency) -> Real:
+def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:
     """Host DRAM that the weights in it take [B].
 
     Where the platform pins them, each matrix fills a buffer of a power of two bytes (PyTorch's
     allocator): 1.31 times OPT-30B's, 1.58 times OPT-66B's.
     """
     excess = hw.policy.pinned_rounding * (_pinned_over_exact(llm) - 1)
-    return home.host * llm.weight_bytes * (1 + excess)
+    return tiers.host * llm.weight_bytes * (1 + excess)
 
 
 def _pinned_over_exact(llm: LLM) -> Real:
@@ -231,7 +230,7 @@ def weights_or_drives(
     """
     on_gpu = weights_on_gpu(llm, work, gpu(hw))
     paper = beside_gpu(on_gpu, stored)
-    room = Room(host=host(hw).memory - reserved, beside=beside, stored=stored)
+    room = Headroom(host=host(hw).memory - reserved, beside=beside, stored=stored)
     return choose_residency(choice, paper, hw, llm, work, room)
 
 
@@ -248,8 +247,8 @@ def cache_breaks(
     reserved = buffers_or_copies(llm, work, buffered)
     batches = knobs.get("gpu_batches")
     beside = 0.0 if batches is None else passing_latents(llm, work, batches)
-    home = weights_or_drives(hw, llm, work, choice, 0.0, reserved, beside)
-    in_host = beside_gpu(home.gpu, 0.0)
+    tiers = weights_or_drives(hw, llm, work, choice, 0.0, reserved, beside)
+    in_host = beside_gpu(tiers.gpu, 0.0)
     streamed = host_weights(hw, llm, in_host)
     weights = np.maximum(streamed, 1.0)
     left = host(hw).memory - layer_copies(llm, work)
@@ -257,14 +256,14 @@ def cache_breaks(
     return (
         1 - left / weights,
         1 - beside_cache / weights,
-        _overflow(home),
+        _overflow(tiers),
     )
 
 
-def _overflow(home: Residency) -> Real:
+def _overflow(tiers: Residency) -> Real:
     """Share on storage of what is not on the GPU where host DRAM is full, else -1 [1]."""
-    streamed = np.maximum(1 - home.gpu, 1e-300)
-    return np.where(home.storage > 0, home.storage / streamed, -1.0)
+    streamed = np.maximum(1 - tiers.gpu, 1e-300)
+    return np.where(tiers.storage > 0, tiers.storage / streamed, -1.0)
 
 
 def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:

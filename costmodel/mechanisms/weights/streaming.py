@@ -1,26 +1,234 @@
-"""One GPU that streams weights, its KV cache in GPU or host memory: what such systems share.
+"""Weights streamed layer by layer: how they come to the GPU, what they do there.
 
-Symbols: b batch, s context.
+Symbols: b batch, s prompt, L layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.near_storage.latents import arriving_latents
-from nearkv.costmodel.mechanisms.near_storage.offload import (
-    FileStorage,
-    file_storage,
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    arriving_head,
+    arriving_latents,
+    dequantise_traffic,
+    dequantise_weights,
     gpu_working_set,
+    prefill_compute,
+    update_state,
 )
-from nearkv.costmodel.mechanisms.weights.unpacking import unpack_cache, unpack_weights
-from nearkv.costmodel.mechanisms.weights.weights import WeightStream
+from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.capacity import Fits, fits
-from nearkv.costmodel.model.resources import host, link
+from nearkv.costmodel.model.layers import over_layers
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.resources import Gpu, Host, Link, drives, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
+
+Path = Mapping[str, Port]
+"""The ports bytes pass one after the other, by name."""
+
+
+@dataclass(frozen=True)
+class FileStorage:
+    """Striped drives behind the host's buffered file path.
+
+    Attributes:
+        role: of the drives, for the tables of what fits.
+        read: the ports from the flash to host memory.
+        write: the ports from the host to the flash.
+        capacity: all drives [B].
+    """
+
+    role: str
+    read: Path
+    write: Path
+    capacity: Real
+
+
+def file_storage(hw: Machine, role: str, lanes: Link, host: Host) -> FileStorage:
+    """Return the drives of a role behind their link; reads pass the file path, writes do not.
+
+    Where the role states the rate of one file system over all its drives, reads pass that too.
+    """
+    flash = drives(hw, role)
+    read = {"flash": flash.read, "link": lanes.inward, "file": host.file}
+    part = hw[role]
+    if "array_read" in part:
+        read["array"] = Port(f"{role}.array", "move", part.array_read)
+    return FileStorage(
+        role=role,
+        read=read,
+        write={"link": lanes.outward, "flash": flash.write},
+        capacity=flash.capacity,
+    )
+
+
+@dataclass(frozen=True)
+class WeightStream:
+    """The layers of a model on one GPU, each layer's weights coming from where they live.
+
+    Attributes:
+        llm: what runs.
+        gpu, host, link: the GPU, its host and the link between them.
+        tiers: where the weights live.
+        storage: the ports from storage to the host.
+    """
+
+    llm: LLM
+    gpu: Gpu
+    host: Host
+    link: Link
+    tiers: Residency
+    storage: Path
+
+    def load(self, amount: Real) -> Span:
+        """Bring weights to the GPU from host DRAM, or from storage by its own path.
+
+        Args:
+            amount: weights, wherever they live [B].
+        """
+        stored = self.tiers.storage * amount
+        in_dram = self.tiers.host * amount
+        return overlap(
+            storage=stream(stored, "weights on storage", **self.storage),
+            dram=self.host.read(in_dram, "weights in DRAM"),
+            link=self.over_link(amount),
+        )
+
+    def over_link(self, amount: Real) -> Span:
+        """Weights that are not on the GPU, over the link to it.
+
+        Args:
+            amount: weights, wherever they live [B].
+        """
+        streamed = (1 - self.tiers.gpu) * amount
+        return self.link.inward(streamed, "weights")
+
+    def attention_weights(self, tokens: Real) -> Real:
+        """W_a: Q, K, V and output matrices of a layer; none for no token [B]."""
+        whole = self.llm.attention_parameters * self.llm.attention_width
+        return np.minimum(tokens, 1.0) * whole
+
+    def feed_forward_weights(self, tokens: Real) -> Real:
+        """W_m: the others that a step over so many tokens uses, of an MoE its experts' [B]."""
+        return self.llm.layer_weight_bytes(tokens) - self.attention_weights(tokens)
+
+    def projections(self, tokens: Real) -> Span:
+        """Q, K, V and output projections of one layer on the GPU, for tokens of one GPU batch."""
+        llm = self.llm
+        weights = self.attention_weights(tokens)
+        flops = llm.qkv_flops(tokens) + llm.output_flops(tokens)
+        operand, _ = llm.operands
+        return self._products(weights, llm.attention_width, operand, flops)
+
+    def feed_forward(self, tokens: Real) -> Span:
+        """The feed-forward products of one layer on the GPU, for tokens of one GPU batch."""
+        llm = self.llm
+        weights = self.feed_forward_weights(tokens)
+        flops = llm.ffn_flops(tokens)
+        _, operand = llm.operands
+        return self._products(weights, llm.weight_width, operand, flops)
+
+    def _products(self, weights: Real, width: Real, operand: Real, flops: Real) -> Span:
+        """Products of weights [B] so wide [B], dequantised first where they are too narrow."""
+        read = weights + dequantise_traffic(weights, width, operand, self.gpu)
+        run = self.gpu.products(operand)
+        return overlap(
+            hbm=self.gpu.read(read, "weights once a GPU batch"),
+            compute=run(flops, "2 FLOPs a weight and token"),
+        )
+
+    def layer(self, b: Real, **attention: Span) -> Span:
+        """One layer of a step over one GPU batch, each half's weights loaded beside the other half.
+
+        Source: FlexGen's loop (`flexgen_loop`), which HILOS and INF² extend; HILOS sec. 5: a
+        prefetcher stages weights.
+
+        Args:
+            b: sequences [1].
+            attention: what the attention half does after its projections, one after the other.
+        """
+        feed_forward_weights = self.load(self.feed_forward_weights(b))
+        attention_weights = self.load(self.attention_weights(b))
+        attend = serial(projections=self.projections(b), **attention)
+        products = self.feed_forward(b)
+        return serial(
+            attention=overlap(weights=feed_forward_weights, attend=attend),
+            feed_forward=overlap(weights=attention_weights, products=products),
+        )
+
+    def recurrent_layer(self, b: Real) -> Span:
+        """One layer of a step with a recurrent state, which stays on the GPU."""
+        return self.layer(b, state=update_state(self.llm, b, self.gpu))
+
+    def over_kinds(self, layer: Callable[[WeightStream], Span], b: Real) -> Span:
+        """All layers kind by kind, then the output head for one token of each of b sequences.
+
+        Args:
+            layer: one layer of a kind, given the stream of a model whose layers are all like it.
+        """
+
+        def layer_of(kind: LLM) -> Span:
+            weights = self if kind is self.llm else replace(self, llm=kind)
+            return layer(weights)
+
+        layers = over_layers(self.llm, layer_of)
+        head = arriving_head(self.llm, b, self.gpu, self.load)
+        return serial(layers=layers, head=head)
+
+    def prefill_layer(self, work: Workload, b: Real, **caches: Span) -> Span:
+        """One layer over the prompts of b sequences, weights and compute beside the caches."""
+        weights = self.llm.layer_weight_bytes(b * work.prompt)
+        return overlap(
+            weights=self.load(weights),
+            compute=prefill_compute(self.llm, work, b, self.gpu),
+            **caches,
+        )
+
+
+def weights_from_files(
+    hw: Machine, llm: LLM, tiers: Residency, drives: FileStorage
+) -> WeightStream:
+    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
+    return WeightStream(
+        llm=llm,
+        gpu=gpu(hw),
+        host=host(hw),
+        link=link(hw, "gpu_link", "pcie"),
+        tiers=tiers,
+        storage=drives.read,
+    )
+
+
+@dataclass(frozen=True)
+class PageableStream(WeightStream):
+    """Weights of which a share in host memory is not pinned; those on drives pass pinned buffers.
+
+    Attributes:
+        pageable: how bytes that are not pinned come to the GPU [B].
+        unpinned: share of the weights in host memory [1].
+    """
+
+    pageable: Port
+    unpinned: Real
+
+    def over_link(self, amount: Real) -> Span:
+        """Weights that are not on the GPU, what is not pinned at its own rate.
+
+        Args:
+            amount: weights, wherever they live [B].
+        """
+        slow = self.unpinned * (self.tiers.host * amount)
+        pinned = (1 - self.tiers.gpu) * amount - slow
+        return serial(
+            pinned=self.link.inward(pinned, "weights"),
+            pageable=self.pageable(slow, "weights that are not pinned"),
+        )
 
 
 def drives_of(hw: Machine) -> FileStorage:
@@ -29,42 +237,18 @@ def drives_of(hw: Machine) -> FileStorage:
 
 
 def products(weights: WeightStream, b: Real, beyond: Real) -> Span:
-    """Projections and feed-forward of one layer, weights unpacked first.
+    """Projections and feed-forward of one layer, weights dequantised first.
 
     Args:
         b: sequences [1].
-        beyond: bytes an element that unpacking moves beyond one kernel's [B].
+        beyond: bytes an element that dequantising moves beyond one fused kernel's [B].
     """
     packed = weights.llm.layer_weight_bytes(b)
     return serial(
-        unpack=unpack_weights(weights.llm, packed, weights.gpu, beyond),
+        unpack=dequantise_weights(weights.llm, packed, weights.gpu, beyond),
         projections=weights.projections(b),
         feed_forward=weights.feed_forward(b),
     )
-
-
-def attend_on_gpu(
-    weights: WeightStream, b: Real, s: Real, beyond: Real, copies: Real
-) -> Span:
-    """Attention of one layer to a cache in GPU memory, unpacked first, by eager operations.
-
-    Args:
-        b, s: sequences and context [1].
-        beyond: bytes an element that unpacking moves beyond one kernel's [B].
-        copies: times that K and V are written and read again in full width before and by the
-            products [1].
-    """
-    llm, device = weights.llm, weights.gpu
-    cache = llm.kv_bytes(b, s)
-    flops = llm.attention_flops(b, s)
-    full = cache / llm.kv_width * np.maximum(llm.kv_width, llm.activation_width)
-    moved = llm.cache_traffic(b, s) + copies * full
-    attend = overlap(
-        read=device.read(moved, "KV cache and its copies"),
-        compute=device.run(flops, "attention"),
-    )
-    unpack = unpack_cache(llm, cache, device, beyond)
-    return serial(unpack=unpack, attend=attend)
 
 
 def memories(
@@ -75,14 +259,14 @@ def memories(
     Args:
         on_gpu, stored: shares of the KV cache on the GPU and on the drives [1].
     """
-    llm, home = weights.llm, weights.home
+    llm, tiers = weights.llm, weights.tiers
     cache = llm.kv_cache_bytes(work.batch, work.final)
     in_host = 1 - on_gpu - stored
-    working = gpu_working_set(llm, work.prompt, home.gpu, work.batch)
+    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
     passing = (1 - on_gpu) * arriving_latents(llm, work.batch, work.final)
     gpu_need = working + on_gpu * cache + passing
-    host_need = home.host * llm.weight_bytes + in_host * cache
-    ssd_need = home.storage * llm.weight_bytes + stored * cache
+    host_need = tiers.host * llm.weight_bytes + in_host * cache
+    ssd_need = tiers.storage * llm.weight_bytes + stored * cache
     return fits(
         gpu=(gpu_need, weights.gpu.memory),
         host=(host_need, weights.host.memory),

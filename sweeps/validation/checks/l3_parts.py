@@ -14,7 +14,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     dimms,
     row_efficiency,
 )
-from nearkv.costmodel.mechanisms.serving.serving import (
+from nearkv.costmodel.mechanisms.serving.parallel import (
     gpu_attention,
     kv_token_bytes,
     linear,

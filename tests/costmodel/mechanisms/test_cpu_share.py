@@ -10,7 +10,7 @@ from support.systems import model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import balanced_share
-from nearkv.costmodel.mechanisms.serving.serving import data_parallel
+from nearkv.costmodel.mechanisms.serving.parallel import data_parallel
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system

@@ -7,14 +7,16 @@ import pytest
 from support.systems import model
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.near_storage.cache_sides import (
+from nearkv.costmodel.mechanisms.serving.cpu_share import (
+    Pace,
     Room,
+    balanced_share,
     beyond_gpus,
     least_share,
+    paces,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.cpu_share import Pace, balanced_share, paces
-from nearkv.costmodel.mechanisms.serving.serving import data_parallel, linear, tensor_parallel
+from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, linear, tensor_parallel
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform

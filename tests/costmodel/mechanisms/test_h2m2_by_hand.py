@@ -35,15 +35,15 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     qkv,
     qkv_bytes,
 )
-from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import every_layer
-from nearkv.costmodel.mechanisms.hbm_lpddr.paging import tensors
-from nearkv.costmodel.mechanisms.hbm_lpddr.prompt_mapping import (
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     change_mapping,
     even_share,
+    every_layer,
     holds,
     prompt_heads,
     whole_units,
 )
+from nearkv.costmodel.mechanisms.hbm_lpddr.paging import tensors
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nearkv
-from nearkv.costmodel.mechanisms.serving.serving import paired
+from nearkv.costmodel.mechanisms.serving.parallel import paired
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 

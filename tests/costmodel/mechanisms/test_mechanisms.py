@@ -13,8 +13,8 @@ from support.tiny import TINY
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import layer_tables
-from nearkv.costmodel.mechanisms.near_storage.cache_sides import Room
 from nearkv.costmodel.mechanisms.near_storage.writeback import pages_per_row, rows_per_page
+from nearkv.costmodel.mechanisms.serving.cpu_share import Room
 from nearkv.costmodel.mechanisms.serving.dimm import (
     awake_share,
     imbalance,

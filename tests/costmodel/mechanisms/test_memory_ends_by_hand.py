@@ -7,7 +7,7 @@ from support.systems import model
 from support.tiny import ALL_WEIGHTS, FINAL_KV, TINY, WORK
 
 from nearkv.costmodel.mechanisms.serving.cpu_share import paces
-from nearkv.costmodel.mechanisms.weights.filling import drive_share, gpu_share
+from nearkv.costmodel.mechanisms.weights.percent import drive_share, gpu_share
 from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.workload import Workload

@@ -17,7 +17,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.mixed_queue import seen_by_kinds
+from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_kinds
 from nearkv.costmodel.model.latent import Latent, Sparse
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM

@@ -11,10 +11,10 @@ from support.systems import model
 from support.tiny import TINY, amounts
 
 from nearkv.costmodel.algebra.span import Port
+from nearkv.costmodel.mechanisms.gpu_layer import dequantise_cache, dequantise_weights
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables
 from nearkv.costmodel.mechanisms.near_storage.scoring import Pools, csd_path, narrow_copies
 from nearkv.costmodel.mechanisms.near_storage.writeback import mean_buffered_pages, stage_pages
-from nearkv.costmodel.mechanisms.weights.unpacking import unpack_cache, unpack_weights
 from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.zero import eager_copies
@@ -89,12 +89,12 @@ def test_packed_keys_and_weights_are_unpacked_once() -> None:
     narrow = replace(TINY, kv_width=0.5, weight_width=0.5, activation_width=3.0)
     device = gpu(load_platform("hgx-h200").machine())
     moved = [
-        unpack_cache(narrow, 100.0, device, 10.5).traffic(),
-        unpack_weights(narrow, 100.0, device, 10.5).traffic(),
+        dequantise_cache(narrow, 100.0, device, 10.5).traffic(),
+        dequantise_weights(narrow, 100.0, device, 10.5).traffic(),
     ]
     assert [sum(amounts.values()) for amounts in moved] == [200 * (2 * 3 + 10.5), 200 * 10.5]
-    assert unpack_cache(TINY, 100.0, device, 10.5).seconds == 0
-    assert unpack_weights(TINY, 100.0, device, 10.5).seconds == 0
+    assert dequantise_cache(TINY, 100.0, device, 10.5).seconds == 0
+    assert dequantise_weights(TINY, 100.0, device, 10.5).seconds == 0
 
 
 def test_where_nothing_fits_hbm_keeps_what_it_holds() -> None:

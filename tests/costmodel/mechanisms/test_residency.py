@@ -108,8 +108,8 @@ def test_the_papers_rule_looks_at_weights_and_activations() -> None:
 
 
 def test_shares_beside_the_gpu_are_of_the_others() -> None:
-    home = beside_gpu(0.2, 0.25)
-    assert (home.gpu, home.host, home.storage) == pytest.approx((0.2, 0.6, 0.2))
+    tiers = beside_gpu(0.2, 0.25)
+    assert (tiers.gpu, tiers.host, tiers.storage) == pytest.approx((0.2, 0.6, 0.2))
 
 
 def test_host_memory_begins_to_hold_cache_where_weights_have_left() -> None:
@@ -146,9 +146,11 @@ def test_buffers_as_large_as_x_leave_no_reason_against_x() -> None:
     assert alpha_of_host_memory(hw, TINY, WORK, knobs) == 1
 
 
-@pytest.mark.parametrize(("home", "tier"), [(ALL_ON_GPU, 0), (ALL_IN_HOST, 1), (ALL_ON_STORAGE, 2)])
-def test_shares_of_weights_add_up_to_one(home: Residency, tier: int) -> None:
-    shares = [home.gpu, home.host, home.storage]
+@pytest.mark.parametrize(
+    ("tiers", "tier"), [(ALL_ON_GPU, 0), (ALL_IN_HOST, 1), (ALL_ON_STORAGE, 2)]
+)
+def test_shares_of_weights_add_up_to_one(tiers: Residency, tier: int) -> None:
+    shares = [tiers.gpu, tiers.host, tiers.storage]
     assert shares == [float(place == tier) for place in range(3)]
 
 

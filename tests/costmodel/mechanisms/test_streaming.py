@@ -134,8 +134,8 @@ def test_shares_are_of_whole_tensors(
     asked: tuple[float, float], placed: tuple[float, float]
 ) -> None:
     on_gpu, ssd = asked
-    home = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 0.0)
-    assert (home.gpu, home.storage) == pytest.approx(placed)
+    tiers = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 0.0)
+    assert (tiers.gpu, tiers.storage) == pytest.approx(placed)
     divided = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 1.0)
     assert (divided.gpu, divided.storage) == pytest.approx((on_gpu, (1 - on_gpu) * ssd))
 

@@ -12,9 +12,9 @@ from support.tiny import FINAL_KV, TINY, WORK, estimate
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend_prompt, side
-from nearkv.costmodel.mechanisms.near_storage.cache_sides import at_share, served
+from nearkv.costmodel.mechanisms.serving.cpu_share import at_share, served
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.serving import in_use, kv_token_bytes
+from nearkv.costmodel.mechanisms.serving.parallel import in_use, kv_token_bytes
 from nearkv.costmodel.mechanisms.weights.percent import gpu_breaks, whole_tensors
 from nearkv.costmodel.mechanisms.weights.placement import cpu_attention_rate
 from nearkv.costmodel.mechanisms.weights.residency import Residency
@@ -160,8 +160,8 @@ def test_the_end_that_steps_see_weighs_requests_by_their_answers() -> None:
 def test_whole_tensors_go_where_their_middles_lie(
     gpu: float, storage: float, placed: tuple[float, float, float]
 ) -> None:
-    home = whole_tensors(TINY, Residency(gpu, 1 - gpu - storage, storage), 0.0)
-    assert (840 * home.gpu, 840 * home.host, 840 * home.storage) == pytest.approx(placed)
+    tiers = whole_tensors(TINY, Residency(gpu, 1 - gpu - storage, storage), 0.0)
+    assert (840 * tiers.gpu, 840 * tiers.host, 840 * tiers.storage) == pytest.approx(placed)
     divided = whole_tensors(TINY, Residency(0.25, 0.5, 0.25), 1.0)
     assert (divided.gpu, divided.host, divided.storage) == pytest.approx((0.25, 0.5, 0.25))
 

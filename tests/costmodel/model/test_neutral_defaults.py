@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.hbm_lpddr import accelerator, head_mapping
 from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import mapped
-from nearkv.costmodel.mechanisms.near_storage.cache_sides import Room
 from nearkv.costmodel.mechanisms.near_storage.eviction import fits_in
-from nearkv.costmodel.mechanisms.near_storage.offload import gpu_working_set
-from nearkv.costmodel.mechanisms.serving.cpu_share import Pace
-from nearkv.costmodel.mechanisms.serving.serving import linear
-from nearkv.costmodel.mechanisms.weights.residency import Room as WeightRoom
-from nearkv.costmodel.mechanisms.weights.residency import weights_or_drives
+from nearkv.costmodel.mechanisms.serving.cpu_share import Pace, Room
+from nearkv.costmodel.mechanisms.serving.parallel import linear
+from nearkv.costmodel.mechanisms.weights.residency import Headroom, weights_or_drives
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -43,8 +41,8 @@ ADDED: list[tuple[Callee, str]] = [
     (head_mapping.qkv, "paged"),
     (head_mapping.fc, "paged"),
     (Room, "state"),
-    (WeightRoom, "beside"),
-    (WeightRoom, "stored"),
+    (Headroom, "beside"),
+    (Headroom, "stored"),
     (weights_or_drives, "beside"),
     (fits_in, "beside"),
     (mapped, "paged"),

@@ -8,7 +8,7 @@ from support.tiny import ALL_WEIGHTS, TINY, TOKEN_KV
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import side
 from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
 from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
-from nearkv.costmodel.mechanisms.serving.serving import gpu_attention, gpu_room
+from nearkv.costmodel.mechanisms.serving.parallel import gpu_attention, gpu_room
 from nearkv.costmodel.model.resources import attention_kernel, csd, drives, gpu, host, link, per
 from nearkv.hardware.catalog import load_platform
 

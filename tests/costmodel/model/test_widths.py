@@ -12,7 +12,7 @@ import pytest
 from support.systems import NATIVE, SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.near_storage.offload import unpacked_bytes
+from nearkv.costmodel.mechanisms.gpu_layer import dequantise_traffic
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.resources import Gpu, gpu
@@ -103,12 +103,12 @@ def test_products_in_8_bits_shorten_the_compute_of_a_prompt_but_not_its_attentio
 def test_weights_narrower_than_a_product_takes_are_unpacked() -> None:
     a100, h200 = gpu_of("hilos-a100"), gpu_of("hgx-h200")
     # 4-bit weights for a product of 16 bits: four times their bytes, written and read
-    assert unpacked_bytes(100.0, 0.5, 2.0, a100) == 2 * 400.0
+    assert dequantise_traffic(100.0, 0.5, 2.0, a100) == 2 * 400.0
     # FP8 weights and activations: an A100 multiplies in 16 bits, an H200 in 8
-    assert unpacked_bytes(100.0, 1.0, 1.0, a100) == 2 * 200.0
-    assert unpacked_bytes(100.0, 1.0, 1.0, h200) == 0.0
-    assert unpacked_bytes(100.0, 2.0, 2.0, a100) == 0.0
-    several = unpacked_bytes(100.0, np.array([0.5, 2.0]), np.array([2.0, 2.0]), a100)
+    assert dequantise_traffic(100.0, 1.0, 1.0, a100) == 2 * 200.0
+    assert dequantise_traffic(100.0, 1.0, 1.0, h200) == 0.0
+    assert dequantise_traffic(100.0, 2.0, 2.0, a100) == 0.0
+    several = dequantise_traffic(100.0, np.array([0.5, 2.0]), np.array([2.0, 2.0]), a100)
     assert np.asarray(several).tolist() == [800.0, 0.0]
 
 

@@ -12,7 +12,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     rank_unit_area,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.serving.serving import kv_token_bytes
+from nearkv.costmodel.mechanisms.serving.parallel import kv_token_bytes
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_part, load_platform

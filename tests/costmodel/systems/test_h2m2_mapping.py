@@ -25,12 +25,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     qkv,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, head_tables
-from nearkv.costmodel.mechanisms.hbm_lpddr.prompt_mapping import (
-    ORDERS,
-    bytes_of,
-    holds,
-    prompt_heads,
-)
+from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import ORDERS, bytes_of, holds, prompt_heads
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system

@@ -9,9 +9,9 @@ import pytest
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.mechanisms.near_storage.offload import exchange
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import attend_in_tiles, near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import Writeback
+from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import Answer, cost
 from nearkv.costmodel.model.resources import csd, host, link

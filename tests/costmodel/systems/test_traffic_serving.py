@@ -26,7 +26,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.serving import in_use, prefill_attention, prompts_alone
+from nearkv.costmodel.mechanisms.serving.parallel import in_use, prefill_attention, prompts_alone
 from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.systems.l3 import iteration
 from nearkv.hardware.catalog import load_platform

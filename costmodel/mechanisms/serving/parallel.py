@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.near_storage.offload import layer_compute
+from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
@@ -20,6 +20,8 @@ from nearkv.hardware.machine import Machine, built_once
 
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
+
+
 LACKS = {
     "latent": "its attention units are timed for K and V of heads",
     "sparse": "its attention units choose no tokens",
@@ -231,3 +233,14 @@ def gpu_attention(hw: Machine) -> Port:
     """Decode attention from HBM, in KV bytes [B]."""
     rate = hw.gpu.count * hw.gpu.bandwidth * hw.derate.decode_attention
     return Port("gpu.hbm", "read", rate)
+
+
+def copies(llm: LLM, tp: Real) -> Real:
+    """Times that the cache of a layer is kept, over tp GPUs [1]."""
+    return np.maximum(tp / llm.cache_shards, 1.0)
+
+
+def sequence_bytes(llm: LLM, tp: Real, tokens: Real) -> Real:
+    """Cache or state of one sequence in one layer, over all GPUs [B]."""
+    cache = llm.kv_bytes(1, tokens) + llm.state_bytes(1)
+    return copies(llm, tp) * cache

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.mechanisms.serving.parallel import beside_weights, kv_token_bytes
 from nearkv.costmodel.mechanisms.serving.residents import (
     memory_needed,
     resident,
     tokens_reserved,
 )
-from nearkv.costmodel.mechanisms.serving.serving import beside_weights, kv_token_bytes
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Seen, Serving
 from nearkv.costmodel.model.workload import Workload
