@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate import targets
+from nearkv.sweeps.evaluate import slo
 from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     check_columns,
@@ -93,7 +93,7 @@ def policy_map(
     places_x = _numbers(table, x)
     places_y = _numbers(table, y)
     if higher_is_better is None:
-        higher_is_better = targets.higher_is_better(value)
+        higher_is_better = slo.higher_is_better(value)
     best = best_of(table, value, (x, y), by, higher_is_better)
     target = new_axes(axes, width)
     for index, name in enumerate(levels(table, by)):
