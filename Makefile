@@ -24,8 +24,8 @@ demo: setup ## compare HILOS with four baselines, print the table, write out/hil
 	@mkdir -p out
 	$(BIN)/nearkv compare flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos $(SIZES) --knob devices=4,8,16 -o out/hilos.csv
 
-validation: setup ## write docs/validation.md anew
-	$(BIN)/nearkv validate --format markdown > docs/validation.md
+validation: setup ## write docs/validation.md, a row a paper, anew
+	$(BIN)/python docs/validation.py
 
 bands: setup ## pool the model errors anew, write docs/coverage.md and its picture
 	$(BIN)/nearkv coverage --record --format markdown > docs/coverage.md

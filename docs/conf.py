@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "mathml",
+    "every_claim",
     "gallery",
     "glossary_of_columns",
 ]

@@ -39,7 +39,7 @@ simulated rows. Of these, runs_input state a number that the model takes as an i
 themselves, and one-sided bounds are kept or not (bounds_kept); all others are predicted: close
 counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that nobody
 here had read until the model was finished. The paper called independent is measurements by others,
-to which nothing is fitted. `make validation` writes this page.
+to which nothing is fitted.
 """
 
 
