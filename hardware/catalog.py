@@ -8,17 +8,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.belief import check_part
-from nearkv.hardware.citations import source_names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.files import read_toml
-from nearkv.hardware.folders import check_exists, is_known, names, path_of
-from nearkv.hardware.model_names import model_like
-from nearkv.hardware.part import Part, check_role, check_shape, with_dense_layers_between
+from nearkv.hardware.folders import check_exists, is_known, model_like, names, path_of
+from nearkv.hardware.part import (
+    Part,
+    check_part,
+    check_role,
+    check_shape,
+    with_dense_layers_between,
+)
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.reading import check_complete, numbers_of
-from nearkv.hardware.schema import DERATE, KINDS, PARTLESS
+from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
+from nearkv.hardware.schema import DERATE, PART_TYPES, PARTLESS
 
 __all__ = [
     "Part",
@@ -63,17 +65,23 @@ def _read_once(path: Path, name: str, what: str, _: Version) -> Part:
 def _read_part(path: Path, name: str, what: str) -> Part:
     where = str(path)
     table = read_toml(path, what)
-    kind = _kind(table, where)
-    if (kind == "llm") != (what == "model"):
-        raise InputError(f"{path}: is of kind {kind}, not a {what}")
+    if "kind" not in table:
+        raise InputError(
+            f"{where}: states no part type; add kind = ..., one of {', '.join(PART_TYPES)}"
+        )
+    part_type = str(table["kind"])
+    if part_type not in PART_TYPES:
+        raise unknown("part type", part_type, PART_TYPES, f"{where}: kind")
+    if (part_type == "llm") != (what == "model"):
+        raise InputError(f"{where}: kind = {part_type!r} is not a {what}")
     title = str(table.get("title", name))
     entries = {key: entry for key, entry in table.items() if key not in _PART_KEYS}
-    numbers = numbers_of(entries, KINDS[kind], where)
+    numbers = numbers_of(entries, PART_TYPES[part_type], where)
     if "config" in table:
         return _from_config(table, path.stem, title, numbers, where)
-    check_complete(numbers, kind, where)
-    part = Part(path.stem, kind, title, numbers)
-    if kind == "llm":
+    check_complete(numbers, part_type, where)
+    part = Part(path.stem, part_type, title, numbers)
+    if part_type == "llm":
         check_shape(part.si, where)
         part = with_dense_layers_between(part)
     check_part(part, where, is_own=name.endswith(".toml"))
@@ -97,17 +105,6 @@ def _from_config(
         )
     part = part_of_config(table["config"], name, where, source=cite)
     return replace(part, title=title, numbers={**part.numbers, **numbers})
-
-
-def _kind(table: Mapping[str, Any], where: str) -> str:
-    kind = str(table.get("kind"))
-    if "kind" not in table:
-        raise InputError(
-            f"{where}: names no kind of part; add kind = ..., one of {', '.join(KINDS)}"
-        )
-    if kind not in KINDS:
-        raise unknown("kind of part", kind, KINDS, f"{where}: kind")
-    return kind
 
 
 def load_llm(name: str) -> Part:
@@ -143,7 +140,8 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     """
     path = path_of("platform", name)
     where = str(path)
-    table = _table_of(path, name)
+    is_own = name.endswith(".toml")
+    table = read_toml(path, "platform") if is_own else _table_once(path, _version(path))
     tables = {key: entry for key, entry in table.items() if isinstance(entry, dict)}
     fields = {key: entry for key, entry in table.items() if key not in tables}
     for key in fields:
@@ -153,7 +151,7 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     without = _left_out(fields, roles, where)
     for role, entry in tables.items():
         roles[role] = _role(role, entry, roles.get(role), path)
-        check_part(roles[role], f"{where}: {role}", is_own=name.endswith(".toml"))
+        check_part(roles[role], f"{where}: {role}", is_own=is_own)
     return Platform(
         name,
         title=str(fields.get("title", name)),
@@ -162,15 +160,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     )
 
 
-def _table_of(path: Path, name: str) -> Mapping[str, Any]:
-    """The tables of a platform's file; nobody may change them."""
-    if name.endswith(".toml"):
-        return read_toml(path, "platform")
-    return _table_once(path, _version(path))
-
-
 @lru_cache(maxsize=256)
 def _table_once(path: Path, _: Version) -> Mapping[str, Any]:
+    """The tables of a platform of a folder, which callers must not change."""
     return read_toml(path, "platform")
 
 
@@ -223,16 +215,20 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     where = f"{path}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
-        part = _filled(_part_name(str(entry["part"]), path), own, where)
+        name = _part_name(str(entry["part"]), path)
+        check_exists("part", name, f"{where}: part")
+        part = load_part(name)
+        if "count" not in own:
+            raise InputError(f"{where}: needs a count of its part")
         check_role(part, role, f"{where}: part")
-        return part
+        return _changed(part, own, where)
     if inherited is not None:
         _warn_of_factors(inherited, own, path)
         return _changed(inherited, own, where)
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
-    keys = KINDS[role] or dict.fromkeys(own, DERATE)
+    keys = PART_TYPES[role] or dict.fromkeys(own, DERATE)
     numbers = numbers_of(own, keys, where)
     check_complete(numbers, role, where)
     return Part(role, role, role, numbers)
@@ -249,7 +245,7 @@ def _part_name(name: str, platform: Path) -> str:
 def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
     """Warn of factors that a user's platform adds to its base; a plugin may read any."""
     added = own.keys() - part.numbers.keys()
-    if part.kind == "derate" and added and Path(__file__).parent not in path.parents:
+    if part.type == "derate" and added and Path(__file__).parent not in path.parents:
         factors = ", ".join(sorted(added))
         warn(
             f"{path}: derate: {factors}: the base has no such factor; few systems read it, or none"
@@ -257,16 +253,8 @@ def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
 
 
 def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
-    keys = KINDS[part.kind] or dict.fromkeys([*part.numbers, *own], DERATE)
+    """A part with the numbers that a platform replaces or adds."""
+    keys = PART_TYPES[part.type] or dict.fromkeys([*part.numbers, *own], DERATE)
     placed = part.placed | (own.keys() - part.numbers.keys())
     changed = {**part.numbers, **numbers_of(own, keys, where)}
     return replace(part, numbers=changed, placed=placed)
-
-
-def _filled(name: str, own: Mapping[str, Any], where: str) -> Part:
-    """A part in its place, with the numbers that the platform replaces."""
-    check_exists("part", name, f"{where}: part")
-    part = load_part(name)
-    if "count" not in own:
-        raise InputError(f"{where}: needs a count of its part")
-    return _changed(part, own, where)

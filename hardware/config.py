@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import LARGEST
+from nearkv.hardware.units import LARGEST
 
 LONGEST_SHOWN = 80
 """Characters of a value that an error repeats."""

@@ -1,9 +1,15 @@
-"""Where specification files live: their owners register folders, everyone looks names up here."""
+"""Where specification files live: their owners register folders, all names are looked up here."""
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
+
+SAME_FAMILY = 0.75
+"""Least similarity of the names of two models of one family, as `difflib` measures it."""
 
 _folders: dict[str, list[Path]] = {}
 
@@ -32,17 +38,13 @@ def _files(what: str) -> dict[str, Path]:
         raise InputError(
             f"no folder of {what} files is known; import the package that owns one"
         )
-    files: dict[str, Path] = {}
-    for folder in _folders[what]:
-        for path in folder.glob("*.toml"):
-            files.setdefault(path.stem, path)
-    return files
+    return _toml_files(_folders[what])
 
 
-def _own_files(what: str) -> dict[str, Path]:
-    """The user's own files of a catalogue, those found first in preference."""
+def _toml_files(folders: Iterable[Path]) -> dict[str, Path]:
+    """Files by name; of two with one name, that of the first folder."""
     files: dict[str, Path] = {}
-    for folder in _own_folders(what):
+    for folder in folders:
         for path in folder.glob("*.toml"):
             files.setdefault(path.stem, path)
     return files
@@ -63,7 +65,7 @@ def user_folder() -> Path:
 
 def is_known(what: str, name: str) -> bool:
     """Whether a name is in a catalogue, or among the user's own files of it."""
-    return name in _files(what) or name in _own_files(what)
+    return name in _files(what) or name in _toml_files(_own_folders(what))
 
 
 def names(what: str) -> list[str]:
@@ -99,13 +101,58 @@ def check_exists(what: str, name: str, where: str) -> None:
 
 
 def _file_of(what: str, name: str) -> Path:
-    """The file of a name: the user's own where there is one, without listing all folders."""
-    if name == Path(name).name:
+    """The file of a name: the user's own where there is one."""
+    if name == Path(name).name:  # a path is not a name
         for folder in [*_own_folders(what), *_folders.get(what, [])]:
             file = folder / f"{name}.toml"
             if os.path.isfile(file):  # false, not an error, for a name too long
                 return file
-    raise unknown(what, name, _files(what) | _own_files(what))
+    raise unknown(what, name, _files(what) | _toml_files(_own_folders(what)))
+
+
+def model_like(name: str) -> str:
+    """The catalogue's model of a hub's name, as `meta-llama/Llama-2-7b-hf`.
+
+    Raises:
+        InputError: not in the catalogue; says where to save its config.json, or names models of
+            its family and size.
+    """
+    if "/" not in name:
+        raise _unknown_model(name)
+    for known in names("model"):
+        hub = str(read_toml(path_of("model", known), "model").get("hub", ""))
+        if hub.lower() == name.lower():
+            return known
+    place = f"{name.rpartition('/')[2]}/config.json"
+    advice = f"save its config.json as {place} and give --model {place}"
+    raise InputError(f"model {name!r} is not in the catalogue; {advice}")
+
+
+def _unknown_model(name: str) -> InputError:
+    """The error for an unknown model, with a hint that stays in its size and family."""
+    from difflib import SequenceMatcher
+
+    def numbers(model: str) -> list[str]:
+        """Numbers in a model's name: of its version and its size."""
+        return re.findall(r"\d+(?:\.\d+)?", model)
+
+    def letters(model: str) -> str:
+        """Letters in front of the first digit, which name the family."""
+        return re.sub(r"\d.*|[^a-z]", "", model.lower())
+
+    sizes = numbers(name)
+    similar = [known for known in names("model") if numbers(known) == sizes]
+    if not similar and sizes:
+        similar = [known for known in names("model") if set(sizes) <= set(numbers(known))]
+    family = [
+        known
+        for known in similar
+        if SequenceMatcher(None, letters(known), letters(name)).ratio() >= SAME_FAMILY
+    ]
+    if family:
+        return unknown("model", name, family)
+    listed = ", ".join(names("model"))
+    return InputError(f"unknown model {name!r}; valid are: {listed}")
 
 
 register_folder("part", __file__, "parts")

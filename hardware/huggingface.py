@@ -16,7 +16,7 @@ from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
-from nearkv.hardware.schema import KINDS
+from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.unread import warn_of_unread
 
 QUANTISATION_FILE = "hf_quant_config.json"
@@ -69,7 +69,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     whole = {**_stand_in(tables), **common, "layers": float(layers)}
     _check(whole, where)
     numbers = {
-        key: _quantity(whole[key], "1", source) for key in KINDS["llm"] if key in whole
+        key: _quantity(whole[key], "1", source) for key in PART_TYPES["llm"] if key in whole
     }
     for key, bits in widths_of(config).stated.items():
         numbers[key] = _quantity(bits, "bit", source)
@@ -193,7 +193,7 @@ def _stand_in(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     needs heads that divide, and an MLP.
     """
     typical = dict(max(tables.values(), key=lambda table: table["layers"]))
-    sizes = {key: typical[key] for key in KINDS["llm"] if key in typical}
+    sizes = {key: typical[key] for key in PART_TYPES["llm"] if key in typical}
     if sizes["kv_heads"] < 1:
         sizes["kv_heads"] = sizes["heads"]
     if not sizes["ffn"]:
@@ -216,7 +216,7 @@ def _labels(kinds: list[Layer]) -> list[str]:
 
 def _check(sizes: Mapping[str, float], where: str) -> None:
     for key, value in sizes.items():
-        if fault := KINDS["llm"][key].fault(value):
+        if fault := PART_TYPES["llm"][key].fault(value):
             raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
     check_shape(sizes, where)
 

@@ -1,20 +1,19 @@
-"""A user's own parts and platforms: the keys there are, a file to start from, all its faults."""
+"""A user's own parts, platforms and models: a file to start from, and all that is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
-from nearkv.hardware.part import Part
-from nearkv.hardware.quantity import unit_of
-from nearkv.hardware.reading import quantity
-from nearkv.hardware.schema import DERATE, KINDS, Key
+from nearkv.hardware.quantity import Quantity, quantity
+from nearkv.hardware.schema import DERATE, PART_TYPES, Key
+from nearkv.hardware.units import unit_of
 
-_HEADER = """\
+_PLATFORM_HEADER = """\
 # {title}
 # It starts as {base}: uncomment and change what differs. A number alone counts something;
 # others take their unit, as in "12 GB/s". `nearkv hardware keys KIND` explains each key.
@@ -22,29 +21,38 @@ _HEADER = """\
 title = "{title}"
 base = "{base}"
 """
+_MODEL_HEADER = """\
+# {title}
+# It starts as {base}: change what differs. A number alone counts something; others take their
+# unit, as in "8 bit". A model with a config.json needs no such file: --model path/config.json.
+
+kind = "llm"
+title = "{title}"
+"""
+_OF_ITS_BASE = ("published", "published_active")
+"""Numbers that are true only of the model it starts from."""
 
 
-def key_rows(kind: str) -> list[dict[str, object]]:
-    """A row per key of a kind of part: unit, meaning, whether it is needed, usual range.
+def key_rows(part_type: str) -> list[dict[str, object]]:
+    """A row per key of a type of part: unit, meaning, whether it is needed, usual range.
 
     Raises:
-        InputError: no such kind.
+        InputError: no such type.
     """
-    if kind not in KINDS:
-        raise unknown("kind of part", kind, KINDS)
-    return [_key_row(name, key) for name, key in KINDS[kind].items()]
-
-
-def _key_row(name: str, key: Key) -> dict[str, object]:
-    size = unit_of(key.unit)[1]
-    usual = " to ".join(key.text(bound * size) for bound in key.usual)
-    return {
-        "key": name,
-        "unit": key.unit,
-        "needed": "no" if key.optional else "yes",
-        "usual": usual,
-        "what": key.what,
-    }
+    if part_type not in PART_TYPES:
+        raise unknown("part type", part_type, PART_TYPES)
+    rows = []
+    for name, key in PART_TYPES[part_type].items():
+        size = unit_of(key.unit)[1]
+        row: dict[str, object] = {
+            "key": name,
+            "unit": key.unit,
+            "needed": "no" if key.optional else "yes",
+            "usual": " to ".join(key.text(bound * size) for bound in key.usual),
+            "what": key.what,
+        }
+        rows.append(row)
+    return rows
 
 
 def new_platform(name: str, base: str) -> str:
@@ -53,19 +61,41 @@ def new_platform(name: str, base: str) -> str:
     Raises:
         InputError: no such platform.
     """
-    lines = [_HEADER.format(title=name, base=base)]
+    lines = [_PLATFORM_HEADER.format(title=name, base=base)]
     for role, part in load_platform(base).roles.items():
-        lines += [f"# [{role}]  # {part.title}", *_commented(part), ""]
+        numbers = [f"# {key} = {_short(number)}" for key, number in part.numbers.items()]
+        lines += [f"# [{role}]  # {part.title}", *numbers, ""]
     return "\n".join(lines)
 
 
-def _commented(part: Part) -> Iterator[str]:
-    """Each number of a part as a comment in its short form."""
-    for key, number in part.numbers.items():
-        short = f"{number.value:.10g}"
-        if number.unit != "1":
-            short = f'"{number.value:.10g} {number.unit}"'
-        yield f"# {key} = {short}"
+def new_model(name: str, base: str) -> str:
+    """Text of a model file that equals another model, each number with its meaning.
+
+    Raises:
+        InputError: no such model, or one whose layers differ.
+    """
+    part = load_llm(base)
+    if part.layer_types:
+        raise InputError(
+            f"--from {base}: its layers differ, which a file of numbers cannot state; save a "
+            "config.json like its own and use it as --model path/config.json"
+        )
+    lines = [_MODEL_HEADER.format(title=name, base=base)]
+    for key, schema in PART_TYPES["llm"].items():
+        number = part.numbers.get(key)
+        if number is None or key in _OF_ITS_BASE:
+            lines.append(f"# {key} = ...  # {schema.what}")
+        else:
+            lines.append(f"{key} = {_short(number)}  # {schema.what}")
+    return "\n".join([*lines, ""])
+
+
+def _short(number: Quantity) -> str:
+    """A number without its source: alone, or with its unit in quotes."""
+    # 15 digits are what a float keeps of any decimal
+    if number.unit == "1":
+        return f"{number.value:.15g}"
+    return f'"{number.value:.15g} {number.unit}"'
 
 
 def problems(path: Path) -> list[str]:
@@ -76,52 +106,60 @@ def problems(path: Path) -> list[str]:
     """
     table = read_toml(path, "part or platform")
     if "kind" in table:
-        kind = str(table["kind"])
-        faults = list(wrong_numbers(table, KINDS.get(kind, {}), path))
-        return faults or refusal(load_part, path)
+        keys = PART_TYPES.get(str(table["kind"]), {})
+        return _wrong_numbers(table, keys, str(path)) or _refusal(load_part, path)
     faults = []
     for role, entry in table.items():
         if isinstance(entry, dict):
-            keys = _keys_of_role(role, entry)
-            faults += wrong_numbers(entry, keys, path, role)
-    return faults or refusal(load_platform, path)
+            faults += _wrong_numbers(entry, _keys_of_role(role, entry), f"{path}: {role}")
+    return faults or _refusal(load_platform, path)
+
+
+def model_problems(path: Path) -> list[str]:
+    """All that is wrong with a model file or config.json, a sentence each; none where it loads.
+
+    Raises:
+        InputError: the file cannot be read as TOML.
+    """
+    faults = []
+    if path.suffix != ".json":
+        faults = _wrong_numbers(read_toml(path, "model"), PART_TYPES["llm"], str(path))
+    return faults or _refusal(load_llm, path)
 
 
 def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
     """Keys that a role may hold; none where its part is not known."""
     if role == "derate":
         return dict.fromkeys(entry, DERATE)
-    if role in KINDS:
-        return KINDS[role]
+    if role in PART_TYPES:
+        return PART_TYPES[role]
     try:
-        return KINDS[load_part(str(entry["part"])).kind]
+        return PART_TYPES[load_part(str(entry["part"])).type]
     except (InputError, KeyError):
         return {}
 
 
-def wrong_numbers(
-    table: Mapping[str, Any], keys: Mapping[str, Key], path: Path, role: str = ""
-) -> Iterator[str]:
+def _wrong_numbers(
+    table: Mapping[str, Any], keys: Mapping[str, Key], where: str
+) -> list[str]:
     """A sentence for each number of a table that cannot be read.
 
     Args:
-        table: of the file; what is no number of a part is left to whoever reads the part.
+        table: of the file; entries that are not among the keys are skipped.
         keys: numbers that the part may have.
-        path: of the file.
-        role: whose table it is, in a platform.
+        where: the file, and the role in a platform.
     """
-    where = f"{path}: {role}: " if role else f"{path}: "
-    for name, entry in table.items():
-        if name not in keys:
-            continue
+    faults = []
+    for name in [name for name in table if name in keys]:
         try:
-            quantity(entry, keys[name], f"{where}{name}")
+            quantity(table[name], keys[name], f"{where}: {name}")
         except InputError as problem:
-            yield str(problem)
+            faults.append(str(problem))
+    return faults
 
 
-def refusal(load: Any, path: Path) -> list[str]:
-    """Why a file does not load; nothing where it does."""
+def _refusal(load: Callable[[str], object], path: Path) -> list[str]:
+    """Why a file does not load; empty where it does."""
     try:
         load(str(path))
     except InputError as problem:

@@ -1,14 +1,17 @@
-"""A part: its kind, its title and all of its numbers."""
+"""A part: its type, its title and all of its numbers, which must agree with one another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import ROLES
+from nearkv.hardware.schema import DERATE, PART_TYPES, RELATIONS, ROLES
+
+Values = Mapping[str, Sequence[float]]
+"""Key -> the values it takes, in SI."""
 
 
 @dataclass(frozen=True)
@@ -17,25 +20,25 @@ class Part:
 
     Attributes:
         name: kebab-case, or the stem of a user's file.
-        kind: key of `schema.KINDS`.
+        type: key of `schema.PART_TYPES`; a file states it as `kind`.
         title: for readers.
         numbers: key -> number with its source.
         placed: keys of numbers that a platform adds to its part: its count, what its place does.
-        layer_kinds: of a model, its kinds of layer, each with all numbers a model has; empty where
+        layer_types: of a model, its types of layer, each with all numbers a model has; empty where
             all layers are alike, with full attention.
     """
 
     name: str
-    kind: str
+    type: str
     title: str
     numbers: Mapping[str, Quantity]
-    layer_kinds: tuple[Part, ...] = ()
+    layer_types: tuple[Part, ...] = ()
     placed: frozenset[str] = frozenset()
 
     @property
-    def kinds_or_self(self) -> tuple[Part, ...]:
-        """The kinds of layer, of which a model without any has one, of full attention."""
-        return self.layer_kinds or (replace(self, name="full"),)
+    def layer_types_or_self(self) -> tuple[Part, ...]:
+        """The types of layer; a model whose layers are alike has one, of full attention."""
+        return self.layer_types or (replace(self, name="full"),)
 
     @cached_property
     def si(self) -> dict[str, float]:
@@ -44,15 +47,15 @@ class Part:
 
 
 def check_role(part: Part, role: str, where: str) -> None:
-    """Refuse a part of another kind than a role takes.
+    """Refuse a part of another type than a role takes.
 
     Raises:
         InputError: it is.
     """
-    if part.kind not in ROLES.get(role, [part.kind]):
-        kinds = " or ".join(ROLES[role])
+    if part.type not in ROLES.get(role, [part.type]):
+        types = " or ".join(ROLES[role])
         raise InputError(
-            f"{where}: {part.name} is of kind {part.kind}; this role takes {kinds}"
+            f"{where}: {part.name} is a part of type {part.type}; this role takes {types}"
         )
 
 
@@ -60,22 +63,22 @@ def check_shape(shape: Mapping[str, float], where: str) -> None:
     """Refuse a model whose sizes contradict one another.
 
     Raises:
-        InputError: heads are no multiple of KV heads, or more experts are active than there are.
+        InputError: heads are not a multiple of KV heads, or more experts are active than there are.
     """
-    if shape["heads"] % shape["kv_heads"]:
+    heads, kv_heads = shape["heads"], shape["kv_heads"]
+    if heads % kv_heads:
         raise InputError(
-            f"{where}: heads, {shape['heads']:g}, "
-            f"are no multiple of kv_heads, {shape['kv_heads']:g}"
+            f"{where}: heads, {heads:g}, must be a multiple of kv_heads, {kv_heads:g}"
         )
-    if shape["active_experts"] > shape["experts"]:
+    active, experts = shape["active_experts"], shape["experts"]
+    if active > experts:
         raise InputError(
-            f"{where}: active_experts, {shape['active_experts']:g}, "
-            f"are more than experts, {shape['experts']:g}"
+            f"{where}: active_experts, {active:g}, must be at most experts, {experts:g}"
         )
 
 
 def with_dense_layers_between(part: Part) -> Part:
-    """The model as two kinds of layer where only one layer in `moe_every` has experts.
+    """The model as two types of layer where only one layer in `moe_every` has experts.
 
     Returns:
         The part itself where all layers are alike.
@@ -84,15 +87,67 @@ def with_dense_layers_between(part: Part) -> Part:
     if every == 1 or part.si["experts"] == 1:
         return part
     layers = part.si["layers"]
-    moe = float(layers // every)
-    no_choice = {"experts": 1.0, "active_experts": 1.0}
-    dense = _kind_of(part, "full_dense", {**no_choice, "layers": layers - moe})
-    return replace(part, layer_kinds=(dense, _kind_of(part, "full_moe", {"layers": moe})))
+    moe_layers = float(layers // every)
+    dense = {"experts": 1.0, "active_experts": 1.0, "layers": layers - moe_layers}
+    of_dense = _layer_type(part, "full_dense", dense)
+    of_moe = _layer_type(part, "full_moe", {"layers": moe_layers})
+    return replace(part, layer_types=(of_dense, of_moe))
 
 
-def _kind_of(part: Part, name: str, sizes: Mapping[str, float]) -> Part:
-    """A kind of layer that differs from its model in these sizes [1]."""
+def _layer_type(part: Part, name: str, sizes: Mapping[str, float]) -> Part:
+    """A type of layer that differs from its model in these sizes [1]."""
     numbers = dict(part.numbers)
     for key, size in sizes.items():
         numbers[key] = replace(numbers[key], value=size)
     return Part(name, "llm-layer", name, numbers)
+
+
+def check_relations(part_type: str, values: Values, where: str, prefix: str = "") -> None:
+    """Refuse numbers of one part that contradict each other.
+
+    Args:
+        part_type: of the part.
+        values: every value that each key takes; each combination must be possible.
+        where: file or option, put in front of the sentence.
+        prefix: put in front of the keys, as `dimm.`.
+
+    Raises:
+        InputError: naming both keys and values.
+    """
+    keys = PART_TYPES[part_type]
+    for relation in RELATIONS[part_type]:
+        if relation.left not in values or relation.right not in values:
+            continue
+        # the worst pair of values decides for all combinations
+        left, right = max(values[relation.left]), min(values[relation.right])
+        if not relation.holds(left, right):
+            raise InputError(
+                f"{where}: {prefix}{relation.left}, {keys[relation.left].text(left)}, "
+                f"{relation.text} {prefix}{relation.right}, {keys[relation.right].text(right)}"
+            )
+
+
+def warn_of_doubts(part_type: str, values: Values, where: str, prefix: str = "") -> None:
+    """Warn, once a key, of values that are possible but outside the usual range.
+
+    Args:
+        part_type, values, prefix: as for `check_relations`.
+        where: put in front of the key.
+    """
+    for name, numbers in values.items():
+        key = DERATE if part_type == "derate" else PART_TYPES[part_type][name]
+        odd = (value for value in numbers if key.doubt(value))
+        if (value := next(odd, None)) is not None:
+            warn(f"{where}{prefix}{name} = {key.text(value)} {key.doubt(value)}")
+
+
+def check_part(part: Part, where: str, is_own: bool) -> None:
+    """Refuse a part whose numbers contradict each other; of a user's own, warn of odd ones.
+
+    Raises:
+        InputError: two numbers that cannot stand in one part.
+    """
+    values = {name: (number,) for name, number in part.si.items()}
+    check_relations(part.type, values, where)
+    if is_own:
+        warn_of_doubts(part.type, values, f"{where}: ")

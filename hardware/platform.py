@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nearkv.hardware.belief import Values, check_part, check_relations, warn_of_doubts
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.part import Part, check_role
-from nearkv.hardware.quantity import Quantity, unit_of
-from nearkv.hardware.schema import DERATE, KINDS, ROLES, Key
+from nearkv.hardware.part import (
+    Part,
+    Values,
+    check_part,
+    check_relations,
+    check_role,
+    warn_of_doubts,
+)
+from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import DERATE, PART_TYPES, ROLES, Key
+from nearkv.hardware.units import unit_of
 
 
 @dataclass(frozen=True)
@@ -59,18 +66,18 @@ class Platform:
             name: what the user calls it.
 
         Raises:
-            InputError: no such role, or the part is of another kind or contradicts its place.
+            InputError: no such role, or the part is of another type or contradicts its place.
         """
         where = f"--part {role}={name}"
         if role not in self.roles:
             raise unknown("part", role, self.roles, f"{where}: platform {self.name!r}")
         check_role(part, role, where)
         before = self.roles[role]
-        if part.kind != before.kind and role not in ROLES:
+        if part.type != before.type and role not in ROLES:
             raise InputError(
-                f"{where}: is of kind {part.kind}, {role} is of kind {before.kind}"
+                f"{where}: is a part of type {part.type}; {role} takes one of type {before.type}"
             )
-        kept = before.placed & KINDS[part.kind].keys()
+        kept = before.placed & PART_TYPES[part.type].keys()
         numbers = {key: before.numbers[key] for key in kept}
         numbers.update(part.numbers)
         placed = replace(part, numbers=numbers, placed=before.placed)
@@ -100,9 +107,9 @@ class Platform:
 
     def _keys(self, role: str) -> Mapping[str, Key]:
         part = self.roles[role]
-        if part.kind == "derate":
+        if part.type == "derate":
             return dict.fromkeys(part.numbers, DERATE)
-        return KINDS[part.kind]
+        return PART_TYPES[part.type]
 
     def check(self, changes: Values, option: str = "--set ") -> None:
         """Refuse values of numbers that are impossible or contradict those beside them.
@@ -124,7 +131,7 @@ class Platform:
             part = self.roles[role]
             beside = {other: (number,) for other, number in part.si.items()}
             changed = _of_role(changes, role)
-            check_relations(part.kind, {**beside, **changed}, where, f"{role}.")
+            check_relations(part.type, {**beside, **changed}, where, f"{role}.")
 
     def warn_of_doubts(self, changes: Values, option: str = "--set ") -> None:
         """Warn of values that are possible but outside the usual range.
@@ -135,7 +142,7 @@ class Platform:
         """
         for address, values in changes.items():
             role, _, name = address.partition(".")
-            warn_of_doubts(self.roles[role].kind, {name: values}, option, f"{role}.")
+            warn_of_doubts(self.roles[role].type, {name: values}, option, f"{role}.")
 
     def override(
         self, address: str, value: float, requested: str = "set by the user"

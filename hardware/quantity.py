@@ -1,87 +1,29 @@
-"""A number as its source prints it, and the only parser of units: value + unit -> SI."""
+"""A number with its source, read from a specification and checked against the schema."""
+
+from __future__ import annotations
 
 import math
-import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, get_args
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
+from nearkv.hardware.schema import PART_TYPES, Key
+from nearkv.hardware.units import LARGEST, SMALLEST, parse, unit_of
+
+SOURCES = Path(__file__).parent / "sources.toml"
 
 Kind = Literal["datasheet", "paper", "measured", "fitted", "assumed"]
 KINDS: tuple[str, ...] = get_args(Kind)
+"""Where a number may come from."""
 
-SMALLEST, LARGEST = 1e-30, 1e30
-"""Bounds of every number of a part in its unit; products of a few of them stay finite."""
-
-# Base symbol -> (dimension, size in the base unit of that dimension).
-_BASES = {
-    "B": ("B", 1.0),
-    "bit": ("B", 0.125),
-    "b": ("B", 0.125),
-    "FLOP": ("FLOP", 1.0),
-    "OP": ("FLOP", 1.0),
-    "MAC": ("FLOP", 2.0),
-    "W": ("W", 1.0),
-    "J": ("J", 1.0),
-    "s": ("s", 1.0),
-    "min": ("s", 60.0),
-    "h": ("s", 3600.0),
-    "USD": ("USD", 1.0),
-    "Hz": ("1/s", 1.0),
-    "T": ("T", 1.0),
-    "m2": ("m2", 1.0),
-    "1": ("1", 1.0),
-    "%": ("1", 0.01),
-}
-_PREFIXES = {
-    "": 1.0,
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "k": 1e3,
-    "K": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-}
-# mm2 is a square millimetre, not a milli-square-metre.
-_WHOLE = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
-_UNIT_EXAMPLES = (
-    "B",
-    "GB",
-    "GiB",
-    "GB/s",
-    "TFLOP/s",
-    "ms",
-    "us",
-    "W",
-    "USD",
-    "bit",
-    "1",
-    "%",
-)
-_NUMBER = re.compile(
-    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
-    re.IGNORECASE | re.ASCII,
-)
-_SAMPLES = {
-    "bit": "16bit",
-    "B": "512GiB",
-    "B/s": "3.2GB/s",
-    "FLOP/s": "312TFLOP/s",
-    "s": "50us",
-    "W": "300W",
-    "USD": "2400USD",
-    "1": "0.7",
-}
-"""Unit or dimension -> a well-formed number of it."""
+_REQUIRED = {"value", "unit", "kind", "source", "at"}
+_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares"}
+_UNCERTAIN = ("assumed", "fitted")
+"""Kinds of number that need a note and a range."""
 
 
 @dataclass(frozen=True)
@@ -136,88 +78,187 @@ class Quantity:
         return low * size, middle * size, high * size
 
 
-def unit_of(text: str) -> tuple[str, float]:
-    """Read a unit such as `GB/s`, `TFLOP/s`, `ms` or `USD/GB`.
-
-    Returns:
-        Its dimension (`B/s`) and its size in SI base units (1e9).
-
-    Raises:
-        InputError: the text is no unit this project knows.
-    """
-    top, slash, below = text.strip().partition("/")
-    dimension, size = _atom(top, text)
-    if slash:
-        lower, lower_size = _atom(below, text)
-        dimension = "1/s" if (dimension, lower) == ("1", "s") else f"{dimension}/{lower}"
-        size /= lower_size
-    return dimension, size
+@cache
+def source_names() -> frozenset[str]:
+    """Keys of all sources; reading the heads of their tables alone takes a tenth of the time."""
+    lines = SOURCES.read_text(encoding="utf-8").splitlines()
+    heads = (line for line in lines if line.startswith("["))
+    return frozenset(head[1:-1].strip('"') for head in heads)
 
 
-def _atom(symbol: str, text: str) -> tuple[str, float]:
-    if symbol in _WHOLE:
-        return _WHOLE[symbol]
-    for base in sorted(_BASES, key=len, reverse=True):
-        prefix = symbol[: -len(base)]
-        if (
-            symbol.endswith(base)
-            and prefix in _PREFIXES
-            and (not prefix or base not in "1%")
-        ):
-            dimension, size = _BASES[base]
-            return dimension, size * _PREFIXES[prefix]
-    raise unknown("unit", text, _UNIT_EXAMPLES)
+@cache
+def sources() -> dict[str, dict[str, Any]]:
+    """Every cited paper and datasheet, by key."""
+    return read_toml(SOURCES, "sources")
 
 
-def parse(text: str, unit: str, where: str) -> float:
-    """Read what a user wrote for a number whose unit is known: `512GiB`, `3.2 GB/s`, `0.7`.
+def quantity(entry: object, key: Key, where: str) -> Quantity:
+    """Check one number of a specification.
+
+    A number alone (`count = 4`) or with its unit (`read = "12 GB/s"`) is the user's own choice.
 
     Args:
-        text: the number and, unless it is a pure number or a count, its unit.
-        unit: the unit it must be convertible to, such as `B/s`.
-        where: what the number is for, used in errors.
-
-    Returns:
-        The value in SI base units.
+        entry: the inline table as TOML reads it, or the short form.
+        key: what the schema says of it.
+        where: file and key, put in front of every error.
 
     Raises:
-        InputError: not a number, not finite, negative, or of another dimension.
+        InputError: a field is missing or unknown, the number is not finite or negative, the unit
+            does not fit, the source is not in sources.toml, an assumption lacks note or range.
     """
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise InputError(
-            f"{where}: {text!r} is not a number; write it like {example(unit)}"
-        )
-    number = float(match[1])
-    if not math.isfinite(number) or number < 0:
-        raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
-    if number and not SMALLEST <= number <= LARGEST:
-        raise InputError(
-            f"{where}: {text!r} is beyond any machine; "
-            f"use a number from {SMALLEST:g} to {LARGEST:g}"
-        )
-    return number * _size_of((match[2] or "").strip(), unit, where, text)
+    if _is_number(entry) or isinstance(entry, str):
+        return _short_form(str(entry), key, where)
+    fields = _fields(entry, where)
+    _check_origin(fields, where)
+    value, unit = fields["value"], str(fields["unit"])
+    _check_value(value, unit, key, where)
+    low, high = None, None
+    if fields["kind"] in _UNCERTAIN or "range" in fields:
+        low, high = _range(fields, where)
+    return Quantity(
+        value=float(value),
+        unit=unit,
+        kind=fields["kind"],
+        source=str(fields["source"]),
+        at=fields["at"],
+        note=str(fields.get("note", "")),
+        low=low,
+        high=high,
+        quantiles=_quantiles(fields, where),
+        shares=_group(fields, where),
+    )
 
 
-def _size_of(written: str, unit: str, where: str, text: str) -> float:
-    """Size in SI of the unit a user wrote, which must have the dimension of `unit`."""
-    required, _ = unit_of(unit)
-    if not written and required == "1":
-        return 1.0
-    if not written:
-        raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
+def _short_form(text: str, key: Key, where: str) -> Quantity:
+    """A number that a user states without a source, which is their own file."""
+    value = parse(text, key.unit, where)
+    if fault := key.fault(value):
+        raise InputError(f"{where}: {text!r} {fault}")
+    size = unit_of(key.unit)[1]
+    return Quantity(value / size, key.unit, "assumed", "user", f"{where} = {text}")
+
+
+def _fields(entry: object, where: str) -> dict[str, Any]:
+    """The fields of a number, none missing and none unknown."""
+    if not isinstance(entry, dict):
+        raise InputError(
+            f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}"
+        )
+    missing = sorted(_REQUIRED - entry.keys())
+    if missing:
+        required = ", ".join(sorted(_REQUIRED))
+        raise InputError(
+            f"{where}: has no {', '.join(missing)}; every number needs {required}"
+        )
+    for extra in entry.keys() - _ALLOWED:
+        raise unknown("field", extra, _ALLOWED, where)
+    return entry
+
+
+def _check_origin(fields: Mapping[str, Any], where: str) -> None:
+    kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS, where)
+    if source not in source_names():
+        raise unknown("source", source, source_names(), f"{where}: (sources.toml)")
+    if not isinstance(at, str) or not at:
+        raise InputError(f'{where}: at must say where in the source, such as "Table 1"')
+
+
+def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
+    if not _is_number(value) or not (value == 0 or SMALLEST <= value <= LARGEST):
+        raise InputError(
+            f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}"
+        )
+    dimension, size = _unit(unit, where)
+    if dimension != unit_of(key.unit)[0]:
+        raise InputError(
+            f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}"
+        )
+    if fault := key.fault(value * size):
+        raise InputError(f"{where}: value {value!r} {fault}")
+
+
+def _is_number(value: object) -> bool:
+    """Whether TOML read a number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unit(unit: str, where: str) -> tuple[str, float]:
     try:
-        dimension, size = unit_of(written)
+        return unit_of(unit)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
-    if dimension != required:
+
+
+def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
+    is_explained = entry.get("note") or entry["kind"] not in _UNCERTAIN
+    if not is_explained or "range" not in entry:
         raise InputError(
-            f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
+            f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
         )
-    return size
+    bounds = entry["range"]
+    if not _is_range(bounds) or not bounds[0] <= entry["value"] <= bounds[1]:
+        raise InputError(
+            f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
+        )
+    return float(bounds[0]), float(bounds[1])
 
 
-def example(unit: str) -> str:
-    """A well-formed number of a unit, or else of its dimension, for error messages."""
-    dimension, _ = unit_of(unit)
-    return _SAMPLES.get(unit) or _SAMPLES.get(dimension, f"2{unit}")
+def _quantiles(entry: Mapping[str, Any], where: str) -> tuple[float, float, float] | None:
+    if "quantiles" not in entry:
+        return None
+    stated = entry["quantiles"]
+    if not isinstance(stated, list) or len(stated) != 3 or not all(map(_is_number, stated)):
+        raise InputError(f"{where}: quantiles {stated!r} must be [p10, p50, p90]")
+    low, middle, high = map(float, stated)
+    if not 0 < low < middle < high < math.inf:
+        raise InputError(
+            f"{where}: quantiles {stated!r} must be positive and grow from p10 to p90"
+        )
+    return low, middle, high
+
+
+def _group(entry: Mapping[str, Any], where: str) -> str:
+    """What a number has in common with others; empty where nothing is stated."""
+    group = entry.get("shares", "")
+    if not isinstance(group, str):
+        raise InputError(
+            f"{where}: shares {group!r} must be a name that several numbers have in common"
+        )
+    return group
+
+
+def _is_range(bounds: object) -> bool:
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        return False
+    return all(_is_number(bound) and math.isfinite(bound) for bound in bounds)
+
+
+def numbers_of(
+    entries: Mapping[str, Any], keys: Mapping[str, Key], where: str
+) -> dict[str, Quantity]:
+    """Check all numbers of a table.
+
+    Raises:
+        InputError: a key the schema does not know, or a number that fails `quantity`.
+    """
+    for name in entries:
+        if name not in keys:
+            raise unknown("key", name, keys, where)
+    return {
+        name: quantity(entry, keys[name], f"{where}: {name}")
+        for name, entry in entries.items()
+    }
+
+
+def check_complete(numbers: Iterable[str], part_type: str, where: str) -> None:
+    """Refuse a part that lacks a number its type must have.
+
+    Raises:
+        InputError: naming every number that is missing.
+    """
+    required = [name for name, key in PART_TYPES[part_type].items() if not key.optional]
+    missing = [name for name in required if name not in set(numbers)]
+    if missing:
+        raise InputError(f"{where}: a {part_type} needs {', '.join(missing)}")

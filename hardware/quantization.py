@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from nearkv.hardware.config import Config
-from nearkv.hardware.quantity import LARGEST
+from nearkv.hardware.units import LARGEST
 
 NATIVE_BITS = 16.0
 _WIDEST = 32.0

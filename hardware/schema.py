@@ -1,16 +1,17 @@
-"""Which numbers each kind of part has, and in which unit.
+"""Which numbers each type of part has, and in which unit.
 
 The keys are listed in `schema.toml`; whatever reads, checks or overrides a number asks here.
 """
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 
 COLUMN_UNITS = {
     "1": "1",
@@ -142,45 +143,44 @@ class Relation:
         return "must be below" if self.word == "<" else "must be at most"
 
 
-def _key(fields: Mapping[str, Any]) -> Key:
-    only = tuple(fields.get("only", ()))
-    usual = tuple(fields.get("usual", ()))
-    return Key(**{**fields, "only": only, "usual": usual})
+def _included(
+    table: Mapping[str, Any], shared: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """A table of the schema behind all that it includes, however far around."""
+    tables = [_included(shared[name], shared) for name in table.get("include", ())]
+    return [*chain.from_iterable(tables), table]
 
 
-def _keys(table: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Key]:
-    """Keys of one kind, those of the tables it includes first."""
-    keys: dict[str, Key] = {}
-    for name in table.get("include", ()):
-        keys |= _keys(shared[name], shared)
-    fields = {name: entry for name, entry in table.items() if isinstance(entry, dict)}
-    return keys | {name: _key(entry) for name, entry in fields.items()}
-
-
-def _relations(table: Mapping[str, Any], shared: Mapping[str, Any]) -> tuple[Relation, ...]:
-    """Relations of one kind and of the tables it includes."""
-    relations = [Relation(*words) for words in table.get("relations", ())]
-    for name in table.get("include", ()):
-        relations += _relations(shared[name], shared)
-    return tuple(relations)
+def _keys(tables: Iterable[Mapping[str, Any]]) -> dict[str, Key]:
+    """Keys of one type of part."""
+    entries = {name: entry for table in tables for name, entry in table.items()}
+    fields = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
+    listed = ("only", "usual")
+    return {
+        name: Key(**entry | {field: tuple(entry.get(field, ())) for field in listed})
+        for name, entry in fields.items()
+    }
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("schema.toml").read_text(encoding="utf-8"))
 _SHARED = {**_TABLES.pop("shared"), **_TABLES}
 
 ROLES: dict[str, list[str]] = _TABLES.pop("roles")
-"""Role of a platform -> kinds of part that may fill it."""
+"""Role of a platform -> types of part that may fill it."""
 
-LIMITS: dict[str, tuple[float, float]] = {
-    unit: (low, high) for unit, (low, high) in _TABLES.pop("limits").items()
-}
+LIMITS: dict[str, list[float]] = _TABLES.pop("limits")
 """Unit -> smallest and largest number of it, in that unit; nothing outside is a machine."""
 
-KINDS = {kind: _keys(table, _SHARED) for kind, table in _TABLES.items()}
-"""Kind of part -> its keys."""
+_INCLUDED = {name: _included(table, _SHARED) for name, table in _TABLES.items()}
 
-RELATIONS = {kind: _relations(table, _SHARED) for kind, table in _TABLES.items()}
-"""Kind of part -> relations between its numbers."""
+PART_TYPES = {name: _keys(tables) for name, tables in _INCLUDED.items()}
+"""Type of part -> its keys."""
+
+RELATIONS = {
+    name: [Relation(*words) for table in tables for words in table.get("relations", ())]
+    for name, tables in _INCLUDED.items()
+}
+"""Type of part -> relations between its numbers."""
 
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""

@@ -117,7 +117,7 @@ def _build(
     if own:
         complete = [{**_unstated(llm), **table} for table in tables]
         llm = replace(llm, **_columns(complete, own, index))
-    if not any(part.layer_kinds for part in parts):
+    if not any(part.layer_types for part in parts):
         return llm
     sizes = {field.name: getattr(llm, field.name) for field in fields(LLM)}
     return Mixed(**sizes, layer_kinds=_kinds(parts, llm, index))
@@ -169,7 +169,7 @@ def _chosen(of_models: Sequence[Real], index: Index) -> Real:
 
 def _kinds(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
     """All kinds of layer of several models; a model without a kind has none of its layers."""
-    by_model = [{kind.name: kind.si for kind in part.kinds_or_self} for part in parts]
+    by_model = [{kind.name: kind.si for kind in part.layer_types_or_self} for part in parts]
     names = dict.fromkeys(name for kinds in by_model for name in kinds)
     return {name: _kind(name, by_model, llm, index) for name in names}
 

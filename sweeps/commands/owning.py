@@ -23,9 +23,9 @@ def new_model(name: NewModel, base: BaseModel = "llama2-7b") -> None:
 
     Example: nearkv models new my-model --from llama2-7b
     """
-    from nearkv.hardware import own_models
+    from nearkv.hardware import own
 
-    write_own(name, lambda stem: own_models.new_model(stem, base), "--model")
+    write_own(name, lambda stem: own.new_model(stem, base), "--model")
 
 
 def check_model(file: ModelFile) -> None:
@@ -33,7 +33,7 @@ def check_model(file: ModelFile) -> None:
 
     Example: nearkv models check my-model.toml
     """
-    from nearkv.hardware.own_models import model_problems
+    from nearkv.hardware.own import model_problems
 
     say_problems(file, model_problems(Path(file)))
 

@@ -97,7 +97,7 @@ def part_rows() -> Rows:
     """One row a part: its name, its kind and what it is."""
     parts = {name: load_part(name) for name in names("part")}
     return [
-        {"name": name, "kind": part.kind, "what": part.title}
+        {"name": name, "kind": part.type, "what": part.title}
         for name, part in parts.items()
     ]
 

@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 
 from nearkv.hardware.catalog import Part, Platform, load_part, names
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.reading import sources
+from nearkv.hardware.quantity import sources
 from nearkv.sweeps.jobs.interrupts import careful
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import plain

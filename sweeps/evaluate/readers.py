@@ -28,7 +28,7 @@ def readers(kind: str) -> dict[str, list[str]]:
 def _keys_read(system: System, kind: str) -> set[str]:
     """Numbers of a kind of part that a system reads for either model."""
     platform = load_platform(system.platform)
-    roles = [name for name, part in platform.roles.items() if part.kind == kind]
+    roles = [name for name, part in platform.roles.items() if part.type == kind]
     read: set[str] = set()
     machine = recording(platform.machine(), read)
     for model in MODELS if roles else ():

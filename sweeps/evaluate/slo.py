@@ -13,7 +13,7 @@ import numpy as np
 
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.quantity import parse
+from nearkv.hardware.units import parse
 from nearkv.sweeps.evaluate.probe import Points, Probe, column
 from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
 

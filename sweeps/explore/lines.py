@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import unit_of
 from nearkv.hardware.schema import Key
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.study.sizes import number, size, values
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks

@@ -12,7 +12,7 @@ from nearkv.costmodel.model.models import alike_llm
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.quantity import parse
+from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.cases import swapped

@@ -9,7 +9,7 @@ import numpy as np
 from nearkv.costmodel.model.registry import Knob, System
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.quantity import parse
+from nearkv.hardware.units import parse
 from nearkv.sweeps.study.grid import Axis
 from nearkv.sweeps.study.sizes import Reader, comma_list, number, size, values
 

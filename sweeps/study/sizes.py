@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import parse
 from nearkv.hardware.schema import Key
+from nearkv.hardware.units import parse
 
 _SIZE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmM]?)\s*", re.A)
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}

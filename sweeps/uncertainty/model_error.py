@@ -90,7 +90,7 @@ def mechanism_of(block: Block, resource: str) -> str:
     """The kind of mechanism of a resource, by the part that fills its role."""
     role = resource.partition(".")[0]
     part = block.platform.roles.get(role)
-    return MECHANISMS.get(part.kind, ALL) if part else ALL
+    return MECHANISMS.get(part.type, ALL) if part else ALL
 
 
 def spreads(block: Block, estimate: Estimate, shape: tuple[int, ...], of: str) -> Real:

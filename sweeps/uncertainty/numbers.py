@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import Quantity, unit_of
+from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import Key
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.laws import Law, Measured, Ranged, listed
 from nearkv.sweeps.study.bands import Band

@@ -10,7 +10,8 @@ import numpy as np
 
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, once
-from nearkv.hardware.quantity import Quantity, unit_of
+from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.calibrate import MOST_FACTORS, Fit, Residuals, fit, left_out
 from nearkv.sweeps.study.study import Numbers
 from nearkv.sweeps.validation.evidence import Evidence

@@ -11,7 +11,7 @@ from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
-from nearkv.hardware.reading import sources
+from nearkv.hardware.quantity import sources
 from nearkv.sweeps.validation.more_hardware import (
     Trial,
     less_served_with_more,

@@ -148,7 +148,7 @@ def _role_lines(
     test_bed = calibration.evidence.platform
     part = test_bed.roles[role]
     lines = ["", f"[{role}]"]
-    if part.kind not in PARTLESS:
+    if part.type not in PARTLESS:
         if part.name not in names("part"):
             raise InputError(
                 f"{role} of {test_bed.name} is a part of your own; only its derates can be written"

@@ -14,7 +14,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.schema import KINDS
+from nearkv.hardware.schema import PART_TYPES
 from nearkv.solvers.knobs import Requested, resolve_knobs
 
 BATCHES = np.array([1.0, 3.0, 16.0, 64.0, 256.0, 1024.0])
@@ -71,7 +71,7 @@ def _is_more(address: str) -> bool:
 def _is_capacity(key: str) -> bool:
     if key in _CAPACITIES:
         return True
-    units = {keys[key].unit for keys in KINDS.values() if key in keys}
+    units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
     return not units.isdisjoint(_RATES)
 
 

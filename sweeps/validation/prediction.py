@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
 from nearkv.sweeps.validation.checks import checks, find_check

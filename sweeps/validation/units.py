@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.checks.asking import quantity_at

@@ -14,7 +14,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.schema import KINDS
+from nearkv.hardware.schema import PART_TYPES
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.balance import minimise
 
@@ -151,7 +151,7 @@ def resources(hw: Machine) -> list[tuple[str, str]]:
 
 def is_resource(key: str) -> bool:
     """Whether more of a number means more hardware."""
-    units = {keys[key].unit for keys in KINDS.values() if key in keys}
+    units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
     rates = {"B/s", "FLOP/s", "Hz", "T/s"}
     return bool(units & rates) or key in ("count", "memory", "capacity")
 

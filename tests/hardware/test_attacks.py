@@ -130,7 +130,7 @@ def test_a_part_of_another_kind_fills_no_role(tmp_path: Path) -> None:
     file = tmp_path / "bed.toml"
     file.write_text('base = "hilos-a100"\n[gpu_link]\npart = "a100-40gb"\ncount = 1\n')
     line = ["estimate", "hilos", "--model", "opt-30b", "--platform", str(file)]
-    assert "a100-40gb is of kind gpu; this role takes link" in sentence(line)
+    assert "a100-40gb is a part of type gpu; this role takes link" in sentence(line)
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name")

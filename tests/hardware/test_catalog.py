@@ -10,8 +10,8 @@ import nearkv.sweeps  # noqa: F401  # owner of the traces
 from nearkv.hardware.catalog import Part, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.folders import catalogues
-from nearkv.hardware.quantity import parse, unit_of
-from nearkv.hardware.reading import sources
+from nearkv.hardware.quantity import sources
+from nearkv.hardware.units import parse, unit_of
 
 GOOD = '{ value = 1, unit = "W", kind = "paper", source = "hilos", at = "Table 1" }'
 CHASSIS = f'kind = "chassis"\ntitle = "Test"\nprice = {GOOD.replace("W", "USD")}\n'
@@ -48,14 +48,14 @@ def test_every_source_is_used() -> None:
 
 def test_every_part_is_of_a_kind_that_some_role_takes() -> None:
     """A part that no platform names is reached by `--part ROLE=PART`."""
-    taken = {part.kind for name in names("platform") for part in load_platform(name).roles.values()}
-    assert {load_part(name).kind for name in names("part")} <= taken
+    taken = {part.type for name in names("platform") for part in load_platform(name).roles.values()}
+    assert {load_part(name).type for name in names("part")} <= taken
 
 
 def test_a_device_states_its_idle_and_full_power_or_neither() -> None:
     """With one of them alone the energy of a run would count the other as nothing."""
     for part in map(load_part, names("part")):
-        if part.kind in ("gpu", "host", "drive", "csd", "memory"):
+        if part.type in ("gpu", "host", "drive", "csd", "memory"):
             assert ("power" in part.numbers) == ("idle_power" in part.numbers), part.name
 
 
@@ -67,7 +67,7 @@ def test_peak_rates_are_dense_at_every_width() -> None:
     """
     for part in map(load_part, names("part")):
         rates = [part.si[key] for key in ("flops", "flops_8bit", "flops_4bit") if key in part.si]
-        if part.kind != "gpu" or len(rates) < 2:
+        if part.type != "gpu" or len(rates) < 2:
             continue
         assert rates[1] / rates[0] == pytest.approx(2, rel=0.03), part.name
         for narrow, wide in zip(rates[2:], rates[1:], strict=False):

@@ -99,7 +99,7 @@ def read(config: Mapping[str, Any], folder: Path) -> Part | None:
 def check(part: Part | None) -> None:
     """Every number of a model is finite and not negative."""
     if part is not None:
-        for kind in (part, *part.layer_kinds):
+        for kind in (part, *part.layer_types):
             for number in kind.numbers.values():
                 assert 0 <= number.si < math.inf
 

@@ -18,14 +18,14 @@ BASE = 'base = "hilos-a100"\n'
 QUOTED = 'unit = "GB/s", kind = "datasheet", source = "user", at = "page 1"'
 
 PARTS = {
-    "": "names no kind of part",
+    "": "states no part type",
     "kind = ": "not a valid TOML file",
     "kind = 'gpu'\nkind = 'gpu'": "not a valid TOML file",
     "\x00": "not a valid TOML file",
     "[" * 4000: "not a valid TOML file",
     "a = " + "9" * 6000: "not a valid TOML file",
     'kind = "gup"': "did you mean 'gpu'",
-    'kind = ["gpu"]': "unknown kind of part",
+    'kind = ["gpu"]': "unknown part type",
     PART: "a gpu needs bandwidth",
     f'{PART}bandwidth = "10 GB"': "does not measure this",
     f'{PART}bandwidth = "fast"': "bandwidth",
@@ -62,7 +62,7 @@ PLATFORMS = {
     f'{BASE}without = "gpu"': "must list roles of the base",
     f'{BASE}without = ["tpu"]': "must list roles of the base",
     f'{BASE}[gpu]\npart = "h300"\ncount = 1': "unknown part 'h300'",
-    f'{BASE}[gpu]\npart = "smartssd"\ncount = 1': "smartssd is of kind csd; this role takes gpu",
+    f'{BASE}[gpu]\npart = "smartssd"\ncount = 1': "a part of type csd; this role takes gpu",
     f'{BASE}[gpu]\npart = "h200-sxm"': "needs a count",
     f'{BASE}[gpu]\npart = "./none.toml"\ncount = 1': "does not exist",
     f"{BASE}[gpu]\ncount = -1": "zero or more",
@@ -86,12 +86,12 @@ LLMS = Path(__file__).parents[2] / "costmodel" / "llms"
 MODEL = (LLMS / "llama-13b.toml").read_text()
 
 MODELS = {
-    PART: "is of kind gpu, not a model",
+    PART: "is not a model",
     'kind = "llm"\nconfig = {}': "quotes a config; name its source",
     MODEL.replace("layers", "layer"): "did you mean 'layers'",
     f"{MODEL}layers = 3": "not a valid TOML file",
     f"{MODEL}[layers]\nvalue = 1": "not a valid TOML file",
-    re.sub("(?m)^heads.*", "heads = 7", MODEL): "no multiple of kv_heads",
+    re.sub("(?m)^heads.*", "heads = 7", MODEL): "must be a multiple of kv_heads",
     re.sub("(?m)^experts.*", "experts = 0", MODEL): "must be more than zero",
     re.sub("(?m)^vocab.*", "vocab = '32 GB'", MODEL): "does not measure this",
 }

@@ -9,9 +9,9 @@ from support.command_line import printed, refusal, succeed
 
 from nearkv.hardware.catalog import load_llm, names
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.own_models import model_problems, new_model
+from nearkv.hardware.own import model_problems, new_model
 
-ALIKE = [name for name in names("model") if not load_llm(name).layer_kinds]
+ALIKE = [name for name in names("model") if not load_llm(name).layer_types]
 """Models whose layers are all alike, which a file of numbers can state."""
 
 

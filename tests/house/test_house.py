@@ -12,7 +12,7 @@ import sizes
 from sizes import ROOT
 from support.systems import SYSTEMS
 
-from nearkv.hardware.reading import sources
+from nearkv.hardware.quantity import sources
 
 ROOMS = (
     "hardware",

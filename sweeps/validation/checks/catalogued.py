@@ -7,7 +7,7 @@ from typing import Any
 
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study

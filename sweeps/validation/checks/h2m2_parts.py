@@ -13,7 +13,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend, gemm, side
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import page_table_bytes
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.explore.mapping_trace import random_trace, replay
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on

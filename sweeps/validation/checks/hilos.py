@@ -11,7 +11,7 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.resources import KERNEL_GROUPS, attention_kernel, csd, link
 from nearkv.costmodel.systems.hilos import alpha_closed_form, interval_of_page
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
 from nearkv.sweeps.validation.checks.shared import step_bytes_a_token

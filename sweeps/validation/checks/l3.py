@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_part
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.study import Study

@@ -25,7 +25,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.l3 import prompt_cache
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
-from nearkv.hardware.quantity import unit_of
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS, even_halves, lengths
 from nearkv.sweeps.study.traces import REQUESTS
 from nearkv.sweeps.validation.checks import check

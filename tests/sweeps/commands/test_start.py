@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.costmodel.model.own_modules import modules_naming
-from nearkv.hardware.citations import source_names
-from nearkv.hardware.reading import sources
+from nearkv.hardware.quantity import source_names, sources
 
 POINT = ["hilos", "--model", "opt-66b", "--context", "64k"]
 IMPORTED = """

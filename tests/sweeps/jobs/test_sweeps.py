@@ -18,8 +18,8 @@ import pyarrow.parquet
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.quantity import unit_of
-from nearkv.hardware.schema import KINDS
+from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.jobs.best import best
@@ -111,7 +111,7 @@ def test_set_numbers_stand_in_a_unit_their_column_names() -> None:
     assert [found[name].tolist() for name in shown] == [[8, 3.3], [16, 16], [43.7, 43.7], [4, 4]]
     capped = table(Study(("inf2",), ("opt-66b",), knobs={"memory": "256GB"}))
     assert capped["memory_gb"].tolist() == [256]
-    for key in (key for keys in KINDS.values() for key in keys.values()):
+    for key in (key for keys in PART_TYPES.values() for key in keys.values()):
         assert unit_of(key.shown_in)[0] == unit_of(key.unit)[0]
 
 

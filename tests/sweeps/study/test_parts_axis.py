@@ -69,12 +69,12 @@ def test_other_parts_are_another_sweep() -> None:
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"gpu": "smartssd"}, "smartssd is of kind csd; this role takes gpu"),
+        ({"gpu": "smartssd"}, "smartssd is a part of type csd; this role takes gpu"),
         ({"gup": "h200-sxm"}, "did you mean 'gpu'"),
         ({"gpu": "h300"}, "unknown part 'h300'"),
         ({"gpu": "h200-sxm,h200-sxm"}, "names 'h200-sxm' twice"),
         ({"gpu": "./none.toml"}, "does not exist"),
-        ({"derate": "h200-sxm"}, "is of kind gpu"),
+        ({"derate": "h200-sxm"}, "is a part of type gpu"),
     ],
 )
 def test_a_part_that_does_not_fit_gets_a_sentence(parts: dict[str, str], words: str) -> None:

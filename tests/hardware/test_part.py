@@ -12,7 +12,7 @@ import nearkv.sweeps  # noqa: F401  # owner of the traces
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.folders import names
-from nearkv.hardware.schema import KINDS, RELATIONS, ROLES
+from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.study.study import Study
@@ -97,7 +97,7 @@ def test_a_role_takes_a_part_of_its_kind(tmp_path: Path) -> None:
     own = tmp_path / "mine.toml"
     count = number(1, "1")
     own.write_text(f'base = "hilos-a100"\n[gpu_link]\npart = "a100-40gb"\ncount = {count}\n')
-    with pytest.raises(InputError, match="a100-40gb is of kind gpu; this role takes link"):
+    with pytest.raises(InputError, match="a100-40gb is a part of type gpu; this role takes link"):
         load_platform(str(own))
 
 
@@ -111,16 +111,16 @@ def test_our_own_numbers_are_neither_impossible_nor_odd() -> None:
                 platform.check(values)
         for name in names("model"):
             for key, value in load_llm(name).si.items():
-                assert not KINDS["llm"][key].fault(value), (name, key)
+                assert not PART_TYPES["llm"][key].fault(value), (name, key)
 
 
 def test_relations_and_roles_name_what_exists() -> None:
     for kind, relations in RELATIONS.items():
         for relation in relations:
-            assert {relation.left, relation.right} <= KINDS[kind].keys()
+            assert {relation.left, relation.right} <= PART_TYPES[kind].keys()
             assert relation.word in ("<", "<=")
     for kinds in ROLES.values():
-        assert set(kinds) <= KINDS.keys()
+        assert set(kinds) <= PART_TYPES.keys()
 
 
 @pytest.mark.parametrize("line", ['kind = ["x"]', 'kind = "gpu"\nflops = 3', "kind = 1"])

@@ -1,0 +1,163 @@
+"""Units: value + unit -> SI, read from the texts of sources and users."""
+
+import math
+import re
+
+from nearkv.hardware.errors import InputError, unknown
+
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Bounds of every number of a part in its unit; products of a few of them stay finite."""
+
+# Base symbol -> (dimension, size in the base unit of that dimension).
+_BASES = {
+    "B": ("B", 1.0),
+    "bit": ("B", 0.125),
+    "b": ("B", 0.125),
+    "FLOP": ("FLOP", 1.0),
+    "OP": ("FLOP", 1.0),
+    "MAC": ("FLOP", 2.0),
+    "W": ("W", 1.0),
+    "J": ("J", 1.0),
+    "s": ("s", 1.0),
+    "min": ("s", 60.0),
+    "h": ("s", 3600.0),
+    "USD": ("USD", 1.0),
+    "Hz": ("1/s", 1.0),
+    "T": ("T", 1.0),
+    "m2": ("m2", 1.0),
+    "1": ("1", 1.0),
+    "%": ("1", 0.01),
+}
+_PREFIXES = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
+# mm2 is a square millimetre, not a milli-square-metre, so these are not split into prefix and base.
+_UNSPLIT = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
+_UNIT_EXAMPLES = [
+    "B",
+    "GB",
+    "GiB",
+    "GB/s",
+    "TFLOP/s",
+    "ms",
+    "us",
+    "W",
+    "USD",
+    "bit",
+    "1",
+    "%",
+]
+_NUMBER = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SAMPLES = {
+    "bit": "16bit",
+    "B": "512GiB",
+    "B/s": "3.2GB/s",
+    "FLOP/s": "312TFLOP/s",
+    "s": "50us",
+    "W": "300W",
+    "USD": "2400USD",
+    "1": "0.7",
+}
+"""Unit or dimension -> a well-formed number of it."""
+
+
+def unit_of(text: str) -> tuple[str, float]:
+    """Read a unit such as `GB/s`, `TFLOP/s`, `ms` or `USD/GB`.
+
+    Returns:
+        Its dimension (`B/s`) and its size in SI base units (1e9).
+
+    Raises:
+        InputError: the text is no unit this project knows.
+    """
+    top, slash, below = text.strip().partition("/")
+    dimension, size = _atom(top, text)
+    if slash:
+        lower, lower_size = _atom(below, text)
+        dimension = "1/s" if (dimension, lower) == ("1", "s") else f"{dimension}/{lower}"
+        size /= lower_size
+    return dimension, size
+
+
+def _atom(symbol: str, text: str) -> tuple[str, float]:
+    if symbol in _UNSPLIT:
+        return _UNSPLIT[symbol]
+    # the longest base first: "min" is minutes, not milli-"in"; pure numbers take no prefix
+    for base in sorted(_BASES, key=len, reverse=True):
+        prefix = symbol.removesuffix(base)
+        takes_prefix = base not in "1%" or not prefix
+        if symbol.endswith(base) and prefix in _PREFIXES and takes_prefix:
+            dimension, size = _BASES[base]
+            return dimension, size * _PREFIXES[prefix]
+    raise unknown("unit", text, _UNIT_EXAMPLES)
+
+
+def parse(text: str, unit: str, where: str) -> float:
+    """Read what a user wrote for a number whose unit is known: `512GiB`, `3.2 GB/s`, `0.7`.
+
+    Args:
+        text: the number and, unless it is a pure number or a count, its unit.
+        unit: the unit it must be convertible to, such as `B/s`.
+        where: what the number is for, used in errors.
+
+    Returns:
+        The value in SI base units.
+
+    Raises:
+        InputError: not a number, not finite, negative, or of another dimension.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{where}: {text!r} is not a number; write it like {example(unit)}"
+        )
+    number = float(match[1])
+    if not math.isfinite(number) or number < 0:
+        raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
+    if number and not SMALLEST <= number <= LARGEST:
+        raise InputError(
+            f"{where}: {text!r} is beyond any machine; "
+            f"use a number from {SMALLEST:g} to {LARGEST:g}"
+        )
+    return number * _size_of((match[2] or "").strip(), unit, where, text)
+
+
+def _size_of(written: str, unit: str, where: str, text: str) -> float:
+    """Size in SI of the unit a user wrote, which must have the dimension of `unit`."""
+    required, _ = unit_of(unit)
+    if not written and required == "1":
+        return 1.0
+    if not written:
+        raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
+    try:
+        dimension, size = unit_of(written)
+    except InputError as problem:
+        raise InputError(f"{where}: {problem}") from None
+    if dimension != required:
+        raise InputError(
+            f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
+        )
+    return size
+
+
+def example(unit: str) -> str:
+    """A well-formed number of a unit, or else of its dimension, for error messages."""
+    dimension, _ = unit_of(unit)
+    return _SAMPLES.get(unit) or _SAMPLES.get(dimension, f"2{unit}")
