@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.hardware.errors import NearkvError
+from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import sources
-from nearkv.sweeps.validation.more_hardware import (
-    Trial,
-    less_served_with_more,
-    slower_with_more,
-)
+from nearkv.hardware.schema import PART_TYPES
+from nearkv.solvers.knobs import Requested, resolve_knobs
 
 MODELS = ("opt-66b", "qwen2.5-32b", "mixtral-8x7b", "gpt-oss-20b")
 """Models that a system is tried on: many heads, grouped heads, experts, windows."""
@@ -25,6 +28,42 @@ CHANGES = 64
 _ROUNDING = 1e-9
 _BATCHES = np.array([1.0, 3.0, 16.0])
 _PROMPTS = np.array([2048.0, 20000.0])
+_BATCHES_SERVED = np.array([1.0, 3.0, 16.0, 64.0, 256.0, 1024.0])
+"""Batches of which the one that serves most is compared."""
+_RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
+_CAPACITIES = ("count", "memory", "capacity")
+_NO_HARDWARE = {
+    "cluster_host.count",
+    "gpu.count",
+    "cluster_gpu.count",
+    "collective.all_reduce",
+}
+"""Nodes that split a fixed number of GPUs, and degrees of tensor parallelism: more is no more."""
+
+Changes = Mapping[str, NDArray[np.float64]]
+"""Factors of a machine's numbers by address, one for each change [1]."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A system, and what it is tried on.
+
+    Attributes:
+        system, hw, llm, work: what is evaluated on what.
+        knobs: those that are not at their defaults.
+    """
+
+    system: System
+    hw: Machine
+    llm: LLM
+    work: Workload
+    knobs: Mapping[str, Requested] = field(default_factory=dict)
+
+    def at(self, hw: Machine | None = None, work: Workload | None = None) -> Estimate:
+        """Its answer, on other hardware or for other work where that is stated."""
+        requested: dict[str, Requested] = {**self.system.defaults, **self.knobs}
+        machine, workload = hw or self.hw, work or self.work
+        return resolve_knobs(self.system, machine, self.llm, workload, requested).estimate
 
 
 def violations(
@@ -43,8 +82,7 @@ def violations(
         for trial in trials:
             for contract in CONTRACTS:
                 sentences += contract(trial)
-            sentences += slower_with_more(trial, CHANGES, seed)
-            sentences += less_served_with_more(trial, CHANGES, seed)
+            sentences += worse_with_more_hardware(trial, CHANGES, seed)
     except NearkvError as problem:
         return [str(problem)]
     if not trials:
@@ -80,41 +118,52 @@ def _declared(system: System) -> Iterator[str]:
 # --- what adds up -------------------------------------------------------------------------------
 
 
-def breakdown_sums(trial: Trial) -> Iterator[str]:
-    """The seconds of all leaves sum to the seconds of the whole."""
-    total = trial.at().total
-    parts = sum(total.breakdown().values(), 0.0)
-    if not np.allclose(parts, total.seconds):
-        yield f"its breakdown sums to {parts:g} s of {total.seconds:g} s"
-
-
-def nothing_booked_twice(trial: Trial) -> Iterator[str]:
-    """No resource works longer than the whole takes."""
-    total = trial.at().total
-    for resource, busy in total.busy().items():
-        if np.any(busy > total.seconds * (1 + _ROUNDING)):
-            yield f"{resource} works {busy:g} s in {total.seconds:g} s"
+def seconds_add_up(trial: Trial) -> Iterator[str]:
+    """The seconds of all leaves sum to those of the span, and no resource works longer."""
+    estimate = trial.at()
+    for span in (estimate.prefill, estimate.step, estimate.total):
+        parts = sum(span.breakdown().values(), 0.0)
+        if not np.allclose(parts, span.seconds):
+            yield f"its breakdown sums to {parts:g} s of {span.seconds:g} s"
+        for resource, busy in span.busy().items():
+            if np.any(busy > span.seconds * (1 + _ROUNDING)):
+                yield f"{resource} works {busy:g} s in {span.seconds:g} s"
 
 
 def grid_equals_points(trial: Trial) -> Iterator[str]:
-    """A grid of design points has the times of its points, one by one."""
+    """A grid of design points has the times and the feasibility of its points, one by one."""
+    shape = (len(_BATCHES), len(_PROMPTS))
     mesh = trial.at(work=Workload(_BATCHES[:, None], _PROMPTS[None, :], 64.0))
-    whole = np.broadcast_to(mesh.total.seconds, (len(_BATCHES), len(_PROMPTS)))
-    for (i, j), seconds in np.ndenumerate(whole):
+    fits = np.broadcast_to(mesh.fits.ok, shape)
+    phases = ("prefill", "step", "total")
+    whole = [np.broadcast_to(getattr(mesh, phase).seconds, shape) for phase in phases]
+    for i, j in np.ndindex(shape):
         work = Workload(float(_BATCHES[i]), float(_PROMPTS[j]), 64.0)
-        alone = trial.at(work=work).total.seconds
-        if np.ndim(alone):
-            yield "answers numbers by arrays; use np.where and [()] so that numbers stay numbers"
-        elif not np.isclose(seconds, alone, rtol=1e-12):
-            point = f"batch {work.batch:g} and {work.prompt:g} tokens"
-            yield f"takes {alone:g} s at {point} alone, {seconds:g} s there in a grid"
+        estimate = trial.at(work=work)
+        point = f"batch {work.batch:g} and {work.prompt:g} tokens"
+        if estimate.fits.ok != fits[i, j]:
+            yield f"fits at {point} alone or in a grid, not in both"
+        for phase, seconds in zip(phases, whole, strict=True):
+            alone = getattr(estimate, phase).seconds
+            if np.ndim(alone):
+                yield (
+                    "answers numbers by arrays; use np.where and [()] so that numbers stay numbers"
+                )
+            elif not np.isclose(seconds[i, j], alone, rtol=1e-12):
+                yield f"takes {alone:g} s at {point} alone, {seconds[i, j]:g} s there in a grid"
 
 
 def nothing_for_nothing(trial: Trial) -> Iterator[str]:
     """An empty batch takes no time."""
-    seconds = trial.at(work=Workload(0.0, 4096.0, 64.0)).step.seconds
+    estimate = trial.at(work=Workload(0.0, 4096.0, 64.0))
+    seconds = estimate.step.seconds
     if np.any(np.asarray(seconds) != 0):
         yield f"takes {seconds:g} s for a step of no sequences"
+    if not np.all(np.isfinite(estimate.total.seconds)):
+        yield "takes no finite time for no sequences"
+
+
+# --- what more work and more hardware do ----------------------------------------------------------
 
 
 def slower_with_more_work(trial: Trial) -> Iterator[str]:
@@ -134,10 +183,99 @@ def slower_with_more_work(trial: Trial) -> Iterator[str]:
 
 
 CONTRACTS: tuple[Callable[[Trial], Iterator[str]], ...] = (
-    breakdown_sums,
-    nothing_booked_twice,
+    seconds_add_up,
     grid_equals_points,
     nothing_for_nothing,
     slower_with_more_work,
 )
 """What is checked of every system on every model, but for random changes of its hardware."""
+
+
+def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[str]:
+    """More memory, bandwidth or devices never hurt.
+
+    Neither `total_s` at as many sequences at once, nor throughput at the best of several batches.
+
+    Args:
+        trial: what is evaluated, once as it is and once with each change.
+        changes: how many random changes of several numbers, besides those of each number alone.
+        seed: of the changes.
+    """
+    factors = random_changes(hardware_addresses(trial.hw), changes, seed)
+    more: dict[str, Real] = {}
+    for address, factor in factors.items():
+        role, _, key = address.partition(".")
+        more[address] = factor * trial.hw[role][key]
+    larger = trial.hw.with_values(more)
+    shape = next(iter(factors.values())).shape
+    before, after = trial.at(), trial.at(hw=larger)
+    if np.all(before.fits.ok):
+        most = before.total.seconds * (1 + _ROUNDING)
+        as_many = np.equal(after.batch_run, before.batch_run)
+        slower = np.broadcast_to(as_many & (after.total.seconds > most), shape)
+        if np.any(slower):
+            yield f"is slower with more of {_fewest_changed(factors, slower)}"
+        lost = ~np.broadcast_to(after.fits.ok, shape)
+        if np.any(lost):
+            yield f"does not fit with more of {_fewest_changed(factors, lost)}"
+    rate = _best_throughput(trial, trial.hw, (1,))
+    less = _best_throughput(trial, larger, shape) < rate * (1 - _ROUNDING)
+    if np.any(less):
+        yield f"serves fewer tokens per second with more of {_fewest_changed(factors, less)}"
+
+
+def hardware_addresses(hw: Machine) -> list[str]:
+    """All rates, capacities and counts of a machine, as `role.key`: more of each is more."""
+    addresses = []
+    for role, part in hw.roles.items():
+        for key in part.values:
+            units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
+            is_resource = key in _CAPACITIES or not units.isdisjoint(_RATES)
+            if is_resource and f"{role}.{key}" not in _NO_HARDWARE:
+                addresses.append(f"{role}.{key}")
+    return addresses
+
+
+def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
+    """Factors of at least one: of each address alone, then of some of them in each change.
+
+    Args:
+        addresses: numbers that may change.
+        changes: how many changes besides those of one address.
+        seed: of the random choices.
+
+    Returns:
+        Address -> factor in each change; whole, so that counts stay whole [1].
+    """
+    random = np.random.default_rng(seed)
+    size = (len(addresses), changes)
+    drawn = random.random(size)
+    shares = random.choice([0.05, 0.3, 1.0], (1, changes))
+    factors_of_chosen = random.choice([2.0, 3.0, 8.0, 64.0], size)
+    several = np.where(drawn < shares, factors_of_chosen, 1.0)
+    alone = 1 + 7 * np.eye(len(addresses))
+    factors = np.hstack([alone, several])
+    return dict(zip(addresses, factors, strict=True))
+
+
+def _best_throughput(
+    trial: Trial, hw: Machine, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Tokens per second at the best batch that runs at once, 0 where none does [1/s]."""
+    work = replace(trial.work, batch=_BATCHES_SERVED[:, None])
+    estimate = trial.at(hw, work)
+    tokens = work.batch * work.output
+    at_once = np.greater_equal(estimate.batch_run, work.batch)
+    served = estimate.fits.ok & at_once
+    rate = np.where(served, tokens / estimate.total.seconds, 0.0)
+    best: NDArray[np.float64] = np.broadcast_to(rate, (len(_BATCHES_SERVED), *shape)).max(0)
+    return best
+
+
+def _fewest_changed(factors: Changes, where: NDArray[np.bool_]) -> str:
+    """The numbers of the marked change that changes fewest: what a reader tries first."""
+    changed = np.sum([factor > 1 for factor in factors.values()], axis=0)
+    place = int(np.argmin(np.where(where, changed, np.inf)))
+    names = [name for name, factor in factors.items() if factor[place] > 1]
+    named = ", ".join(names[:4])
+    return f"{named}, ..." if len(names) > 4 else named

@@ -11,7 +11,7 @@ from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, Role
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.validation.more_hardware import Trial
+from nearkv.sweeps.validation.contracts import Trial
 
 OFFLOADING = [
     "accelerate",
