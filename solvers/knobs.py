@@ -19,6 +19,7 @@ from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.shares.affine import is_affine
 from nearkv.solvers.shares.balance import Choice, minimise
+from nearkv.solvers.shares.binding import binding
 from nearkv.solvers.shares.pieces import minimise_pieces
 from nearkv.solvers.shares.room import feasible_share
 
@@ -46,11 +47,13 @@ class Resolved:
         estimate: the system's answer.
         knobs: value of every knob [1].
         choice: certificate of the share that was solved for, if one was.
+        bound_by: resources that meet at that share, where they are asked for.
     """
 
     estimate: Estimate
     knobs: Mapping[str, Real]
     choice: Choice | None = None
+    bound_by: NDArray[np.str_] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class _Question:
     llm: LLM
     work: Workload
     requested: Mapping[str, Requested]
+    explained: bool
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
         """The same question with other knobs for those named."""
@@ -96,6 +100,7 @@ def resolve_knobs(
     llm: LLM,
     work: Workload,
     requested: Mapping[str, Requested],
+    explained: bool = False,
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
@@ -108,12 +113,13 @@ def resolve_knobs(
         system: a registered system.
         hw, llm, work: what it runs on and does; broadcast over design points.
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
+        explained: whether to say what binds at a solved share, too.
 
     Raises:
         InputError: two shares are both `auto`, amounts are not affine in a share, or the machine
             lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested)
+    question = _Question(system, hw, llm, work, requested, explained)
     try:
         return _resolve(question)
     except MissingNumberError:
@@ -159,8 +165,9 @@ def _resolve(question: _Question) -> Resolved:
 def _search(question: _Question, searched: list[str]) -> Resolved:
     """Try every combination of values of whole-numbered knobs."""
     candidates = _candidates(question.system, searched)
+    trials = replace(question, explained=False)
     points = (1,) * question.axes
-    trial = _trial(question, candidates[:, 0], searched)
+    trial = _trial(trials, candidates[:, 0], searched)
     same: Resolved | None = trial  # where one is the best at all design points
     lowest = _seconds(trial)
     at_once = max(_POINTS_AT_ONCE // max(math.prod(np.shape(lowest)), 1), 1)
@@ -170,7 +177,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
         # combinations are the first axis, before those of the design points
         tried = values.reshape(*values.shape, *points)
         is_one = values.shape[1] == 1
-        trial = _trial(question, values[:, 0] if is_one else tried, searched)
+        trial = _trial(trials, values[:, 0] if is_one else tried, searched)
         # one trial may lack an axis that another has, as what it runs knows nothing of it
         seconds = _seconds(trial)
         every = np.broadcast_shapes(np.shape(seconds), tried.shape[1:])
@@ -184,7 +191,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
         here = np.take_along_axis(tried, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
         best = np.where(better, here, best)
         lowest = np.minimum(lowest, least)
-    if same:
+    if same and not question.explained:
         return same
     return _trial(question, best, searched)
 
@@ -261,13 +268,13 @@ def _solve_share(question: _Question) -> Resolved:
             f"{question.system.name}: {names} are both auto; give all but one of them a value"
         )
     (name,) = unsolved
-    choice = _choose(question, name)
+    choice, bound_by = _choose(question, name)
     solved = question.having({name: choice.value})
-    return Resolved(solved.estimate(), solved.stated, choice)
+    return Resolved(solved.estimate(), solved.stated, choice, bound_by)
 
 
-def _choose(question: _Question, name: str) -> Choice:
-    """The best value of a share, and its certificate."""
+def _choose(question: _Question, name: str) -> tuple[Choice, NDArray[np.str_] | None]:
+    """The best value of a share with its certificate, and what binds there if that is asked."""
     knob = question.system.knobs[name]
 
     def estimate_at(share: Real) -> Estimate:
@@ -275,7 +282,12 @@ def _choose(question: _Question, name: str) -> Choice:
 
     if knob.breaks:
         breaks = knob.breaks(question.hw, question.llm, question.work, question.stated)
-        return minimise_pieces(estimate_at, knob.low, knob.high, breaks)
+        choice = minimise_pieces(estimate_at, knob.low, knob.high, breaks)
+        if not question.explained:
+            return choice, None
+        # the pieces that are best at different design points were evaluated apart
+        first, last = estimate_at(choice.start), estimate_at(choice.end)
+        return choice, binding(first.step, last.step, choice)
     start, end = estimate_at(0.0), estimate_at(1.0)
     low, high = feasible_share(start.fits, end.fits, knob.low, knob.high)
     advice = f"give {name} a value, or its knob the breaks between which they are"
@@ -290,4 +302,4 @@ def _choose(question: _Question, name: str) -> Choice:
         ) from problem
     if not is_straight:
         raise InputError(f"{bent}, so it cannot be solved; {advice}")
-    return choice
+    return choice, binding(start.step, end.step, choice) if question.explained else None

@@ -109,8 +109,8 @@ def sweep(
     [8192, 16384, 24576, 32768]
     """
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+    from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.evaluate.requested import BOTTLENECK, TIMES, on_request
-    from nearkv.sweeps.evaluate.unread_sets import checked_blocks
     from nearkv.sweeps.tables.table import select
 
     only = names_of(columns, "columns") if columns is not None else ()

@@ -130,8 +130,8 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 
 def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
+    from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.evaluate.requested import on_request
-    from nearkv.sweeps.evaluate.unread_sets import checked_blocks
     from nearkv.sweeps.tables.text_columns import counted
 
     study_blocks = checked_blocks(study)

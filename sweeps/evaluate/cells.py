@@ -45,7 +45,11 @@ Shape = tuple[int, ...]
 
 
 def cells(
-    block: Block, box: Box, wanted: Collection[str] = (), extra: Collection[str] = ()
+    block: Block,
+    box: Box,
+    wanted: Collection[str] = (),
+    extra: Collection[str] = (),
+    resolved: Resolved | None = None,
 ) -> dict[str, Cell]:
     """The columns of a box, each only as large as the axes it depends on.
 
@@ -53,11 +57,13 @@ def cells(
         block, box: the design points.
         wanted: names of the columns to compute; where empty, all but those on request.
         extra: of `ON_REQUEST`: what to compute besides.
+        resolved: what the system answered there, where the caller has asked it already.
     """
     mesh = block.grid.mesh(box)
     shown = block.display_grid.mesh(box)
     points = Points(mesh, shown)
-    offered, resolved = _offered(block, points, on_request([*wanted, *extra]))
+    asked = on_request([*wanted, *extra])
+    offered, resolved = _offered(block, points, asked, resolved)
     if block.method == "simulate":
         from nearkv.sweeps.evaluate.simulated_columns import simulated
 
@@ -118,12 +124,16 @@ def _repeated(values: Values, shape: Shape) -> Values:
 
 
 def _offered(
-    block: Block, points: Points, asked: Collection[str]
+    block: Block,
+    points: Points,
+    asked: Collection[str],
+    resolved: Resolved | None = None,
 ) -> tuple[Offered, Resolved]:
     """All columns, with those of `ON_REQUEST` that are asked for, and their estimate."""
     mesh = points.mesh
     hw, llm, work, requested = block.at(mesh)
-    resolved = resolve_knobs(block.system, hw, llm, work, requested)
+    if resolved is None:
+        resolved = resolve_knobs(block.system, hw, llm, work, requested)
     if block.method == "simulate":
         from nearkv.sweeps.evaluate.simulated_columns import simulable
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
+from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.requested import BOTTLENECK
-from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.text_columns import three_digits
 

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import Resolved
 from nearkv.sweeps.evaluate.cells import at, cells, spread
 from nearkv.sweeps.evaluate.notes import Names
 from nearkv.sweeps.evaluate.times import Cell
 from nearkv.sweeps.jobs.memory import keep_freed_memory
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Names",
     "at",
     "cells",
+    "check_rows",
     "chunks",
     "columns",
     "evaluate",
@@ -41,7 +43,11 @@ MOST_ROWS = 2_000_000
 
 
 def columns(
-    block: Block, box: Box, wanted: Collection[str] = (), extra: Collection[str] = ()
+    block: Block,
+    box: Box,
+    wanted: Collection[str] = (),
+    extra: Collection[str] = (),
+    resolved: Resolved | None = None,
 ) -> Columns:
     """Evaluate one box of a block into columns, in row-major order of its grid.
 
@@ -52,9 +58,10 @@ def columns(
         block, box: the design points.
         wanted: columns to compute; where empty, all but those on request.
         extra: of `cells.ON_REQUEST`: what to compute besides.
+        resolved: what the system answered there, where the caller has asked it already.
     """
-    shape = tuple(piece.stop - piece.start for piece in box)
-    computed = cells(block, box, wanted, extra)
+    shape = shape_of(box)
+    computed = cells(block, box, wanted, extra, resolved)
     return {name: spread(cell, shape) for name, cell in computed.items()}
 
 
@@ -64,14 +71,23 @@ def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Column
     Raises:
         InputError: too many rows for a table.
     """
+    check_rows(parts)
+    keep_freed_memory()
+    return [_whole(block, extra) for block in parts]
+
+
+def check_rows(parts: Sequence[Block]) -> None:
+    """Refuse more design points than a table in memory holds.
+
+    Raises:
+        InputError: there are more.
+    """
     size = sum(block.grid.size for block in parts)
     if size > MOST_ROWS:
         raise InputError(
             f"{size:,} design points are too many for one table (at most {MOST_ROWS:,}); "
             "write them to a file with `nearkv sweep ... -o FILE.csv`"
         )
-    keep_freed_memory()
-    return [_whole(block, extra) for block in parts]
 
 
 def _whole(block: Block, extra: Collection[str]) -> Columns:

@@ -12,6 +12,7 @@ from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import Points, largest
+from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
@@ -50,7 +51,9 @@ def best_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     values(study.batch, size, "--batch")
     targets = _limits(slo)
     rows: Rows = []
-    for block in searched(replace(study, batch="1")):
+    study_blocks = searched(replace(study, batch="1"))
+    warn_of_unread(study_blocks)
+    for block in study_blocks:
         probe = Probe(block)
         check_quantities(targets, probe.own_columns)
         rows += _Sizing(probe, targets).rows()

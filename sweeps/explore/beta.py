@@ -14,6 +14,7 @@ from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta
 from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
+from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
@@ -51,6 +52,7 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
     study_blocks = searched(replace(study, systems=("hillinfer",)))
+    warn_of_unread(study_blocks)
     return stack([_with_draws(block, robust) for block in study_blocks])
 
 

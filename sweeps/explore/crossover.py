@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, check_column
-from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
     Line,
@@ -98,7 +98,7 @@ def _blocks(study: Study, axis: str) -> list[Block]:
     study_blocks = searched(study)
     for block in study_blocks:
         refuse_set(study, block, axis, "--along")
-    warn_of_unread_searched({axis}, study_blocks, "--along")
+    warn_of_unread(study_blocks, {axis: "--along"})
     return study_blocks
 
 

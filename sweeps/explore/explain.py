@@ -10,8 +10,8 @@ from nearkv.costmodel.algebra.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns
+from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.requested import BOTTLENECK, on_request
-from nearkv.sweeps.evaluate.unread_sets import warn_of_no_effect
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 Rows = list[dict[str, object]]

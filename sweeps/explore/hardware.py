@@ -12,6 +12,7 @@ import numpy as np
 from nearkv.costmodel.model.capacity import shortage
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
+from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
 from nearkv.sweeps.evaluate.slo import (
     Gauge,
@@ -20,7 +21,6 @@ from nearkv.sweeps.evaluate.slo import (
     parse_targets,
     span_of,
 )
-from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_searched
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
 from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
@@ -64,7 +64,7 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
     rows: Rows = []
     study_blocks = searched(study)
     lines = [line_of(vary, block) for block in study_blocks]
-    warn_of_unread_searched({along.axis for along in lines}, study_blocks, "--vary")
+    warn_of_unread(study_blocks, {along.axis: "--vary" for along in lines})
     for block, searched_line in zip(study_blocks, lines, strict=True):
         refuse_set(study, block, searched_line.axis, "--vary")
         search = _Search(gauge(Probe(block), study, targets), targets, searched_line)

@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.registry import find_knob, find_system
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.solvers.shares.binding import binding
-from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
-from nearkv.sweeps.evaluate.unread_sets import warn_of_no_effect
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluate.evaluate import (
+    POINTS_AT_ONCE,
+    Columns,
+    check_rows,
+    columns,
+    stack,
+)
+from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 ROUNDING = 1e-12
@@ -51,15 +57,19 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
         find_knob(find_system(name), knob)
-    asked = _asking(study, knob, "auto")
-    solved = blocks(asked)
-    warn_of_no_effect(asked, solved)
-    answer = stack([_certified(block, knob) for block in solved])
-    for rule in _rules(solved, knob):
-        answer |= _ruled(replace(study, band=0.0), knob, rule, answer)
+    solved = blocks(replace(study, knobs={**study.knobs, knob: "auto"}))
+    check_rows(solved)
+    warn_of_no_effect(study, solved)
+    answer = stack(
+        [
+            _solved(block, box, knob)
+            for block in solved
+            for box in block.grid.boxes(POINTS_AT_ONCE)
+        ]
+    )
     if study.band:
         answer |= _over_draws(solved, knob, answer, robust)
-    return _blank_without_answer(answer)
+    return answer
 
 
 def _over_draws(solved: list[Block], knob: str, answer: Columns, robust: float) -> Columns:
@@ -75,55 +85,42 @@ def _over_draws(solved: list[Block], knob: str, answer: Columns, robust: float) 
     return columns
 
 
-def _rules(solved: list[Block], knob: str) -> list[str]:
-    """Rules of the papers for a knob, over all systems."""
-    rules: dict[str, None] = {}
-    for block in solved:
-        own = find_knob(block.system, knob).rules
-        rules |= dict.fromkeys(own)
-    return list(rules)
-
-
-def _asking(study: Study, knob: str, value: str) -> Study:
-    """The study with a value of the knob, or what chooses it."""
-    knobs = {**study.knobs, knob: value}
-    return replace(study, knobs=knobs)
-
-
-def _certified(block: Block, knob: str) -> Columns:
-    """All columns of a block with the knob solved, its bound and what binds."""
-    (table,) = evaluate([block])
-    answer: Columns = {}
-    for name, column in table.items():
-        answer[_renamed(name, knob)] = column
-    shape = block.grid.shape
-    for name, certified in _certificate(block, knob).items():
-        answer[name] = np.broadcast_to(certified, shape).ravel()
-    return answer
-
-
-def _renamed(name: str, knob: str) -> str:
-    """Names of columns of the knob that is solved begin with `value`."""
-    is_of_knob = name == knob or name.startswith(f"{knob}_p")
-    return f"value{name.removeprefix(knob)}" if is_of_knob else name
-
-
-def _certificate(block: Block, knob: str) -> dict[str, Real | NDArray[np.str_]]:
-    hw, llm, work, requested = block.inputs(block.grid.whole)
-    resolved = resolve_knobs(block.system, hw, llm, work, requested)
-    seconds = resolved.estimate.step.seconds
-    bound = seconds  # of a knob each value of which is tried
-    if resolved.choice is not None:
-        bound = resolved.choice.bound
-    certificate: dict[str, Real | NDArray[np.str_]] = {
-        "bound_ms": 1e3 * bound,
-        "gap": excess(seconds, bound),
+def _solved(block: Block, box: Box, knob: str) -> Columns:
+    """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
+    hw, llm, work, requested = block.inputs(box)
+    is_share = block.system.knobs[knob].kind == "share"
+    resolved = resolve_knobs(block.system, hw, llm, work, requested, explained=is_share)
+    table: Columns = {}
+    for name, column in columns(block, box, resolved=resolved).items():
+        is_of_knob = name == knob or name.startswith(f"{knob}_p")
+        table[f"value{name.removeprefix(knob)}" if is_of_knob else name] = column
+    step_ms = 1e3 * resolved.estimate.step.seconds
+    # of a count each value is tried, so that the best of them is its own bound
+    bound_ms = step_ms if resolved.choice is None else 1e3 * resolved.choice.bound
+    beside: dict[str, Real | NDArray[np.generic]] = {
+        "value": table["value"].reshape(shape_of(box)),
+        "bound_ms": bound_ms,
+        "gap": excess(step_ms, bound_ms),
     }
-    if block.system.knobs[knob].kind == "share":
-        certificate["bound_by"] = _meeting(block, knob, resolved)
+    if resolved.bound_by is not None:
         x = llm.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
-        certificate["x_over_kv"] = x / llm.kv_cache_bytes(1, 1)
-    return certificate
+        beside["bound_by"] = resolved.bound_by
+        beside["x_over_kv"] = x / llm.kv_cache_bytes(1, 1)
+    for rule in block.system.knobs[knob].rules:
+        ruled = resolve_knobs(block.system, hw, llm, work, {**requested, knob: rule})
+        ruled_ms = 1e3 * np.where(
+            ruled.estimate.fits.ok, ruled.estimate.step.seconds, np.nan
+        )
+        name = f"rule{rule.removeprefix(PAPER).replace('-', '_')}"
+        beside[name] = ruled.knobs[knob]
+        beside[f"{name}_step_ms"] = ruled_ms
+        beside[f"{name}_loss"] = excess(ruled_ms, step_ms)
+    ok = (table["status"] == "ok").reshape(shape_of(box))
+    for name, cell in beside.items():
+        blank = "" if np.asarray(cell).dtype.kind == "U" else np.nan
+        shown = np.where(ok, cell, blank)
+        table[name] = np.broadcast_to(shown, ok.shape).ravel()
+    return table
 
 
 def excess(value: Real, least: Real) -> NDArray[np.float64]:
@@ -131,51 +128,6 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
     relative = np.divide(value, least) - 1
     rounded: NDArray[np.float64] = np.where(np.abs(relative) < ROUNDING, 0.0, relative)
     return rounded
-
-
-def _meeting(block: Block, knob: str, resolved: Resolved) -> NDArray[np.str_]:
-    """The resources that take equally long at the optimal share."""
-    choice = resolved.choice
-    assert choice is not None
-    hw, llm, work, _ = block.inputs(block.grid.whole)
-    others = {name: value for name, value in resolved.knobs.items() if name != knob}
-    start = block.system(hw, llm, work, {**others, knob: choice.start})
-    end = block.system(hw, llm, work, {**others, knob: choice.end})
-    return binding(start.step, end.step, choice)
-
-
-def _ruled(study: Study, knob: str, rule: str, answer: Columns) -> Columns:
-    """What a rule of the paper picks at the same points, and what it loses.
-
-    Blank for a system that does not have the rule.
-    """
-    value, steps = np.full((2, len(answer["system"])), np.nan)
-    for name in study.systems:
-        if rule not in find_knob(find_system(name), knob).rules:
-            continue
-        alone = replace(study, systems=(name,))
-        asked = _asking(alone, knob, rule)
-        table = stack(evaluate(blocks(asked)))
-        rows = answer["system"] == name
-        value[rows] = table[knob]
-        steps[rows] = table["step_ms"]
-    own = rule.removeprefix(PAPER).replace("-", "_")
-    return {
-        f"rule{own}": value,
-        f"rule{own}_step_ms": steps,
-        f"rule{own}_loss": excess(steps, answer["step_ms"].astype(float)),
-    }
-
-
-def _blank_without_answer(answer: Columns) -> Columns:
-    """The same columns, NaN or empty where the system does not fit."""
-    ok = answer["status"] == "ok"
-    certified = ("value", "bound_ms", "gap", "bound_by", "x_over_kv")
-    for name, column in answer.items():
-        blank = "" if column.dtype.kind == "U" else np.nan
-        if name in certified or name.startswith("rule"):
-            answer[name] = np.where(ok, column, blank)
-    return answer
 
 
 def why_alpha(answer: Columns) -> list[str]:

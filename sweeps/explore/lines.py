@@ -9,7 +9,6 @@ import numpy as np
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import Key
 from nearkv.hardware.units import unit_of
-from nearkv.sweeps.evaluate.unread_sets import warn_of_unread_sets
 from nearkv.sweeps.study.sizes import number, size, values
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 
@@ -110,7 +109,6 @@ def searched(study: Study) -> list[Block]:
             f"{points:,} design points are too many for one search (at most {MOST_POINTS:,}); "
             "give fewer values"
         )
-    warn_of_unread_sets(study_blocks)
     return study_blocks
 
 

@@ -21,10 +21,11 @@ from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
 from nearkv.solvers.mapping.milp import milp
 from nearkv.solvers.mapping.policies import POLICIES
 from nearkv.sweeps.evaluate.evaluate import Columns, stack
+from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study
 
 METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
@@ -89,6 +90,7 @@ def best_mapping(study: Study, method: str) -> Columns:
         raise unknown("method", method, METHODS, "--method")
     most = 1 if method in ONE_AT_A_TIME else AT_ONCE
     study_blocks = searched(replace(study, systems=("asymmetric",)))
+    warn_of_unread(study_blocks)
     pieces = []
     for block in study_blocks:
         boxes = block.grid.boxes(most)
@@ -123,7 +125,7 @@ def _mapped(block: Block, box: Box, method: str) -> Columns:
         loss = excess(mapping.seconds, optimum.seconds)
         columns[f"{name}_step_ms"] = _where(mapping, 1e3 * mapping.seconds)
         columns[f"{name}_loss"] = _where(mapping, loss)
-    shape = tuple(piece.stop - piece.start for piece in box)
+    shape = shape_of(box)
     return {
         name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()
     }

@@ -12,6 +12,7 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.evaluate import Columns, chunks, stack
+from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.requested import on_request
 from nearkv.sweeps.evaluate.slo import (
     RATIOS,
@@ -20,7 +21,6 @@ from nearkv.sweeps.evaluate.slo import (
     higher_is_better,
     parse_targets,
 )
-from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.explore import pruning
 from nearkv.sweeps.explore.ideals import Contest
 from nearkv.sweeps.explore.undominated import searched

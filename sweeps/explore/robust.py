@@ -14,11 +14,11 @@ from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.explore.knob_bands import STEP, stated
 from nearkv.sweeps.explore.worst_case import worst_case
 from nearkv.sweeps.study.bands import MODEL_ERROR
-from nearkv.sweeps.study.grid import Axis, Box, Grid
+from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.bands import error_scores
 from nearkv.sweeps.uncertainty.model_error import VALUE, spreads
-from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, shape_of, tiles
+from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
 
 SHARES = 201
 """Values of a continuous knob that are tried."""

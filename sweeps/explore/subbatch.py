@@ -18,12 +18,11 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
 from nearkv.solvers.subbatch.rules import greedy, one_batch
 from nearkv.solvers.subbatch.schedule import evenest, optimal
-from nearkv.sweeps.evaluate.unread_sets import warn_of_unread
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.study.cases import swapped
 from nearkv.sweeps.study.sizes import number, repeatable, size
@@ -92,7 +91,8 @@ def subbatch(question: SubbatchPoint) -> Rows:
     _check_read(question)
     read: set[str] = set()
     problem = _problem(question, recording(_platform(question).machine(), read))
-    warn_of_unread(question.sets, read, "no iteration of L3 reads it")
+    for address in sorted(question.sets.keys() - read):
+        warn(f"--set {address} changes nothing: no iteration of L3 reads it")
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
     best = optimal(problem, question.time_limit, question.slack)

@@ -15,8 +15,8 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import columns, stack
+from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.provenance import platform_numbers
-from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
 from nearkv.sweeps.figures.hover import svg_of

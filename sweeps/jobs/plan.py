@@ -13,8 +13,8 @@ import numpy as np
 
 from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluate.evaluate import Names, cells, merge
+from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.requested import FOOTPRINT, ON_REQUEST, is_usual
-from nearkv.sweeps.evaluate.unread_sets import checked_blocks
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole

@@ -15,7 +15,7 @@ from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Part, Platform
-from nearkv.hardware.machine import Machine
+from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.knobs import Requested
 from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.grid import Axis, Box, Grid
@@ -75,17 +75,23 @@ class Block:
         return self.at(self.grid.mesh(box))
 
     def at(
-        self, mesh: Mapping[str, Numbers], numbers: Mapping[str, Numbers] = NONE
+        self,
+        mesh: Mapping[str, Numbers],
+        numbers: Mapping[str, Numbers] = NONE,
+        read: set[str] | None = None,
     ) -> Inputs:
         """What the system is called with at any values of the axes.
 
         Args:
             mesh: values by axis name, of shapes that broadcast.
             numbers: more hardware numbers to replace, by `role.key`, in SI.
+            read: takes the name of each hardware number that is read, `role.key`.
         """
         mesh = {axis: _same_everywhere(values) for axis, values in mesh.items()}
         replaced = {key: mesh[axis] for axis, key in self.sets.items()}
         machine = self.platform.machine().with_values({**replaced, **numbers})
+        if read is not None:
+            machine = recording(machine, read)
         models = mesh["model"].astype(int)
         llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
         swept = {name: mesh[name] for name in self.system.defaults if name in mesh}

@@ -100,6 +100,11 @@ class Grid:
         return mesh
 
 
+def shape_of(box: Box) -> tuple[int, ...]:
+    """Number of values of a box along each axis."""
+    return tuple(piece.stop - piece.start for piece in box)
+
+
 def _even_pieces(length: int, most: int) -> Iterator[slice]:
     """Cut an axis into pieces of equal length, with no small one at the end."""
     pieces = math.ceil(length / most)

@@ -15,10 +15,10 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
-from nearkv.sweeps.uncertainty.sampled import sampled, shape_of, tiles
+from nearkv.sweeps.uncertainty.sampled import sampled, tiles
 
 Numbers = NDArray[np.float64]
 FITS = "fits_share"

@@ -8,6 +8,7 @@ from typing import Any
 
 from nearkv.hardware.quantity import Quantity
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
 
@@ -69,8 +70,7 @@ def error_rows(block: Block) -> list[Row]:
     box = next(block.grid.boxes(FIRST))
     hw, llm, work, requested = block.inputs(box)
     estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
-    shape = tuple(side.stop - side.start for side in box)
-    places, names = slowest(block, estimate, shape)
+    places, names = slowest(block, estimate, shape_of(box))
     rows = []
     for place, name in enumerate(names):
         if not (places == place).any():

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.bands import RATIO_ERROR
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.bands import error_scores
 from nearkv.sweeps.uncertainty.model_error import RATIO, error_power, spreads
-from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, shape_of, tiles
+from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
 
 Numbers = NDArray[np.float64]
 FASTER = {"speedup": "faster_share", "total_speedup": "total_faster_share"}

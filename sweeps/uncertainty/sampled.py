@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
-from nearkv.sweeps.study.grid import Axis, Box, Grid
+from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import NONE, Block
 from nearkv.sweeps.uncertainty.numbers import drawn_numbers
 
@@ -91,11 +91,6 @@ def _arrays(requested: Mapping[str, Requested]) -> dict[str, Numbers]:
 def _with_draws(arrays: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Values of design points with one more axis, of the draws."""
     return {name: values[..., np.newaxis] for name, values in arrays.items()}
-
-
-def shape_of(box: Box) -> tuple[int, ...]:
-    """Design points of a box along each axis."""
-    return tuple(side.stop - side.start for side in box)
 
 
 def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,41 +11,9 @@ from support.command_line import refusal, succeed
 import nearkv
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.explore.hardware import least_hardware
-from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.study.study import Study
 
 HILOS = Study(("hilos",), ("opt-66b",))
-
-
-def test_a_part_that_no_system_reads_is_told() -> None:
-    with pytest.warns(NearkvWarning, match="--part ssd=pm9a3 changes nothing"):
-        nearkv.compare(["hilos"], "opt-66b", parts={"ssd": "pm9a3"})
-
-
-def test_a_knob_on_which_no_answer_depends_is_told() -> None:
-    """Naive writeback buffers no rows, so after how many they are written is idle."""
-    idle: dict[str, str | float] = {"writeback": "naive", "interval": 4}
-    with pytest.warns(NearkvWarning, match="--knob interval changes nothing here.* 1, 128, 256"):
-        nearkv.compare(["hilos"], "opt-66b", knobs=idle)
-    with pytest.warns(NearkvWarning, match="--knob interval changes nothing here"):
-        best_knob(replace(HILOS, knobs={"writeback": "naive"}), "interval")
-
-
-@pytest.mark.parametrize(
-    ("systems", "knobs", "batch"),
-    [
-        (["hilos"], {"writeback": "delayed", "interval": 4}, 16),
-        (["l3"], {"interleave": "on"}, 16),
-        (["hilos", "flexgen-dram"], {"alpha": "0.5", "weights": "paper"}, 16),
-        (["hilos"], {"interval": 4, "writeback": "naive"}, 10**9),
-    ],
-    ids=["read", "as the default picks", "of one system each", "nothing runs"],
-)
-def test_a_knob_that_matters_is_no_warning(
-    systems: list[str], knobs: dict[str, str | float], batch: int, recwarn: pytest.WarningsRecorder
-) -> None:
-    nearkv.compare(systems, "opt-66b", knobs=knobs, batch=batch)
-    assert not [one for one in recwarn if "changes nothing" in str(one.message)]
 
 
 def test_a_chart_shows_no_breakdown() -> None:

@@ -1,4 +1,4 @@
-"""A hardware number that is set and that no system reads is told, and only such."""
+"""A number, part or knob that is stated and changes nothing is told, and only such."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from support.command_line import invoke
 
 import nearkv
+from nearkv.costmodel.model.registry import System
 from nearkv.hardware.errors import InputError, NearkvWarning
 
 MODEL = "opt-30b"
@@ -125,3 +126,48 @@ def test_an_option_of_another_type_is_refused(question: str, name: str, value: o
     options: Any = {name: value}
     with pytest.raises(InputError, match=f"{name}=.*: give "):
         nearkv.solve(question, MODEL, **options)
+
+
+def test_a_part_that_no_system_reads_is_told() -> None:
+    with pytest.warns(NearkvWarning, match="--part ssd=pm9a3 changes nothing"):
+        nearkv.compare(["hilos"], "opt-66b", parts={"ssd": "pm9a3"})
+
+
+def test_a_knob_on_which_no_answer_depends_is_told() -> None:
+    """Naive writeback buffers no rows, so after how many they are written is idle."""
+    idle: dict[str, str | float] = {"writeback": "naive", "interval": 4}
+    with pytest.warns(NearkvWarning, match="--knob interval changes nothing here.* 1, 128, 256"):
+        nearkv.compare(["hilos"], "opt-66b", knobs=idle)
+
+
+@pytest.mark.parametrize(
+    ("systems", "knobs", "batch"),
+    [
+        (["hilos"], {"writeback": "delayed", "interval": 4}, 16),
+        (["l3"], {"interleave": "on"}, 16),
+        (["hilos", "flexgen-dram"], {"alpha": "0.5", "weights": "paper"}, 16),
+        (["hilos"], {"interval": 4, "writeback": "naive"}, 10**9),
+    ],
+    ids=["read", "as the default picks", "of one system each", "nothing runs"],
+)
+def test_a_knob_that_matters_is_no_warning(
+    systems: list[str], knobs: dict[str, str | float], batch: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    nearkv.compare(systems, "opt-66b", knobs=knobs, batch=batch)
+    assert not [one for one in recwarn if "changes nothing" in str(one.message)]
+
+
+def test_the_knob_that_is_solved_for_is_not_looked_at() -> None:
+    """`solve` evaluates a share at its ends, where it is best, and by each rule of the paper."""
+    calls = 0
+    evaluate = System.__call__
+
+    def counted(*inputs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return evaluate(*inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(System, "__call__", counted)
+        nearkv.solve("alpha", "opt-66b", context="64k")
+    assert calls <= 6

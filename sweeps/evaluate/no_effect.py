@@ -1,0 +1,127 @@
+"""Warn of what a user states and no answer depends on: hardware numbers, parts and knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.hardware.errors import InputError, warn
+from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Study, blocks
+
+_POINTS = 4096
+"""Design points of a block that are looked at; knobs only of a study that has no more."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def checked_blocks(study: Study) -> list[Block]:
+    """The blocks of a study; warns of each number, part and knob that changes nothing.
+
+    Raises:
+        InputError: the study cannot be evaluated.
+    """
+    study_blocks = blocks(study)
+    warn_of_no_effect(study, study_blocks)
+    return study_blocks
+
+
+def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
+    """Warn of each number, part and knob of a study that changes nothing."""
+    warn_of_unread(study_blocks)
+    points = sum(block.grid.size for block in study_blocks)
+    if points > _POINTS or study.method != "fluid":
+        return
+    for name in study.knobs:
+        _warn_if_idle(name, study_blocks)
+
+
+def warn_of_unread(
+    study_blocks: Sequence[Block], searched: Mapping[str, str] = _NOTHING
+) -> None:
+    """Warn of each hardware number and each part that is stated and that no system reads.
+
+    Args:
+        study_blocks: the design points, with the numbers and parts that a user states.
+        searched: numbers that a search varies, as `role.key`, and the option that names each; one
+            that no platform states is taken to be read.
+    """
+    options = {number: "--set" for block in study_blocks for number in block.sets.values()}
+    swaps = {swap for block in study_blocks for swap in block.platform.swapped.items()}
+    for block in study_blocks:
+        for role, part in block.platform.roles.items():
+            stated = {f"{role}.{key}" for key in part.numbers}
+            options |= {number: searched[number] for number in stated & searched.keys()}
+    if not (options or swaps):
+        return
+    read: set[str] = set()
+    for block in study_blocks:
+        box = next(block.grid.boxes(_POINTS))
+        _metrics(block, box, {}, read)
+    systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
+    why = f"changes nothing: no system here reads it ({systems})"
+    for number in sorted(options.keys() - read):
+        warn(f"{options[number]} {number} {why}")
+    roles = {number.partition(".")[0] for number in read}
+    for role, name in sorted(swaps):
+        if role not in roles:
+            warn(f"--part {role}={name} {why}")
+
+
+def _metrics(
+    block: Block, box: Box, knobs: Mapping[str, Requested], read: set[str]
+) -> list[NDArray[np.generic]]:
+    """Every metric of some design points, with some knobs as given; what is read is recorded."""
+    hw, llm, work, requested = block.at(block.grid.mesh(box), read=read)
+    resolved = resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
+    estimate = resolved.estimate
+    answer = Answer(estimate, hw, block.system.owns)
+    metrics = [metric.compute(answer) for metric in COLUMNS.values()]
+    own = estimate.also.values()
+    return [np.asarray(value) for value in (estimate.fits.ok, *metrics, *own)]
+
+
+def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
+    """Warn of a knob on which no answer depends: the ends of its range give what its middle does.
+
+    Which value it has does not matter. A study in which nothing fits says nothing of its knobs.
+    """
+    labels: dict[str, None] = {}
+    fits = False
+    for block in study_blocks:
+        knob = block.system.knobs.get(name)
+        if knob is None:
+            continue
+        if knob.sets:
+            return  # a hardware number, which `warn_of_unread` sees
+        middle = (knob.low + knob.high) / 2
+        tried = [knob.low, middle if knob.kind == "share" else np.floor(middle), knob.high]
+        if knob.choices:
+            tried = list(range(len(knob.choices)))
+        first: list[NDArray[np.generic]] = []
+        for value in dict.fromkeys(tried):
+            try:
+                metrics = _metrics(block, block.grid.whole, {name: value}, set())
+            except (
+                InputError
+            ):  # not every value goes with all others, so there is a difference
+                return
+            first = first or metrics
+            if not all(map(_equal, first, metrics)):
+                return
+            labels[knob.choices[int(value)] if knob.choices else f"{value:g}"] = None
+        fits = fits or bool(np.any(first[0]))
+    if fits and len(labels) > 1:
+        warn(
+            f"--knob {name} changes nothing here: answers are the same at {', '.join(labels)}"
+        )
+
+
+def _equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
+    """Whether two metrics are the same wherever there is one; they may differ in shape."""
+    either_blank = np.not_equal(one, one) & np.not_equal(other, other)
+    return bool(np.all(np.equal(one, other) | either_blank))
