@@ -2,6 +2,9 @@
 
 Source: `init_weight_list` of `flex_opt.py`; `general_copy` and `mha` of `pytorch_backend.py`.
 
+A layer is two halves, attention and MLP. FlexGen goes through the tensors of a half in order: those
+whose centre lies in the first share go to the drives, the next to host memory, the last to the GPU.
+
 Symbols: b batch, s prompt, H heads.
 """
 
@@ -28,54 +31,95 @@ from nearkv.hardware.machine import Machine
 
 COPY = 3.0
 """Times that a byte crosses host memory when it is copied: read, its new line filled, written."""
-
-
 SCORE = 13.0
 """Bytes that a score of a prompt moves through GPU memory in 16 bits.
 
 Written by a product, masked (read, its mask read, written), softmax (read, written), read by a
 product.
 """
+JUST_PAST = 1e-9
+"""A share this much beyond the centre of a tensor holds the tensor [1]."""
+_ON_GPU, _IN_HOST = 0.0, 1.0
+"""Tiers of the cache, as FlexGen's options count them."""
 
 
-_LEAST = 1e-9
-"""A share so small that no tensor's middle lies in it [1]."""
+# --- whole tensors ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Half:
+    """The tensors of one half of a layer.
+
+    Attributes:
+        parameters: of the half [1].
+        tensors: share of the half in each of them, in the order of the code [1].
+    """
+
+    parameters: Real
+    tensors: list[Real]
+
+    @property
+    def centres(self) -> list[Real]:
+        """Where the centre of each tensor lies, as a share of the half [1]."""
+        centres: list[Real] = []
+        before: Real = 0.0
+        for size in self.tensors:
+            centres.append(before + size / 2)
+            before = before + size
+        return centres
+
+    def below(self, share: Real) -> Real:
+        """Parameters of the tensors whose centre lies below a share of the half [1]."""
+        sizes = zip(self.tensors, self.centres, strict=True)
+        taken = total(size * np.less(centre, share) for size, centre in sizes)
+        return self.parameters * taken
+
+
+def halves(llm: LLM) -> tuple[Half, Half]:
+    """Attention's Q, K, V and output matrices; the MLP's up, gate (if it has one) and down."""
+    outer, inner = llm.query_size, llm.kv_size
+    widths = 2 * (outer + inner)
+    attention = [width / widths for width in (outer, inner, inner, outer)]
+    matrices = 2 + llm.gated
+    mlp = [1 / matrices, llm.gated / matrices, 1 / matrices]
+    experts = llm.hidden * llm.ffn * llm.experts
+    return Half(llm.hidden * widths, attention), Half(experts * matrices, mlp)
+
+
+def tensor_centres(llm: LLM) -> list[Real]:
+    """Where the centres of all tensors lie, each as a share of its half [1]."""
+    return [centre for half in halves(llm) for centre in half.centres]
 
 
 def whole_tensors(llm: LLM, asked: Residency, divided: Real) -> Residency:
     """The shares by memory when no tensor is divided, or as they are asked for.
 
-    Of each half of a layer the first tensors go to the drives, the next to host memory and the
-    last to the GPU, each to the memory in whose share its middle lies. 20 % of OPT on the GPU are
-    the output matrix alone, 1/12.
+    20 % of OPT on the GPU are the output matrix alone, 1/12.
 
     Args:
         asked: the shares of `--percent`.
         divided: 1 where tensors are divided after all [1].
     """
-    outer, inner = llm.query_size, llm.kv_size
-    attention = [llm.hidden * width for width in (outer, inner, inner, outer)]
-    matrix = llm.hidden * llm.ffn * llm.experts
-    stored: Real = 0.0
-    streamed: Real = 0.0
-    whole: Real = 0.0
-    for half in (attention, _matrices(llm, matrix)):
-        stored = stored + _below(half, asked.storage)
-        streamed = streamed + _below(half, 1 - asked.gpu)
-        whole = whole + total(half)
-    apart = 1 - divided
-    on_storage = divided * asked.storage + apart * stored / whole
-    elsewhere = divided * (1 - asked.gpu) + apart * streamed / whole
-    return Residency(1 - elsewhere, elsewhere - on_storage, on_storage)
+    attention, mlp = halves(llm)
+    parameters = attention.parameters + mlp.parameters
+
+    def placed_before(share: Real) -> Real:
+        whole = (attention.below(share) + mlp.below(share)) / parameters
+        return divided * share + (1 - divided) * whole
+
+    on_storage = placed_before(asked.storage)
+    off_gpu = placed_before(1 - asked.gpu)
+    return Residency(1 - off_gpu, off_gpu - on_storage, on_storage)
 
 
 def gpu_breaks(
     _: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """Shares of the weights on the GPU at which a tensor changes its memory [1]."""
-    stored = np.maximum(stated["ssd_weights"], _LEAST)
-    to_gpu = [1 - middle for middle in middles(llm)]
-    from_drives = [1 - middle / stored for middle in middles(llm)]
+    stored = np.maximum(stated["ssd_weights"], JUST_PAST)
+    centres = tensor_centres(llm)
+    to_gpu = [1 - centre for centre in centres]
+    from_drives = [1 - centre / stored for centre in centres]
     return (*to_gpu, *from_drives)
 
 
@@ -83,41 +127,108 @@ def drive_breaks(
     _: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
 ) -> tuple[Real, ...]:
     """Shares of the other weights on the drives at which a tensor moves there [1]."""
-    streamed = np.maximum(1 - stated["gpu_weights"], _LEAST)
-    return tuple(middle / streamed for middle in middles(llm))
+    streamed = np.maximum(1 - stated["gpu_weights"], JUST_PAST)
+    return tuple(centre / streamed for centre in tensor_centres(llm))
 
 
-def middles(llm: LLM) -> list[Real]:
-    """Where the middles of the tensors of both halves of a layer lie, as shares of the half [1]."""
-    outer, inner = llm.query_size, llm.kv_size
-    places: list[Real] = []
-    for half in ([outer, inner, inner, outer], _matrices(llm, 1.0)):
-        places += _middles_of(half)
-    return places
+# --- as many weights as a memory holds --------------------------------------------------------
 
 
-def _middles_of(half: list[Real]) -> list[Real]:
-    """Where the middles of the tensors of one half lie, as shares of it [1]."""
-    whole = total(half)
-    places: list[Real] = []
-    before: Real = 0.0
-    for size in half:
-        places.append((before + size / 2) / whole)
-        before = before + size
-    return places
+def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+    """The largest share of the weights that the GPU holds beside its working set [1].
+
+    It depends on what the memories hold alone: more memory moves no weight to a slower one.
+
+    Args:
+        stated: `cache`, 0 where it is on the GPU, and `tensors`, 1 where shares divide them.
+    """
+    headroom = gpu_headroom(hw, llm, work, stated)
+    return _by_tensors(stated, largest_gpu_share(llm, headroom), headroom)
 
 
-def _matrices(llm: LLM, matrix: Real) -> list[Real]:
-    """Sizes of the matrices of an MLP: up and down, and the gate between them [1]."""
-    return [matrix, matrix * llm.gated, matrix]
+def drive_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+    """The least share on the drives of the weights that are not on the GPU [1].
+
+    Args:
+        stated: `gpu_weights`, by default the largest; `cache`, 1 where it is in host memory; and
+            `tensors`, 1 where shares divide them.
+    """
+    on_gpu = stated.get("gpu_weights")
+    if on_gpu is None:
+        on_gpu = gpu_share(hw, llm, work, stated)
+    headroom = host_headroom(hw, llm, work, stated)
+    divided = np.clip(1 - headroom / np.maximum(1 - on_gpu, JUST_PAST), 0.0, 1.0)
+    return _by_tensors(stated, least_drive_share(llm, on_gpu, headroom), divided)
 
 
-def _below(half: list[Real], share: Real) -> Real:
-    """Sizes of the tensors of a half whose middle lies below a share of it [1]."""
-    taken: Real = 0.0
-    for size, middle in zip(half, _middles_of(half), strict=True):
-        taken = taken + size * np.less(middle, share)
-    return taken
+def largest_gpu_share(llm: LLM, headroom: Real) -> Real:
+    """Largest share of the weights whose whole tensors fit on the GPU, by FlexGen's rule [1].
+
+    What the GPU holds changes where a share passes a tensor's centre, counted from the end of its
+    half. So only shares just past a centre are tried; where all tensors fit the share is 1.
+
+    Args:
+        headroom: share of the weights that fits [1].
+    """
+    largest: Real = 0.0
+    for centre in tensor_centres(llm):
+        share = 1 - centre + JUST_PAST
+        held = whole_tensors(llm, beside_gpu(share, 0.0), divided=0.0).gpu
+        share = np.where(np.equal(held, 1), 1.0, share)
+        largest = np.where(held <= headroom, np.maximum(largest, share), largest)
+    return largest
+
+
+def least_drive_share(llm: LLM, on_gpu: Real, headroom: Real) -> Real:
+    """Least share on the drives with which host memory holds the rest, in whole tensors [1].
+
+    Args:
+        on_gpu: share of all weights on the GPU [1].
+        headroom: share of all weights that fits host memory [1].
+    """
+    streamed = np.maximum(1 - on_gpu, JUST_PAST)
+    least: Real = 1.0
+    past_centres = [centre / streamed + JUST_PAST for centre in tensor_centres(llm)]
+    for share in [0.0, *past_centres]:
+        held = whole_tensors(
+            llm, beside_gpu(on_gpu, np.minimum(share, 1.0)), divided=0.0
+        ).host
+        least = np.where(held <= headroom, np.minimum(least, share), least)
+    return least
+
+
+def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
+    """Share of the weights that fits the GPU beside its working set and its cache [1].
+
+    A cache elsewhere leaves the GPU the latents that pass. Weights that all stay need no buffer for
+    those on their way.
+    """
+    on_gpu = np.equal(stated.get("cache", _IN_HOST), _ON_GPU)
+    cache = llm.kv_cache_bytes(work.batch, work.final)
+    passing = arriving_latents(llm, work.batch, work.final)
+    free = gpu(hw).memory - np.where(on_gpu, cache, passing)
+    streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
+    resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
+    share = np.clip((free - streaming) / np.maximum(resident - streaming, 1.0), 0.0, 1.0)
+    return np.where(resident <= free, 1.0, share)
+
+
+def host_headroom(
+    hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]
+) -> Real:
+    """Share of the weights that fits host memory beside the cache, where that is there [1]."""
+    in_host = np.equal(stated.get("cache", _IN_HOST), _IN_HOST)
+    cache = llm.kv_cache_bytes(work.batch, work.final)
+    return (host(hw).memory - in_host * cache) / llm.weight_bytes
+
+
+def _by_tensors(stated: Mapping[str, Real], whole: Real, divided: Real) -> Real:
+    """The share of whole tensors, or the one that divides them, as is stated [1]."""
+    divides = np.equal(stated.get("tensors", 0.0), 1)
+    return np.where(divides, divided, whole)[()]
+
+
+# --- copies and prompts -----------------------------------------------------------------------
 
 
 def relay(hw: Machine, amount: Real) -> Span:
@@ -144,130 +255,3 @@ def eager_prompts(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
         products=layer_compute(llm, b * s, square, gpu, "2 P b s + 4 b s^2 H d"),
         scores=gpu.read(SCORE * b * llm.eager_scores(s), "H s^2 scores, eager"),
     )
-
-
-_ABOVE = 1e-9
-"""A share this much beyond the middle of a tensor holds the tensor [1]."""
-
-
-_ON_GPU, _IN_HOST = 0.0, 1.0
-"""Tiers of the cache, as FlexGen's options count them."""
-
-
-def gpu_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
-    """The largest share of the weights that the GPU holds beside its working set [1].
-
-    Args:
-        stated: `cache`, 0 where it is on the GPU, and `tensors`, 1 where shares divide them.
-    """
-    return Filling(hw, llm, work, stated).on_gpu
-
-
-def drive_share(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Real]) -> Real:
-    """The least share on the drives of the weights that are not on the GPU [1].
-
-    Args:
-        stated: `gpu_weights`, by default the largest; `cache`, 1 where it is in host memory; and
-            `tensors`, 1 where shares divide them.
-    """
-    filling = Filling(hw, llm, work, stated)
-    on_gpu = stated.get("gpu_weights", filling.on_gpu)
-    return filling.on_drives(on_gpu)
-
-
-@dataclass(frozen=True)
-class Filling:
-    """What the memories of a machine hold of a model's weights.
-
-    Attributes:
-        hw, llm, work: what runs where.
-        stated: knobs that are numbers.
-    """
-
-    hw: Machine
-    llm: LLM
-    work: Workload
-    stated: Mapping[str, Real]
-
-    @property
-    def on_gpu(self) -> Real:
-        """The largest share of the weights that the GPU holds [1]."""
-        room = self._room_on_gpu
-        share: Real = 0.0
-        most: Real = 0.0
-        for middle in middles(self.llm):
-            candidate = 1 - middle + _ABOVE
-            held = self._placed(candidate, 0.0).gpu
-            fits = held <= room
-            better = fits & (held > most)
-            share = np.where(better, candidate, share)
-            most = np.where(better, held, most)
-        everything = np.equal(most, 1)
-        share = np.where(everything, 1.0, share)
-        return self._as_tensors(share, room)
-
-    def on_drives(self, on_gpu: Real) -> Real:
-        """The least share on the drives of what is not on the GPU [1].
-
-        Args:
-            on_gpu: share of all weights there [1].
-        """
-        room = self._room_in_host
-        streamed = np.maximum(1 - on_gpu, _ABOVE)
-        share: Real = 1.0
-        for middle in middles(self.llm):
-            beyond = middle / streamed + _ABOVE
-            candidate = np.minimum(beyond, 1.0)
-            held = self._placed(on_gpu, candidate).host
-            least = np.minimum(share, candidate)
-            share = np.where(held <= room, least, share)
-        held = self._placed(on_gpu, 0.0).host
-        share = np.where(held <= room, 0.0, share)
-        left = 1 - room / streamed
-        exact = np.clip(left, 0.0, 1.0)
-        return self._as_tensors(share, exact)
-
-    @property
-    def _room_on_gpu(self) -> Real:
-        """Share of the weights for which the GPU has room [1]."""
-        llm, work = self.llm, self.work
-        room = gpu(self.hw).memory - self._beside_weights
-        streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
-        resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-        added = np.maximum(resident - streaming, 1.0)
-        fitting = (room - streaming) / added
-        share = np.clip(fitting, 0.0, 1.0)
-        return np.where(resident <= room, 1.0, share)
-
-    @property
-    def _beside_weights(self) -> Real:
-        """GPU memory for the cache, or for latents that pass [B]."""
-        work = self.work
-        passing = arriving_latents(self.llm, work.batch, work.final)
-        cached = np.equal(self._cache_home, _ON_GPU)
-        return np.where(cached, self._cache, passing)
-
-    @property
-    def _room_in_host(self) -> Real:
-        """Share of the weights for which host memory has room beside the cache [1]."""
-        cached = np.equal(self._cache_home, _IN_HOST)
-        room = host(self.hw).memory - cached * self._cache
-        return room / self.llm.weight_bytes
-
-    @property
-    def _cache(self) -> Real:
-        return self.llm.kv_cache_bytes(self.work.batch, self.work.final)
-
-    @property
-    def _cache_home(self) -> Real:
-        return self.stated.get("cache", _IN_HOST)
-
-    def _placed(self, on_gpu: Real, on_drives: Real) -> Residency:
-        """Where whole tensors are when so much is asked for."""
-        asked = beside_gpu(on_gpu, on_drives)
-        return whole_tensors(self.llm, asked, divided=0.0)
-
-    def _as_tensors(self, whole: Real, divided: Real) -> Real:
-        """The share of whole tensors, or the one that divides them, as is stated."""
-        choice = self.stated.get("tensors", 0.0)
-        return np.where(np.equal(choice, 1), divided, whole)[()]

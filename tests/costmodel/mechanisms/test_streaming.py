@@ -122,7 +122,7 @@ def test_flexgen_copies_what_nobody_pins_before_it_moves() -> None:
 @pytest.mark.parametrize(
     ("asked", "placed"),
     [
-        # middles of Q, K, V, O at 1/8, 3/8, 5/8, 7/8, of up and down at 1/4 and 3/4
+        # centres of Q, K, V, O at 1/8, 3/8, 5/8, 7/8, of up and down at 1/4 and 3/4
         ((0.2, 0.0), (1 / 12, 0.0)),
         ((0.55, 0.0), (1 / 2, 0.0)),
         ((0.0, 0.5), (0.0, 1 / 2)),

@@ -150,14 +150,14 @@ def test_the_end_that_steps_see_weighs_requests_by_their_answers() -> None:
 @pytest.mark.parametrize(
     ("gpu", "storage", "placed"),
     [
-        # Q, K, V and the output are 144, 48, 48 and 144 of 384 elements: their middles lie at
+        # Q, K, V and the output are 144, 48, 48 and 144 of 384 elements: their centres lie at
         # 3/16, 7/16, 9/16 and 13/16; those of three matrices of 152 at 1/6, 1/2 and 5/6
         (0.2, 0.0, (144 + 152, 240 + 304, 0)),
         (0.0, 0.2, (0, 240 + 304, 144 + 152)),
         (0.45, 0.45, (192 + 152, 152, 192 + 152)),
     ],
 )
-def test_whole_tensors_go_where_their_middles_lie(
+def test_whole_tensors_go_where_their_centres_lie(
     gpu: float, storage: float, placed: tuple[float, float, float]
 ) -> None:
     tiers = whole_tensors(TINY, Residency(gpu, 1 - gpu - storage, storage), 0.0)
