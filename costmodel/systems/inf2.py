@@ -29,12 +29,12 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     weights_or_drives,
     x_cache_bytes,
 )
-from nearkv.costmodel.mechanisms.weights.streaming import WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import WeightStream, weights_from_devices
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
-from nearkv.costmodel.model.resources import csd, gpu, host, link
+from nearkv.costmodel.model.resources import csd, host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -190,7 +190,7 @@ def inf2(
     buffered = writeback * interval
     reserved = buffers_or_copies(llm, work, buffered)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
-    streamed = stream_weights(hw, llm, tiers)
+    streamed = weights_from_devices(hw, llm, tiers, devices)
     split = split_batch(hw, llm, work, tiers, alpha)
     spill = Spill(writeback, interval)
 
@@ -211,20 +211,6 @@ def inf2(
 
 
 # --- where tensors live -----------------------------------------------------------------------
-
-
-def stream_weights(hw: Machine, llm: LLM, tiers: Residency) -> WeightStream:
-    """Weights that are not on the GPU arrive layer by layer, those on the drives as files."""
-    host_, uplink = host(hw), link(hw, "uplink", "uplink")
-    flash = csd(hw, llm.group).read
-    return WeightStream(
-        llm=llm,
-        gpu=gpu(hw),
-        host=host_,
-        link=link(hw, "gpu_link", "pcie"),
-        tiers=tiers,
-        storage={"flash": flash, "uplink": uplink.inward, "file": host_.file},
-    )
 
 
 def split_batch(

@@ -1,15 +1,153 @@
-"""The X-cache: part of a batch keeps X instead of K and V (HILOS sec. 4.2, INF² sec. 4.3).
+"""The cooperative X-cache: part of a batch keeps X on flash instead of K and V (HILOS sec. 4).
 
-Symbols: b batch, s context, h hidden, alpha share of the batch kept as X.
+X is the input of a layer, from which the GPU rebuilds K and V. The devices attend to the rest of
+the batch beside the flash, so both sides work at once; alpha says how much each takes.
+
+Symbols: b batch, s context, h hidden, g queries a KV head, L layers, N devices,
+alpha share of the batch kept as X, c spill interval.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.weights.streaming import Path
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
+from nearkv.costmodel.mechanisms.near_storage.writeback import (
+    Writeback,
+    head_rows,
+    rows_per_page,
+    stage_pages,
+)
+from nearkv.costmodel.mechanisms.weights.residency import (
+    Headroom,
+    Residency,
+    beside_gpu,
+    choose_residency,
+    host_weights,
+    weights_on_storage,
+)
+from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
+from nearkv.costmodel.model.capacity import Fits, fits
+from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Gpu, Link
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob
+from nearkv.costmodel.model.resources import Csd, Gpu, Link, csd, host, link
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.machine import Machine
+
+
+@dataclass(frozen=True)
+class Caching:
+    """How a batch is cached.
+
+    Attributes:
+        alpha: share kept as X [1].
+        interval: spill interval c [tokens].
+        writeback: 0 naive, 1 delayed.
+    """
+
+    alpha: Real
+    interval: Real
+    writeback: Real
+
+
+def devices_of(hw: Machine, llm: LLM) -> Csd:
+    """The devices with the kernel for this model's heads, or those of one type of its layers."""
+    return csd(hw, llm.group, llm.kv_width)
+
+
+def cache_bytes(llm: LLM, b: Real, alpha: Real, tokens: Real) -> Real:
+    """K and V, or X, of one layer: (1 - a) 4bsh + a 2bsh (sec. 4.2) [B]."""
+    return (1 - alpha) * llm.kv_bytes(b, tokens) + alpha * llm.x_bytes(b, tokens)
+
+
+# --- alpha: both sides end together -----------------------------------------------------------
+
+
+def near_storage(llm: LLM, near: Real, s: Real, devices: Csd, rows: Writeback) -> Span:
+    """Naive commits, then flash reads beside the kernel, for `near` sequences (sec. 4.1, 4.3).
+
+    The devices read the updated cache, so they wait for its commits (fig. 6a); the X-cache loads
+    rows of earlier tokens and does not.
+    """
+    kv = llm.kv_bytes(near, s)
+    read_and_attend = overlap(
+        flash=devices.read(kv, "(1-a) 4sh, sec. 4.2"),
+        kernel=devices.attend(kv, "Table 3"),
+    )
+    return serial(writeback=rows.in_step(), read_and_attend=read_and_attend)
+
+
+def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
+    """Load X to the GPU, project it to K and V, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+
+    Args:
+        b, s: sequences kept as X and their context [1].
+        path: the ports from where X lives to the GPU.
+    """
+    rebuild = llm.kv_from_x_flops(b, s)
+    attend = llm.attention_flops(b, s)
+    return overlap(
+        load=stream(llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **path),
+        compute=gpu.run(rebuild + attend, "T_GPU, K and V"),
+    )
+
+
+def alpha_closed_form(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
+    """Alpha = 2 B_PCI / (B_SSD + B_PCI), sec. 4.2 as printed: MHA only, capped at 1 [1].
+
+    X and K, V share the flash, X alone crosses the uplink:
+    a 2sh / B_PCI = (a 2sh + (1 - a) 4sh) / B_SSD.
+    """
+    pci = link(hw, "uplink", "uplink").inward.rate
+    ssd = devices_of(hw, llm).read.rate
+    return np.minimum(2 * pci / (ssd + pci), 1.0)
+
+
+def alpha_power_of_two(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real] = NO_KNOBS
+) -> Real:
+    """The closed form at the nearest power of two, by logarithm (sec. 4.2 leaves that open) [1]."""
+    exponent = np.round(np.log2(alpha_closed_form(hw, llm, work, knobs)))
+    return np.exp2(exponent)
+
+
+def interval_of_page(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
+    """C = page / KV entry, sec. 4.3: 4096 / 256 = 16 tokens [1]."""
+    return rows_per_page(llm, hw.csd.page)
+
+
+ALPHA = Knob(
+    "share of the batch whose X is cached instead of K and V (sec. 4.2)",
+    rules={"paper": alpha_closed_form, "paper-power-of-two": alpha_power_of_two},
+)
+INTERVAL = Knob(
+    "tokens buffered in host memory before they are spilled, c (sec. 4.3)",
+    low=1,
+    high=256,
+    default=16,
+    kind="count",
+    rules={"paper": interval_of_page},
+)
+WRITEBACK = Knob(
+    "commit every KV entry in the step, or spill pages in the background",
+    high=1,
+    default=1,
+    kind="choice",
+    choices=("naive", "delayed"),
+)
+
+
+# --- one layer --------------------------------------------------------------------------------
 
 
 def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Span:
@@ -29,16 +167,86 @@ def exchange(llm: LLM, b: Real, alpha: Real, uplink: Link, gpu_link: Link) -> Sp
     )
 
 
-def rebuild_from_x(llm: LLM, b: Real, s: Real, gpu: Gpu, path: Path) -> Span:
-    """Load X to the GPU, project it to K and V, attend; pipelined (HILOS sec. 4.2, INF² sec. 4.3).
+def decode_layer(
+    hw: Machine, weights: WeightStream, work: Workload, caching: Caching
+) -> Span:
+    """One layer of a step: products, the new token, attention near storage and on the GPU."""
+    llm, alpha, b, s = weights.llm, caching.alpha, work.batch, work.context
+    if isinstance(llm, Recurrent):
+        return weights.recurrent_layer(b)
+    near = (1 - alpha) * b
+    devices = devices_of(hw, llm)
+    uplink = link(hw, "uplink", "uplink")
+    new_rows = head_rows(llm, b, 1 - alpha, alpha)
+    rows = Writeback(llm, devices, new_rows, caching.writeback, caching.interval)
+    x_path = {"flash": devices.read, "uplink": uplink.inward, "link": weights.link.inward}
+    staged = stage_pages(llm, near, caching.interval, devices, uplink.outward)
+    return weights.layer(
+        b,
+        exchange=exchange(llm, b, alpha, uplink, weights.link),
+        stage=caching.writeback * staged,
+        attention=overlap(
+            near_storage=near_storage(llm, near, s, devices, rows),
+            x_cache=rebuild_from_x(llm, alpha * b, s, weights.gpu, x_path),
+            spill=rows.in_background(work.output),
+        ),
+    )
 
-    Args:
-        b, s: sequences kept as X and their context [1].
-        path: the ports from where X lives to the GPU.
+
+def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Real) -> Span:
+    """One layer over all prompts, their K and V or X on the way to the flash (sec. 4.1)."""
+    path = {
+        "link": weights.link.outward,
+        "uplink": link(hw, "uplink", "uplink").outward,
+        "flash": devices_of(hw, weights.llm).write,
+    }
+    prompts = cache_bytes(weights.llm, work.batch, alpha, work.prompt)
+    return weights.prefill_layer(
+        work, work.batch, cache=stream(prompts, "sec. 4.1", **path)
+    )
+
+
+# --- memory and power -------------------------------------------------------------------------
+
+
+def kernel_power(hw: Machine, llm: LLM) -> Real:
+    """Power of the attention kernels, maximum over the kernels that the layers need [W]."""
+    return llm.most_of_a_layer(lambda kind: devices_of(hw, kind).kernel_power)
+
+
+def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
+    """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B]."""
+    token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, caching.alpha, 1))
+    return caching.writeback * caching.interval * token
+
+
+def place_weights(
+    hw: Machine, llm: LLM, work: Workload, choice: Real, caching: Caching
+) -> Residency:
+    """Weights where the choice puts them; the paper's rule: above 100B on the devices (sec. 6.1).
+
+    The buffers are counted at whatever alpha takes most, so that no choice of alpha moves weights.
     """
-    rebuild = llm.kv_from_x_flops(b, s)
-    attend = llm.attention_flops(b, s)
-    return overlap(
-        load=stream(llm.x_bytes(b, s), "T_PCI = a 2sh / B_PCI", **path),
-        compute=gpu.run(rebuild + attend, "T_GPU, K and V"),
+    only_kv, only_x = [
+        buffer_bytes(llm, work.batch, Caching(alpha, caching.interval, caching.writeback))
+        for alpha in (0.0, 1.0)
+    ]
+    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
+    headroom = Headroom(host=host(hw).memory - np.maximum(only_kv, only_x))
+    return choose_residency(choice, paper, hw, llm, work, headroom)
+
+
+def capacity_check(
+    hw: Machine, weights: WeightStream, work: Workload, caching: Caching
+) -> Fits:
+    """K and V, or X, of all tokens in flash, buffers in DRAM; weights where they live."""
+    llm, tiers, b = weights.llm, weights.tiers, work.batch
+    cache = llm.sum_over_layers(
+        lambda kind: cache_bytes(kind, b, caching.alpha, work.final)
+    )
+    in_host = host_weights(hw, llm, tiers) + buffer_bytes(llm, b, caching)
+    return fits(
+        gpu=(gpu_working_set(llm, work.prompt, tiers.gpu, b), weights.gpu.memory),
+        host=(in_host, weights.host.memory),
+        csd=(tiers.storage * llm.weight_bytes + cache, devices_of(hw, llm).capacity),
     )

@@ -25,7 +25,7 @@ from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.layers import over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import Gpu, Host, Link, drives, gpu, host, link
+from nearkv.costmodel.model.resources import Csd, Gpu, Host, Link, drives, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -202,6 +202,21 @@ def weights_from_files(
         link=link(hw, "gpu_link", "pcie"),
         tiers=tiers,
         storage=drives.read,
+    )
+
+
+def weights_from_devices(
+    hw: Machine, llm: LLM, tiers: Residency, devices: Csd
+) -> WeightStream:
+    """Weights arrive layer by layer, those on computational storage as files over its uplink."""
+    host_, uplink = host(hw), link(hw, "uplink", "uplink")
+    return WeightStream(
+        llm=llm,
+        gpu=gpu(hw),
+        host=host_,
+        link=link(hw, "gpu_link", "pcie"),
+        tiers=tiers,
+        storage={"flash": devices.read, "uplink": uplink.inward, "file": host_.file},
     )
 
 

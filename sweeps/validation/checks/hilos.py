@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.near_storage.x_cache import (
+    alpha_closed_form,
+    interval_of_page,
+)
 from nearkv.costmodel.model.resources import KERNEL_GROUPS, attention_kernel, csd, link
-from nearkv.costmodel.systems.hilos import alpha_closed_form, interval_of_page
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.validation.checks import check

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
 
+from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.resources import csd, link
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.hilos import alpha_closed_form
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.sweeps.validation.checks.hilos_trends import million_requests, value_of_whole_machines
 from nearkv.sweeps.validation.claims import load
