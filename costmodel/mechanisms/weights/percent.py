@@ -104,6 +104,7 @@ def whole_tensors(llm: LLM, asked: Residency, divided: Real) -> Residency:
     parameters = attention.parameters + mlp.parameters
 
     def placed_before(share: Real) -> Real:
+        """Share of the weights that lies below a share of `--percent` [1]."""
         whole = (attention.below(share) + mlp.below(share)) / parameters
         return divided * share + (1 - divided) * whole
 
