@@ -1,4 +1,4 @@
-"""A model's config.json, read key by key, so that no key is ignored in silence."""
+"""A model's config.json, read key by key, so that no key is ignored silently."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import LARGEST
 
+MOST_LAYERS = 10_000
 LONGEST_SHOWN = 80
 """Characters of a value that an error repeats."""
 NEUTRAL: frozenset[str] = frozenset(
@@ -45,16 +46,34 @@ class Config:
     @property
     def unread(self) -> list[str]:
         """Keys that were not read, have a value, and could change bytes or FLOPs."""
-        keys = (
-            key for key, value in self.table.items() if value not in (None, [], {}, False)
-        )
-        return sorted(key for key in keys if key not in self._read and key not in NEUTRAL)
+        empty: tuple[Any, ...] = (None, [], {}, False)
+        keys = {key for key, value in self.table.items() if value not in empty}
+        return sorted(keys - self._read - NEUTRAL)
 
     def value(self, *names: str) -> Any:
         """The value of the first of these keys that has one, None where none has."""
         self._read.update(names)
         values = (self.table.get(name) for name in names)
         return next((value for value in values if value is not None), None)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers [1]."""
+        layers = self.count("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+        if not 1 <= layers <= MOST_LAYERS:
+            limits = f"a model has 1 to {MOST_LAYERS:,}"
+            raise InputError(f"{self.where}: {layers} layers; {limits}")
+        return layers
+
+    @property
+    def hidden(self) -> int:
+        """Width of the model [1]."""
+        return self.count("hidden_size", "n_embd", "n_embed", "d_model")
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads [1]."""
+        return self.count("num_attention_heads", "n_head", "n_heads")
 
     def count(self, *names: str, default: int | None = None) -> int:
         """A whole number under the first of these keys that has one.

@@ -1,30 +1,41 @@
-"""Build a model from a Hugging Face config.json, or from the same keys in a catalogue file."""
+"""A model from a Hugging Face config.json, or from those keys in a catalogue file."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nearkv.hardware.attention import Attention
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.families import FAMILIES, Family
 from nearkv.hardware.files import check_integers, read_text
-from nearkv.hardware.layers import Attention, Mlp, hidden_of, layers_of
+from nearkv.hardware.mlps import Mlp
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
 from nearkv.hardware.schema import PART_TYPES
-from nearkv.hardware.unread import warn_of_unread
 
 QUANTISATION_FILE = "hf_quant_config.json"
 """Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
 LOOKS_LIKE = "llama"
 """Family that an unknown model_type is read as, with a warning."""
 
+LONGEST_SHOWN = 60
+"""Characters of a value that a warning repeats."""
+_HINTS = {
+    "cache": ("kv", "cache", "window", "sink", "attn", "attention", "head", "rope"),
+    "mlps": ("expert", "moe", "mlp", "ffn", "intermediate", "router"),
+    "embeddings": ("vocab", "embed"),
+    "layers": ("layer", "block", "depth"),
+}
+"""Part of a model -> words in the names of keys that concern it."""
+
 Layer = tuple[Attention, Mlp]
+Sizes = Mapping[str, float]
 
 
 def load_config(path: Path) -> Part:
@@ -57,25 +68,42 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
         InputError: a key is missing, or its value is not modelled.
     """
     config, family = _config_of(table, where)
-    layers = layers_of(config)
-    attention, mlp = _layers(config, family, layers)
+    layers = config.layers
+    counts = Counter(
+        zip(family.attention(config, layers), family.mlp(config, layers), strict=True)
+    )
     common = _common(config, family)
-    kinds = Counter(zip(attention, mlp, strict=True))
     tables = {
-        label: {**common, **_numbers(layer, common), "layers": float(count)}
-        for (layer, count), label in zip(kinds.items(), _labels(list(kinds)), strict=True)
+        label: {
+            **common,
+            **_numbers(layer, common["hidden"]),
+            "layers": float(counts[layer]),
+        }
+        for label, layer in zip(_labels(list(counts)), counts, strict=True)
     }
-    alike = list(tables) == ["full"]
-    whole = {**_stand_in(tables), **common, "layers": float(layers)}
-    _check(whole, where)
-    numbers = {
-        key: _quantity(whole[key], "1", source) for key in PART_TYPES["llm"] if key in whole
-    }
-    for key, bits in widths_of(config).stated.items():
-        numbers[key] = _quantity(bits, "bit", source)
-    warn_of_unread(config, tables.values())
-    parts = [_kind_part(label, table, source) for label, table in tables.items()]
-    return Part(name, "llm", name, numbers, () if alike else tuple(parts))
+    sizes = {**_typical(tables.values()), **common, "layers": float(layers)}
+    for key, value in sizes.items():
+        if fault := PART_TYPES["llm"][key].fault(value):
+            raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
+    check_shape(sizes, where)
+
+    def quantity(value: float, unit: str = "1") -> Quantity:
+        return Quantity(value, unit, "datasheet", source, "config.json")
+
+    def quantities(table: Sizes) -> dict[str, Quantity]:
+        return {key: quantity(value) for key, value in table.items()}
+
+    widths = widths_of(config).stated
+    numbers = quantities({key: sizes[key] for key in PART_TYPES["llm"] if key in sizes})
+    numbers |= {key: quantity(bits, "bit") for key, bits in widths.items()}
+    _warn_of_unread(config, list(tables.values()))
+    if list(tables) == ["full"]:
+        return Part(name, "llm", name, numbers)
+    layer_types = [
+        Part(label, "llm-layer", label, quantities(sizes))
+        for label, sizes in tables.items()
+    ]
+    return Part(name, "llm", name, numbers, tuple(layer_types))
 
 
 # --- what a config is ---------------------------------------------------------------------------
@@ -104,7 +132,8 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
     families = ", ".join(sorted(FAMILIES))
     unknown = f"{where}: unknown model_type {model_type!r}"
     try:
-        _layers(config, family, layers_of(config))
+        layers = config.layers
+        family.attention(config, layers), family.mlp(config, layers)
         _common(config, family)
         widths_of(config)
     except InputError as problem:
@@ -134,14 +163,6 @@ def _left_to_the_family(config: Config) -> str:
     return ""
 
 
-def _layers(
-    config: Config, family: Family, layers: int
-) -> tuple[list[Attention], list[Mlp]]:
-    if not 1 <= layers <= 10_000:
-        raise InputError(f"{config.where}: {layers} layers; a model has 1 to 10,000")
-    return family.attention(config, layers), family.mlp(config, layers)
-
-
 # --- numbers of a model -------------------------------------------------------------------------
 
 
@@ -150,7 +171,7 @@ def _common(config: Config, family: Family) -> dict[str, float]:
     positions = config.count(
         "max_position_embeddings", "n_positions", "max_seq_len", default=0
     )
-    hidden = hidden_of(config)
+    hidden = config.hidden
     projected = config.count("word_embed_proj_dim", default=hidden)
     if projected != hidden:
         raise config.refuse("word_embed_proj_dim", "differs from hidden_size; not modelled")
@@ -165,10 +186,9 @@ def _common(config: Config, family: Family) -> dict[str, float]:
     return common
 
 
-def _numbers(layer: Layer, common: Mapping[str, float]) -> dict[str, float]:
-    """Numbers of one kind of layer."""
+def _numbers(layer: Layer, hidden: float) -> dict[str, float]:
+    """Numbers of one type of layer in a model of some width."""
     attention, mlp = layer
-    hidden = common["hidden"]
     shared = (2 + mlp.gated) * hidden * mlp.shared
     router = hidden * mlp.experts if mlp.experts > 1 else 0.0
     numbers = {
@@ -186,13 +206,13 @@ def _numbers(layer: Layer, common: Mapping[str, float]) -> dict[str, float]:
     return numbers | dict(attention.numbers)
 
 
-def _stand_in(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Sizes of the most frequent kind, for whoever asks a model as a whole.
+def _typical(tables: Iterable[Sizes]) -> dict[str, float]:
+    """Sizes of the most frequent type of layer, for formulas that do not sum over types.
 
-    Systems that do not sum over kinds of layer answer `not-modelled`; what they compute on the way
-    needs heads that divide, and an MLP.
+    Systems with such formulas answer `not-modelled`; what they compute on the way needs heads that
+    divide, and an MLP.
     """
-    typical = dict(max(tables.values(), key=lambda table: table["layers"]))
+    typical = max(tables, key=lambda table: table["layers"])
     sizes = {key: typical[key] for key in PART_TYPES["llm"] if key in typical}
     if sizes["kv_heads"] < 1:
         sizes["kv_heads"] = sizes["heads"]
@@ -201,12 +221,12 @@ def _stand_in(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return sizes
 
 
-def _labels(kinds: list[Layer]) -> list[str]:
-    """A name for each kind: its attention, with its MLP where that does not tell them apart."""
-    attentions = Counter(attention.kind for attention, _ in kinds)
+def _labels(layers: Sequence[Layer]) -> list[str]:
+    """A name for each type: its attention, with its MLP where that does not tell them apart."""
+    attentions = Counter(attention.type for attention, _ in layers)
     labels: list[str] = []
-    for attention, mlp in kinds:
-        label = attention.kind
+    for attention, mlp in layers:
+        label = attention.type
         if attentions[label] > 1:
             label += "_moe" if mlp.experts > 1 else "_dense"
         repeated = sum(other.startswith(label) for other in labels)
@@ -214,30 +234,55 @@ def _labels(kinds: list[Layer]) -> list[str]:
     return labels
 
 
-def _check(sizes: Mapping[str, float], where: str) -> None:
-    for key, value in sizes.items():
-        if fault := PART_TYPES["llm"][key].fault(value):
-            raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
-    check_shape(sizes, where)
+# --- keys that are not read ---------------------------------------------------------------------
 
 
-def _kind_part(label: str, table: Mapping[str, float], source: str) -> Part:
-    numbers = {key: _quantity(value, "1", source) for key, value in table.items()}
-    return Part(label, "llm-layer", label, numbers)
+def _warn_of_unread(config: Config, layer_types: Sequence[Sizes]) -> None:
+    """Warn of each key that was not read: what it may change, and how large that is.
+
+    Args:
+        config: the keys, all known ones read.
+        layer_types: numbers of every type of layer, its `layers` among them.
+    """
+    for key in config.unread:
+        value = json.dumps(config.table[key])[:LONGEST_SHOWN]
+        meaning = f"the meaning of {key} = {value} is unknown; it is ignored"
+        warn(f"{config.where}: {meaning}, and may change {_affected(key, layer_types)}")
+    for table in config.nested.values():
+        _warn_of_unread(table, layer_types)
 
 
-def _quantity(value: float, unit: str, source: str) -> Quantity:
-    return Quantity(value, unit, "datasheet", source, "config.json")
+def _affected(key: str, layer_types: Sequence[Sizes]) -> str:
+    """The part of a model that a key's name points to, with its size."""
+    cached = mlps = layers = 0.0
+    for sizes in layer_types:
+        layers += sizes["layers"]
+        matrices = (2 + sizes["gated"]) * sizes["experts"]
+        mlps += sizes["layers"] * matrices * sizes["hidden"] * sizes["ffn"]
+        if "state_size" not in sizes:  # a recurrent state caches no tokens
+            cached += sizes["layers"] * 2 * sizes["kv_heads"] * sizes["head_size"]
+    first = layer_types[0]
+    embeddings = (2 - first["tied"]) * first["vocab"] * first["hidden"]
+    parts = {
+        "cache": f"the KV cache, {cached:,.0f} elements of a token",
+        "mlps": f"the MLPs, {mlps:.3g} parameters",
+        "embeddings": f"the embeddings, {embeddings:.3g} parameters",
+        "layers": f"all {layers:.0f} layers",
+    }
+    for part, words in _HINTS.items():
+        if any(word in key.lower() for word in words):
+            return parts[part]
+    return "any bytes or FLOPs"
 
 
 # --- the file -----------------------------------------------------------------------------------
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, none of whose keys stands twice.
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object.
 
     Raises:
-        ValueError: one does; of the others JSON would keep the last alone.
+        ValueError: a key is repeated, of which JSON would silently keep the last.
     """
     table = dict(pairs)
     if len(table) < len(pairs):
@@ -250,7 +295,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path, "config.json")
-        table = json.loads(text, object_pairs_hook=_without_repeats)
+        table = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(
             f"{path}: not a valid JSON file ({problem}); correct it there"

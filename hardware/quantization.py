@@ -10,6 +10,14 @@ from nearkv.hardware.units import LARGEST
 NATIVE_BITS = 16.0
 _WIDEST = 32.0
 """Bits of the widest element that a scheme may state."""
+_KEPT_UNDER = (
+    "modules_to_not_convert",
+    "ignore",
+    "llm_int8_skip_modules",
+    "ignored_layers",
+    "exclude_modules",
+)
+"""Keys of a scheme that list matrices it leaves as they are."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,18 @@ def grouped(bits: float, group: float, scale: float, zero: float = 0.0) -> float
     return bits + overhead
 
 
+_GGUF = {
+    "F16": NATIVE_BITS,
+    "Q8_0": grouped(8, 32, scale=16),
+    "MXFP4": grouped(4, 32, scale=8),
+}
+"""Bits by the types of llama.cpp's files: blocks of 32 that share a scale."""
+_MODELOPT = {"FP8": 8.0, "NVFP4": 4.0}
+"""Bits of one element by the algorithm that ModelOpt names; NVFP4 has scales beside it."""
+_NVFP4_GROUP = 16
+"""Elements of NVFP4 that share a scale of 8 bits."""
+
+
 def widths_of(config: Config) -> Widths:
     """Bits of weights and KV, from `quantization_config` and `kv_cache_scheme`.
 
@@ -63,73 +83,19 @@ def widths_of(config: Config) -> Widths:
     if not scheme.table:
         return Widths(kv=kv)
     if _method(scheme) == "gguf":
-        others = _gguf_bits(config, scheme, "others")
-        return Widths(_gguf_bits(config, scheme, "experts"), others, others, kv)
-    weight = _weight_bits(config, scheme)
-    kept = _unquantised(scheme)
+        experts, others = (_gguf_bits(config, scheme, key) for key in ("experts", "others"))
+        return Widths(experts, others, others, kv)
+    weight, operand = _weight_and_operand(config, scheme)
+    kept = [name for key in _KEPT_UNDER for name in scheme.names(key)]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
-    return Widths(weight, dense, NATIVE_BITS, kv, _operand_bits(scheme))
-
-
-def _unquantised(scheme: Config) -> list[str]:
-    return [name for key in _KEPT_UNDER for name in scheme.names(key)]
-
-
-_KEPT_UNDER = (
-    "modules_to_not_convert",
-    "ignore",
-    "llm_int8_skip_modules",
-    "ignored_layers",
-    "exclude_modules",
-)
-"""Keys of a scheme that list matrices it leaves as they are."""
-
-
-def _operand_bits(scheme: Config) -> float:
-    """Bits of activations where they are quantised with the weights; 16 where they are not."""
-    method = _method(scheme)
-    if method in ("fp8", "fbgemm_fp8"):
-        return 8.0
-    if method == "bitsandbytes":
-        return NATIVE_BITS if scheme.flag("load_in_4bit", default=False) else 8.0
-    if method == "modelopt":
-        return float(int(_MODELOPT.get(str(scheme.value("quant_algo")), NATIVE_BITS)))
-    if method == "compressed-tensors":
-        return _bits(_group(scheme).table_of("input_activations"), NATIVE_BITS)
-    return NATIVE_BITS
-
-
-def _bits(table: Config, default: float) -> float:
-    table.value("type", "dynamic", "symmetric")  # how values are rounded, at the same width
-    return table.number("num_bits", low=1, high=_WIDEST, default=default)
+    return Widths(weight, dense, NATIVE_BITS, kv, operand)
 
 
 def _method(scheme: Config) -> str:
     """The method by name; ModelOpt's own files name only its algorithm."""
     unnamed = "modelopt" if scheme.value("quant_algo") else None
     return str(scheme.value("quant_method") or unnamed)
-
-
-def _weight_bits(config: Config, scheme: Config) -> float:
-    method = _method(scheme)
-    if method in ("awq", "gptq"):
-        bits = scheme.number("bits", "w_bit", low=1, high=_WIDEST, default=4)
-        group = _group_size(scheme, "group_size", "q_group_size", default=128)
-        zero = bits if scheme.flag("zero_point", default=True) else 0.0
-        return grouped(bits, group, scale=16, zero=zero)
-    if method == "bitsandbytes":
-        return _bitsandbytes(scheme)
-    if method in ("fp8", "fbgemm_fp8"):
-        return grouped(8, _block(scheme), scale=32)
-    if method == "mxfp4":
-        return grouped(4, 32, scale=8)
-    if method == "modelopt":
-        return _modelopt(config, scheme)
-    if method == "compressed-tensors":
-        return _compressed(scheme)
-    problem = f"has quant_method {method!r}, which is not modelled"
-    raise config.refuse("quantization_config", problem)
 
 
 def _gguf_bits(config: Config, scheme: Config, tensors: str) -> float:
@@ -139,56 +105,72 @@ def _gguf_bits(config: Config, scheme: Config, tensors: str) -> float:
     return _GGUF[name]
 
 
-_GGUF = {
-    "F16": NATIVE_BITS,
-    "Q8_0": grouped(8, 32, scale=16),
-    "MXFP4": grouped(4, 32, scale=8),
-}
-"""Bits by the types of llama.cpp's files: blocks of 32 that share a scale."""
-_MODELOPT = {"FP8": 8.0, "NVFP4": grouped(4, 16, scale=8)}
-"""Bits by the algorithm that ModelOpt names."""
+def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
+    """Bits of weights, and of activations: 16 where only the weights are quantised."""
+    method = _method(scheme)
+    if method in ("awq", "gptq"):
+        bits = scheme.number("bits", "w_bit", low=1, high=_WIDEST, default=4)
+        group = _group_size(scheme, "group_size", "q_group_size", default=128)
+        zero = bits if scheme.flag("zero_point", default=True) else 0.0
+        return grouped(bits, group, scale=16, zero=zero), NATIVE_BITS
+    if method == "bitsandbytes":
+        return _bitsandbytes(scheme)
+    if method in ("fp8", "fbgemm_fp8"):
+        return grouped(8, _block(scheme), scale=32), 8.0
+    if method == "mxfp4":
+        return grouped(4, 32, scale=8), NATIVE_BITS
+    if method == "modelopt":
+        return _modelopt(config, scheme)
+    if method == "compressed-tensors":
+        return _compressed(scheme)
+    problem = f"has quant_method {method!r}, which is not modelled"
+    raise config.refuse("quantization_config", problem)
 
 
-def _bitsandbytes(scheme: Config) -> float:
+def _bitsandbytes(scheme: Config) -> tuple[float, float]:
     """NF4 in blocks of 64 with FP32 scales, themselves in 8 bits if quantised twice (QLoRA)."""
     if not scheme.flag("load_in_4bit", default=False):
-        return 8.0
-    if scheme.flag("bnb_4bit_use_double_quant", default=False):
-        return grouped(4, 64, scale=8 + 32 / 256)
-    return grouped(4, 64, scale=32)
+        return 8.0, 8.0
+    twice = scheme.flag("bnb_4bit_use_double_quant", default=False)
+    scale = 8 + 32 / 256 if twice else 32.0
+    return grouped(4, 64, scale), NATIVE_BITS
 
 
-def _modelopt(config: Config, scheme: Config) -> float:
+def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
     algorithm = str(scheme.value("quant_algo"))
     if algorithm not in _MODELOPT:
         problem = f"has quant_algo {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    if algorithm == "NVFP4":
-        return grouped(4, _group_size(scheme, "group_size", default=16), scale=8)
-    return _MODELOPT[algorithm]
+    bits = _MODELOPT[algorithm]
+    if algorithm != "NVFP4":
+        return bits, bits
+    group = _group_size(scheme, "group_size", default=_NVFP4_GROUP)
+    return grouped(bits, group, scale=8), bits
 
 
-def _compressed(scheme: Config) -> float:
-    """The weights of the only group: bits, and a scale for each group of elements."""
-    weights = _group(scheme).table_of("weights")
-    bits = _bits(weights, NATIVE_BITS)
-    fine = str(scheme.value("format")).startswith("nvfp4")
-    zero = 0.0 if weights.flag("symmetric", default=True) else bits
-    group = _group_size(weights, "group_size", default=0)
-    return grouped(bits, group, scale=8 if fine else 16, zero=zero)
-
-
-def _group(scheme: Config) -> Config:
-    """The only group of matrices of a scheme.
+def _compressed(scheme: Config) -> tuple[float, float]:
+    """The only group of matrices: bits, and a scale for each group of elements.
 
     Raises:
-        InputError: there are several, or none.
+        InputError: there are several groups of matrices, or none.
     """
     groups = scheme.table_of("config_groups")
     if len(groups.table) != 1:
         raise scheme.refuse("config_groups", "must be one group; others are not modelled")
     (name,) = groups.table
-    return groups.table_of(name)
+    weights = groups.table_of(name).table_of("weights")
+    bits = _bits(weights, NATIVE_BITS)
+    fine = str(scheme.value("format")).startswith("nvfp4")
+    zero = 0.0 if weights.flag("symmetric", default=True) else bits
+    group = _group_size(weights, "group_size", default=0)
+    activations = groups.table_of(name).table_of("input_activations")
+    width = grouped(bits, group, scale=8 if fine else 16, zero=zero)
+    return width, _bits(activations, NATIVE_BITS)
+
+
+def _bits(table: Config, default: float) -> float:
+    table.value("type", "dynamic", "symmetric")  # how values are rounded, at the same width
+    return table.number("num_bits", low=1, high=_WIDEST, default=default)
 
 
 def _group_size(table: Config, *names: str, default: float) -> float:
@@ -200,7 +182,7 @@ def _block(scheme: Config) -> float:
     """Elements of a block that shares a scale; 0 where a whole matrix does.
 
     Raises:
-        InputError: its sizes are no two whole numbers.
+        InputError: its sizes are not two whole numbers.
     """
     sizes = scheme.value("weight_block_size") or [0, 0]
     problem = "must be two whole numbers, as in [128, 128]"
@@ -226,4 +208,5 @@ def _kv_bits(config: Config, scheme: Config) -> float | None:
     if str(algorithm) not in _MODELOPT:
         problem = f"has a KV cache in {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
-    return _MODELOPT[str(algorithm)]
+    bits = _MODELOPT[str(algorithm)]
+    return grouped(bits, _NVFP4_GROUP, scale=8) if algorithm == "NVFP4" else bits

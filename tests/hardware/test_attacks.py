@@ -75,7 +75,7 @@ def test_no_option_reads_a_device_without_end(
     ("keys", "problem"),
     [
         ({"hidden_size": 100}, "a width of 100 does not divide into 3 heads"),
-        ({"head_dim": 0}, "head_dim = 0 is no size of a head"),
+        ({"head_dim": 0}, "head_dim = 0 is not a size of a head"),
     ],
 )
 def test_a_head_has_a_whole_size(keys: dict[str, int], problem: str, tmp_path: Path) -> None:
