@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkv.sweeps.commands.paging import show
+from nearkv.sweeps.commands.printing import show_rows
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluate.evaluate import Columns
@@ -37,9 +37,9 @@ def show_band(study: Study) -> None:
 
     (block,) = blocks(study)
     title = f"drawn {study.samples:,} times for the {study.band:g} % band"
-    show(number_rows(block), "table", title=title)
+    show_rows(number_rows(block), title=title)
     title = "error of the models: spread of ln(predicted / measured) beyond these ranges"
-    show(error_rows(block), "table", title=title)
+    show_rows(error_rows(block), title=title)
 
 
 def ratio_columns(table: Columns) -> list[str]:

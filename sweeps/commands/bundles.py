@@ -136,7 +136,7 @@ def view(
         InputError: an unknown format, or a caption or a label that no format prints.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.tables.table import check_format
+    from nearkv.sweeps.tables.formats import check_format
 
     if form:
         check_format(form)

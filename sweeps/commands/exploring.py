@@ -78,7 +78,7 @@ def pareto(
     from nearkv.sweeps.explore.pareto import pareto as front_of
     from nearkv.sweeps.study.study import comma_list
     from nearkv.sweeps.study.study_files import either
-    from nearkv.sweeps.tables.text_columns import counted
+    from nearkv.sweeps.tables.table import counted
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
     front = front_of(chosen, by, where, per, tell, comma_list(view.columns))

@@ -53,16 +53,16 @@ def figure(
 
 def list_figures() -> None:
     """Print the name and the title of every figure."""
-    from nearkv.sweeps.commands.paging import show
+    from nearkv.sweeps.commands.printing import show_rows
     from nearkv.sweeps.figures.papers import figure_titles
 
     rows = [{"figure": name, "what": title} for name, title in figure_titles().items()]
-    show(rows, "table")
+    show_rows(rows)
 
 
 def summary(drawn: PaperFigure) -> str:
     """Return in words how much of a figure is stated."""
-    from nearkv.sweeps.tables.text_columns import counted
+    from nearkv.sweeps.tables.table import counted
 
     count = len(drawn.statements)
     if not count:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearkv.sweeps.commands.paging import show
 from nearkv.sweeps.commands.views import View
 from nearkv.sweeps.commands.writing import check_output, save, save_text, text_format
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nearkv.sweeps.evaluate.evaluate import Columns
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.latex import Paper
+    from nearkv.sweeps.tables.layout import Display
 
 BRIEF = [
     "system",
@@ -56,7 +56,7 @@ BRIEF = [
 
 
 TABLE = View()
-"""How a table is shown where nobody says."""
+"""How a table is shown by default."""
 
 
 def is_readable(columns: Columns, form: str) -> bool:
@@ -89,56 +89,22 @@ def show_rows(
     """
     from nearkv.sweeps.explore.rows import columns_of
     from nearkv.sweeps.study.study import comma_list
-    from nearkv.sweeps.tables.table import select
+    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.table import check_columns
 
-    names: tuple[str, ...] = ()
-    if view.columns and rows:
-        names = tuple(select(columns_of(rows[:1]), view.columns))
+    names = comma_list(view.columns) if rows else ()
+    if names:
+        check_columns(rows[0], names)
     if view.file:
         check_output(view.file)
-    if view.file and not text_format(view.file):
-        save(select(columns_of(rows), view.columns), study, view.file)
-    if view.pivot and rows:
-        _show_pivot(rows, view, comma_list(view.columns), below, study)
-        return
     chosen = [{name: row[name] for name in names} for row in rows] if names else rows
-    table = Shown(chosen, () if names else tuple(usual), names, title, tuple(below))
-    _show_view(table, view, study)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A table and how it is shown, whatever the format.
-
-    Attributes:
-        rows: all with the same keys.
-        usual: columns that people see.
-        pinned: columns that a terminal shows whatever fits.
-        title, below: what stands above and below a terminal's table.
-        paper: a header over several columns.
-    """
-
-    rows: Sequence[dict[str, Any]]
-    usual: Sequence[str] = ()
-    pinned: Sequence[str] = ()
-    title: str = ""
-    below: Sequence[str] = ()
-    paper: Paper | None = None
-
-
-def _show_view(table: Shown, view: View, study: Study | None) -> None:
-    """Print a table as asked for, and write it where a file for readers is named."""
-    from nearkv.sweeps.tables.table import render
-
-    form = text_format(view.file)
-    paper = table.paper
-    if paper is None and "latex" in (form, view.form):
-        paper = paper_of(view)
-    laid_out = (table.usual, table.title, table.pinned)
-    if form:
-        text = render(table.rows, form, *laid_out, paper, table.below)
-        save_text(text, len(table.rows), study, view.file)
-    show(table.rows, view.form_or("table"), *laid_out, table.below, paper)
+    if view.file and not text_format(view.file):
+        save(columns_of(chosen), study, view.file)
+    if view.pivot and rows:
+        _show_pivot(rows, view, names, below, study)
+        return
+    shown = Display(chosen, () if names else tuple(usual), names, title, tuple(below))
+    _show(shown, view, study)
 
 
 def _show_pivot(
@@ -150,30 +116,38 @@ def _show_pivot(
 ) -> None:
     """Print a table with a column for each value of one of its columns."""
     from nearkv.sweeps.study.study import comma_list
-    from nearkv.sweeps.tables.layout import KEY
-    from nearkv.sweeps.tables.pivot import pivoted, value_column
-    from nearkv.sweeps.tables.table import check_columns
-    from nearkv.sweeps.tables.text_columns import cell_text
+    from nearkv.sweeps.tables.pivot import pivoted
 
-    named = comma_list(view.columns)
-    check_columns(rows[0], named)
-    value = value_column(rows, view.pivot, named, axes)
-    wide = pivoted(rows, view.pivot, value, named, axes)
-    heads = len({str(row[view.pivot]) for row in rows})
-    shared = [name for name in KEY if len({str(row.get(name)) for row in rows}) == 1]
-    shared = [name for name in shared if name not in wide[0] and rows[0].get(name)]
-    known = "".join(f", {name} {cell_text(rows[0][name])}" for name in shared)
-    title = f"{value} by {view.pivot}{known}"
-    paper = paper_of(view, value, heads)
-    table = Shown(wide, (), tuple(wide[0]), title, tuple(below), paper)
-    _show_view(table, view, study)
+    wide = pivoted(rows, view.pivot, comma_list(view.columns), axes)
+    _show(replace(wide, below=tuple(below)), view, study)
 
 
-def paper_of(view: View, over: str = "", under: int = 0) -> Paper:
-    """How a paper prints the table that is asked for."""
-    from nearkv.sweeps.tables.latex import Paper
+def _show(shown: Display, view: View, study: Study | None) -> None:
+    """Print a table as asked for, and write it where a file for readers is named.
 
-    return Paper(view.caption, view.label, over, view.pivot, under)
+    Raises:
+        InputError: an unknown format, or a standard output that is closed.
+    """
+    from nearkv.sweeps.tables.formats import render
+
+    form = text_format(view.file)
+    if form:
+        text = render(shown, form, view.caption, view.label)
+        save_text(text, len(shown.rows), study, view.file)
+    echo(render(shown, view.form_or("table"), view.caption, view.label))
+
+
+def echo(text: str) -> None:
+    """Print a text that ends in a newline.
+
+    Raises:
+        InputError: standard output is closed.
+    """
+    from nearkv.hardware.errors import InputError
+
+    if sys.stdout is None:
+        raise InputError("standard output is closed; send it somewhere")
+    typer.echo(text, nl=False)
 
 
 def show_columns(
@@ -201,6 +175,7 @@ def show_columns(
         InputError: more rows than anybody reads, a name that is no column, or a file that cannot
             be written.
     """
+    from nearkv.sweeps.tables.layout import Display
     from nearkv.sweeps.tables.table import MOST_SHOWN, records, select, varying
 
     form = view.form_or("table")
@@ -228,8 +203,7 @@ def show_columns(
     telling = [name for name in usual if _is_telling(columns, name)]
     pinned = names or [*axes, *requested]
     usual = () if names else tuple(telling)
-    table = Shown(records(chosen), usual, pinned, below=tuple(below))
-    _show_view(table, view, study)
+    _show(Display(records(chosen), usual, pinned, below=tuple(below)), view, study)
 
 
 def _check_readers_file(file: str, rows: int) -> None:
@@ -275,9 +249,10 @@ def busy(columns: Columns) -> list[str]:
 
 def laid_out(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as a terminal's table, to stand below another."""
-    from nearkv.sweeps.tables.table import render
+    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.terminal import lay_out
 
-    return render(rows, "table").rstrip()
+    return lay_out(Display(rows)).rstrip()
 
 
 def _is_telling(columns: Columns, name: str) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import Format, Only
-from nearkv.sweeps.commands.paging import show
 from nearkv.sweeps.commands.printing import laid_out, show_rows
 from nearkv.sweeps.commands.views import View
 
@@ -99,7 +98,7 @@ def validate(
     whole = not (ids or claims)
     if view.form == "markdown" and whole:
         typer.echo(HEADING)
-        show(summary(rows), view.form)
+        show_rows(summary(rows), View("markdown"))
         typer.echo()
     shown = reviewed.with_verdicts(rows, verdicts)
     counts = by_source if paper == "independent" else summary
@@ -116,7 +115,7 @@ def validate(
 
 def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
     """How many claims there are, by verdict."""
-    from nearkv.sweeps.tables.text_columns import counted
+    from nearkv.sweeps.tables.table import counted
 
     counts = Counter(row["verdict"] for row in rows)
     parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
@@ -178,7 +177,7 @@ def calibrate(
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import write_text
-    from nearkv.sweeps.tables.table import check_format
+    from nearkv.sweeps.tables.formats import check_format
     from nearkv.sweeps.validation import fit_report
     from nearkv.sweeps.validation.calibration import calibrate as fit
     from nearkv.sweeps.validation.claimed_runs import claimed

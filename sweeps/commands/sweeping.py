@@ -132,7 +132,7 @@ def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.evaluate.requested import on_request
-    from nearkv.sweeps.tables.text_columns import counted
+    from nearkv.sweeps.tables.table import counted
 
     study_blocks = checked_blocks(study)
     rows = stack(evaluate(study_blocks, on_request(only)))
@@ -199,7 +199,7 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.jobs.outputs import form_of
     from nearkv.sweeps.jobs.workers import Workers
-    from nearkv.sweeps.tables.table import check_format
+    from nearkv.sweeps.tables.formats import check_format
 
     check_format(form or "csv")
     if is_figure(file):

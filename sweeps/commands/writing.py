@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import typer
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluate.evaluate import Columns
@@ -56,9 +53,9 @@ def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Say something that is not part of the output, to whoever listens; a terminal's lines wrap."""
-    from nearkv.sweeps.tables.terminal import wrapped
+    """Print a line on standard error, beside the output; a terminal's lines wrap at words."""
+    from rich.console import Console
 
-    is_read = bool(sys.stderr and sys.stderr.isatty())
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with suppress(OSError):
-        typer.echo(wrapped(line) if is_read else line, err=True)
+        console.print(line, soft_wrap=not console.is_terminal, crop=False)

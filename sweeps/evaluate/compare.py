@@ -15,7 +15,7 @@ from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.requested import BOTTLENECK
 from nearkv.sweeps.study.study import Block, Study, blocks
-from nearkv.sweeps.tables.text_columns import three_digits
+from nearkv.sweeps.tables.table import three_digits
 
 if TYPE_CHECKING:
     import pandas as pd

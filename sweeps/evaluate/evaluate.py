@@ -15,6 +15,7 @@ from nearkv.sweeps.evaluate.times import Cell
 from nearkv.sweeps.jobs.memory import keep_freed_memory
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.tables.table import Columns
 
 __all__ = [
     "POINTS_AT_ONCE",
@@ -32,9 +33,6 @@ __all__ = [
     "stack",
     "table",
 ]
-
-Columns = dict[str, NDArray[np.generic]]
-"""Column name -> one value per design point, all of one length."""
 
 POINTS_AT_ONCE = 200_000
 """Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.sweeps.evaluate.evaluate import Columns
-from nearkv.sweeps.tables.text_columns import is_number
+from nearkv.sweeps.tables.table import is_number
 
 Row = Mapping[str, Any]
 Rows = list[dict[str, Any]]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd

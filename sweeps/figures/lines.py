@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     NOTHING,
     Cell,
@@ -19,6 +18,7 @@ from nearkv.sweeps.figures.series import (
     levels,
 )
 from nearkv.sweeps.figures.style import colour, line_style, most_ticks, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,7 @@ from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import records
-from nearkv.sweeps.tables.text_columns import cell_text
+from nearkv.sweeps.tables.table import cell_text, records
 
 KNOB = "alpha"
 """The knob whose optimum a page proves: the share of X in the cache."""

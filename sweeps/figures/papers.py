@@ -13,7 +13,6 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.requested import ON_REQUEST, on_request
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.described import Drawing, check_drawn, drawing_of
-from nearkv.sweeps.figures.labels import label_of, stem_and_unit
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.series import check_columns, levels
 from nearkv.sweeps.figures.stacked import breakdown, draw_stacks
@@ -26,6 +25,7 @@ from nearkv.sweeps.figures.stated import (
 from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.tables.labels import label_of, stem_and_unit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import slo
-from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     check_columns,
     check_no_names,
@@ -20,6 +19,7 @@ from nearkv.sweeps.figures.series import (
     levels,
 )
 from nearkv.sweeps.figures.style import colour, legend_above, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.labels import label_of
 from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
 from nearkv.sweeps.figures.style import line_style, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.bars import mark
-from nearkv.sweeps.figures.labels import label_of, short_number
 from nearkv.sweeps.figures.series import (
     MARKS,
     check_columns,
@@ -19,6 +18,7 @@ from nearkv.sweeps.figures.series import (
     telling,
 )
 from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd

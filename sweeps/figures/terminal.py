@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nearkv.hardware.errors import unknown
-from nearkv.sweeps.figures.labels import label_of
 from nearkv.sweeps.figures.series import MARKS
+from nearkv.sweeps.tables.labels import label_of
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 """Blocks of 0 to 8 eighths of a character."""

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nearkv.sweeps.tables.text_columns import (
-    GAP,
-    Column,
-    Row,
-    cell_text,
-    column_of,
-    fitting,
-    width_of,
-)
+from nearkv.sweeps.tables.table import Row, cell_text, is_number
 
 KEY = (
     "system",
@@ -29,104 +21,126 @@ KEY = (
 """What names a row; where one value serves all rows, a line beside the table says it once."""
 SENTENCES = ("reason", "note")
 """Columns of sentences: cells hold numbers, the sentences stand below the table."""
-DESCRIPTIONS = ("what", "claim")
-"""Columns that describe a row: where they do not fit beside it, they stand below it."""
 MOST_SENTENCES = 9
-"""More sentences than this are no help below a table."""
+"""Of more sentences than this, cells hold the text itself."""
+GAP = 2
+"""Characters between two columns."""
+WRAPPED = 24
+"""Characters that a column of longer texts needs at least; it wraps within what is left."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """A table for readers, whatever the format.
+
+    Attributes:
+        rows: all with the same keys.
+        usual: columns to show, the most important first, as far as they fit; all where empty.
+        pinned: columns to show whatever their width: those that vary or were asked for.
+        title: what stands above.
+        below: sentences that end it.
+    """
+
+    rows: Sequence[Row]
+    usual: Sequence[str] = ()
+    pinned: Sequence[str] = ()
+    title: str = ""
+    below: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that may be shown, in the order of the table."""
+        shown = {*self.usual, *self.pinned}
+        return [
+            name for row in self.rows[:1] for name in row if not self.usual or name in shown
+        ]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A table as readers see it.
+    """The columns of a table that fit a line.
 
     Attributes:
-        rows: cells of sentences are numbers of sentences.
-        same: what all rows have in common, by column.
-        columns: what fits a line, and what was asked for.
-        description: the column that describes a row and does not fit beside it; empty for none.
-        sentences: those that cells number.
+        rows: cells of sentences are numbers of `notes`.
+        widths: characters that each column needs, of what fits and what was asked for.
+        common: the value that all rows share, by column.
+        notes: the sentences that cells number.
         left_out: columns that do not fit.
     """
 
     rows: Sequence[Row]
-    same: Mapping[str, str]
-    columns: list[Column]
-    description: str
-    sentences: list[str]
+    widths: dict[str, int]
+    common: dict[str, str]
+    notes: list[str]
     left_out: list[str]
 
 
-def layout(
-    rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str], width: int
-) -> Layout:
+def layout(shown: Display, width: int) -> Layout:
     """Choose the columns of several rows.
 
     Args:
-        rows: all with the same keys.
-        order: columns to show, the most important first; all where none is named.
-        pinned: columns to show whatever their width.
+        shown: at least one row.
         width: characters of a line.
     """
-    chosen = named(rows[0], order, pinned)
-    same = [name for name in chosen if name in KEY and _is_same(rows, name)]
-    same = [name for name in same if name not in pinned]
-    shown = [name for name in chosen if name not in same]
-    shown = [name for name in shown if name in pinned or not _is_blank(rows, name)]
-    marked, sentences = _marked(rows, [name for name in shown if name in SENTENCES])
-    importance = {name: place for place, name in enumerate(order)}
-    ranked = sorted(shown, key=lambda name: importance.get(name, -1))
-    columns = {name: column_of(marked, name) for name in shown}
-    description = _description(columns, ranked, width)
-    ranked = [name for name in ranked if name != description]
-    numbered = [name for name in shown if name in SENTENCES and sentences]
-    kept = fitting([columns[name] for name in ranked], [*pinned, *numbered], width)
-    fits = {column.name for column in kept}
-    return Layout(
-        rows=marked,
-        same={name: cell_text(rows[0][name]) for name in same},
-        columns=[columns[name] for name in shown if name in fits],
-        description=description,
-        sentences=sentences,
-        left_out=[name for name in shown if name not in fits and name != description],
-    )
+    rows, pinned = shown.rows, shown.pinned
+    common = {
+        name: cell_text(rows[0][name])
+        for name in shown.names
+        if name in KEY and name not in pinned and len({str(row[name]) for row in rows}) == 1
+    }
+    filled = [
+        name
+        for name in shown.names
+        if name in pinned or any(row[name] not in (None, "") for row in rows)
+    ]
+    names = [name for name in filled if name not in common]
+    rows, notes = _numbered(rows, [name for name in names if name in SENTENCES])
+    always = {*pinned, *(SENTENCES if notes else ())}
+    importance = {name: place for place, name in enumerate(shown.usual)}
+    ranked = sorted(names, key=lambda name: (name not in always, importance.get(name, -1)))
+    most = (width - GAP) // 2  # so that any column fits beside one that names the row
+    widths = {name: min(width_of(rows, name), most) for name in names}
+    kept, free = set[str](), width + GAP
+    for name in ranked:
+        if name in always or widths[name] + GAP <= free:
+            kept.add(name)
+            free -= widths[name] + GAP
+    left_out = [name for name in names if name not in kept]
+    fitting = {name: widths[name] for name in names if name in kept}
+    return Layout(rows, fitting, common, notes, left_out)
 
 
-def named(row: Row, order: Sequence[str], pinned: Sequence[str]) -> list[str]:
-    """Names of the columns that may be shown, in the order of the table."""
-    kept = {*order, *pinned}
-    return [name for name in row if not order or name in kept]
-
-
-def _is_same(rows: Sequence[Row], name: str) -> bool:
-    return len({str(row[name]) for row in rows}) == 1
-
-
-def _is_blank(rows: Sequence[Row], name: str) -> bool:
-    return all(row[name] in (None, "") for row in rows)
-
-
-def _marked(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
-    """Rows whose sentences are numbers of sentences, and these with their numbers."""
+def _numbered(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
+    """Rows whose sentences are replaced by their numbers, and the numbered sentences."""
     places: dict[str, int] = {}
-    marked: list[Row] = []
+    numbered: list[Row] = []
     for row in rows:
-        marks = {}
+        numbers = {}
         for name in names:
-            parts = [part for part in str(row[name] or "").split("; ") if part]
-            numbers = [places.setdefault(part, len(places) + 1) for part in parts]
-            marks[name] = ",".join(map(str, numbers))
-        marked.append({**row, **marks})
+            sentences = [part for part in str(row[name] or "").split("; ") if part]
+            own = [places.setdefault(sentence, len(places) + 1) for sentence in sentences]
+            numbers[name] = ",".join(map(str, own))
+        numbered.append({**row, **numbers})
     if len(places) > MOST_SENTENCES:
         return rows, []
-    return marked, [f"{number}: {sentence}" for sentence, number in places.items()]
+    return numbered, [f"{number}: {sentence}" for sentence, number in places.items()]
 
 
-def _description(columns: Mapping[str, Column], ranked: Sequence[str], width: int) -> str:
-    """The column that stands below each row, as it is too wide beside it; empty for none."""
-    for name in DESCRIPTIONS:
-        if name not in columns:
-            continue
-        before = ranked[: ranked.index(name) + 1]
-        if width_of(columns[other] for other in before) > width + len(GAP):
-            return name
-    return ""
+def wraps(rows: Sequence[Row], name: str) -> bool:
+    """Whether a column holds texts of several words that may stand on several lines."""
+    texts = [str(row[name]) for row in rows if not is_number(row[name])]
+    return any(len(text) > WRAPPED and " " in text.strip() for text in texts)
+
+
+def width_of(rows: Sequence[Row], name: str) -> int:
+    """Characters that a column needs; of texts that may wrap, the least."""
+    widest = max(len(cell_text(row[name])) for row in rows)
+    if wraps(rows, name):
+        words = [len(word) for row in rows for word in str(row[name]).split()]
+        widest = min(widest, max(WRAPPED, *words))
+    return max(len(name), widest)
+
+
+def is_numeric(rows: Sequence[Row], name: str) -> bool:
+    """Whether a column holds numbers, which stand on the right."""
+    return any(is_number(row[name]) for row in rows)

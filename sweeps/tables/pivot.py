@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.tables.layout import KEY
-from nearkv.sweeps.tables.text_columns import cell_text, is_number
-
-Row = Mapping[str, Any]
+from nearkv.sweeps.tables.layout import KEY, Display, is_numeric
+from nearkv.sweeps.tables.table import Row, cell_text, check_columns
 
 SPEED = "throughput_tok_s"
 """What cells hold where no column of numbers is named."""
 
 
-def value_column(
-    rows: Sequence[Row], by: str, named: Sequence[str], axes: Sequence[str]
-) -> str:
-    """The column that fills the cells: the first named one of numbers that is no axis.
-
-    Raises:
-        InputError: no such column.
-    """
-    taken = {by, *axes, *KEY}
-    numbers = [name for name in named if any(is_number(row[name]) for row in rows)]
-    values = [name for name in numbers if name not in taken]
-    if len(values) > 1:
-        listed = " and ".join(values)
-        raise InputError(f"--pivot {by}: cells hold one column; choose between {listed}")
-    if values:
-        return values[0]
-    if SPEED not in rows[0]:
-        raise InputError(f"--pivot {by}: name the column of its cells with --columns")
-    return SPEED
-
-
 def pivoted(
-    rows: Sequence[Row], by: str, value: str, named: Sequence[str], axes: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Rows with a column for each value of one of their columns.
+    rows: Sequence[Row], by: str, named: Sequence[str], axes: Sequence[str]
+) -> Display:
+    """A table with a column for each value of one of its columns.
 
     Args:
         rows: all with the same keys.
         by: the column whose values become columns.
-        value: the column whose values fill them.
-        named: columns asked for; those that hold names, and the axes, name a row.
-        axes: columns that vary.
+        named: columns asked for; the one of answers fills the cells, those of names name a row.
+        axes: columns that vary; they name a row too.
 
     Raises:
-        InputError: no such column, or rows that nothing tells apart.
+        InputError: no such column, an axis that is an answer, or rows that nothing tells apart.
     """
+    check_columns(rows[0], named)
     if by not in rows[0]:
         raise unknown("column", by, rows[0], "--pivot")
     _check_axis(rows, by, axes)
-    index = _index(rows, by, value, named, axes)
+    value = _value_column(rows, by, named, axes)
+    naming = dict.fromkeys(axes)
+    naming |= dict.fromkeys(
+        name for name in named if name in KEY or not is_numeric(rows, name)
+    )
+    index = [name for name in naming if name not in (by, value)] or ["system"]
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
     lines: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -65,7 +47,29 @@ def pivoted(
             advice = "name what tells them apart with --columns"
             raise InputError(f"--pivot {by}: several rows have {by} {head}; {advice}")
         line[head] = row[value]
-    return list(lines.values())
+    wide = list(lines.values())
+    shared = [name for name in KEY if len({str(row.get(name)) for row in rows}) == 1]
+    shared = [name for name in shared if name not in wide[0] and rows[0].get(name)]
+    known = "".join(f", {name} {cell_text(rows[0][name])}" for name in shared)
+    return Display(wide, pinned=tuple(wide[0]), title=f"{value} by {by}{known}")
+
+
+def _value_column(
+    rows: Sequence[Row], by: str, named: Sequence[str], axes: Sequence[str]
+) -> str:
+    """The column that fills the cells: the one named that holds numbers and is no axis.
+
+    Raises:
+        InputError: no such column, or several.
+    """
+    taken = {by, *axes, *KEY}
+    values = [name for name in named if name not in taken and is_numeric(rows, name)]
+    if len(values) > 1:
+        listed = " and ".join(values)
+        raise InputError(f"--pivot {by}: cells hold one column; choose between {listed}")
+    if not values and SPEED not in rows[0]:
+        raise InputError(f"--pivot {by}: name the column of its cells with --columns")
+    return values[0] if values else SPEED
 
 
 def _check_axis(rows: Sequence[Row], by: str, axes: Sequence[str]) -> None:
@@ -77,20 +81,6 @@ def _check_axis(rows: Sequence[Row], by: str, axes: Sequence[str]) -> None:
     if by in axes or by in KEY or not axes:
         return
     values = {row[by] for row in rows}
-    has_fractions = any(isinstance(value, float) for value in values)
-    if has_fractions and len(values) > 1:
+    if len(values) > 1 and any(isinstance(value, float) for value in values):
         choice = ", ".join(axes)
         raise InputError(f"--pivot {by}: is an answer; what varies is {choice}")
-
-
-def _index(
-    rows: Sequence[Row], by: str, value: str, named: Sequence[str], axes: Sequence[str]
-) -> list[str]:
-    """Columns that name a row: what varies, and names that are asked for."""
-    index = dict.fromkeys(axes)
-    for name in named:
-        if name in KEY or not any(is_number(row[name]) for row in rows):
-            index[name] = None
-    index.pop(by, None)
-    index.pop(value, None)
-    return list(index) or ["system"]

@@ -1,40 +1,25 @@
-"""Show columns: a terminal table, CSV, JSON, Markdown or LaTeX."""
+"""Tables in memory: columns, rows, and their values as people read them."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.study.study import Study, blocks
-from nearkv.sweeps.tables.terminal import lay_out
-from nearkv.sweeps.tables.text_columns import cell_text, is_number
 
-if TYPE_CHECKING:
-    from nearkv.sweeps.tables.latex import Paper
+Columns = dict[str, NDArray[np.generic]]
+"""A table: each column's name and its values, all of one length."""
+Row = Mapping[str, Any]
 
-FORMATS = ("table", "csv", "json", "markdown", "latex")
 LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_SHOWN = 10_000
-"""Rows that anybody reads; laying out more for a terminal would take minutes."""
-
-
-def check_format(name: str) -> str:
-    """Refuse a format nobody writes.
-
-    Raises:
-        InputError: not one of `FORMATS`.
-    """
-    if name not in FORMATS:
-        raise unknown("format", name, FORMATS, "--format")
-    return name
+"""Rows that a terminal, Markdown or LaTeX shows; more are written as CSV or JSON."""
 
 
 def select(columns: Columns, only: str) -> Columns:
@@ -113,80 +98,37 @@ def records(columns: Columns) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def render(
-    rows: Sequence[dict[str, Any]],
-    form: str,
-    show: Iterable[str] = (),
-    title: str = "",
-    pinned: Iterable[str] = (),
-    paper: Paper | None = None,
-    below: Iterable[str] = (),
-) -> str:
-    """Lay rows out in a format.
+def cell_text(value: Any) -> str:
+    """A cell as people read it: four digits of a fraction, a dash where there is nothing."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        rounded = float(f"{value:.4g}")
+        long = 1e4 <= abs(rounded) < 1e9
+        return f"{rounded:,.0f}" if long else f"{rounded:.4g}"
+    return str(value)
 
-    Args:
-        rows: one dictionary per row, all with the same keys.
-        form: one of `FORMATS`.
-        show: columns that a terminal, Markdown and LaTeX show; CSV and JSON always hold all.
-        title: put above the terminal's table.
-        pinned: columns that a terminal shows whatever fits.
-        paper: how a paper prints the table, for LaTeX.
-        below: sentences that end the terminal's table.
 
-    Returns:
-        The text, ending in a newline.
+def three_digits(value: float) -> str:
+    """A positive number in three digits, a large one in full: 0.0123, 4.93, 1,570.
+
+    >>> three_digits(1567.3)
+    '1,570'
     """
-    if form == "json":
-        import json
-
-        finite = [_finite(row) for row in rows]
-        return json.dumps(finite, indent=2, allow_nan=False) + "\n"
-    if form == "csv":
-        return _csv(rows)
-    if form == "table":
-        return lay_out(rows, show, pinned, title, below)
-    if form == "latex":
-        from nearkv.sweeps.tables.latex import Paper, latex_of
-
-        order, always = list(show), list(pinned)
-        return latex_of(rows, order, always, paper or Paper())
-    chosen = {*show, *pinned} if show else set()
-    names = list(rows[0]) if rows else []
-    if chosen:
-        names = [name for name in names if name in chosen]
-    return _markdown(rows, names)
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1e3 <= rounded < 1e9 else f"{rounded:.3g}"
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON knows it."""
-    return {name: None if cell == math.inf else cell for name, cell in row.items()}
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the singular where it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _markdown(rows: Sequence[dict[str, Any]], names: list[str]) -> str:
-    from tabulate import tabulate
-
-    cells = [[_escaped(row[name]) for name in names] for row in rows]
-    sides = ["right" if _is_number(rows, name) else "left" for name in names]
-    text = tabulate(cells, names, tablefmt="github", disable_numparse=True, colalign=sides)
-    return f"{text}\n"
-
-
-def _escaped(cell: Any) -> str:
-    return cell_text(cell).replace("|", r"\|")
-
-
-def _is_number(rows: Sequence[dict[str, Any]], name: str) -> bool:
-    return any(is_number(row[name]) for row in rows)
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    import csv
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def is_number(value: object) -> bool:
+    """Whether a cell is a number; yes and no are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def indented(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:

@@ -1,23 +1,27 @@
-"""Lay a table out for a terminal: what varies, in columns that fit; what does not, in a line."""
+"""Tables in a terminal: what varies, in columns that fit; what does not, in a line."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
-from nearkv.sweeps.tables.layout import KEY, SENTENCES, layout, named
-from nearkv.sweeps.tables.text_columns import (
+from rich.box import Box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearkv.sweeps.tables.layout import (
     GAP,
-    Column,
-    Row,
-    blocks_of,
-    cell_text,
-    is_number,
+    KEY,
+    SENTENCES,
+    Display,
+    is_numeric,
+    layout,
+    wraps,
 )
+from nearkv.sweeps.tables.table import Row, cell_text, is_number
 
 TALL = 16
 """An answer of more quantities is shown in two columns."""
@@ -25,161 +29,126 @@ NARROW = 24
 """Characters of the longest value that stands in one of two columns."""
 PIPED = 220
 """Characters of a line where output goes to no terminal, unless COLUMNS says how many."""
-INDENT = "    "
-BOLD, RED, YELLOW, RESET = "\033[1m", "\033[31m", "\033[33m", "\033[0m"
+RULE = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
+"""A rule below the header, and blanks between columns."""
 
 
 def width_of_output() -> int:
-    """Characters of a line: the terminal's; many where output is piped, so that nothing is cut."""
+    """Characters of a line: the terminal's; many where output is piped, so that nothing wraps."""
     return shutil.get_terminal_size(fallback=(PIPED, 24)).columns
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    """A text in lines that fit; all but the first are indented."""
-    lines = textwrap.wrap(
-        text,
-        width_of_output(),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines)
-
-
-def is_coloured() -> bool:
-    """Whether somebody looks at standard output and wants colours (https://no-color.org)."""
-    return bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
-
-
-def lay_out(
-    rows: Sequence[Row],
-    names: Iterable[str] = (),
-    pinned: Iterable[str] = (),
-    title: str = "",
-    below: Iterable[str] = (),
-) -> str:
-    """Lay rows out for a terminal.
+def lay_out(shown: Display) -> str:
+    """A table as a terminal shows it, in plain letters where output goes to none.
 
     Args:
-        rows: one mapping per row, all with the same keys.
-        names: columns to show, the most important first, as far as they fit; all where none
-            is named.
-        pinned: columns to show whatever their width: those that vary or were asked for.
-        title: put above.
-        below: sentences to end with: the conclusion; a table in lines of its own stays so.
+        shown: one row is shown upright; pinned columns that are too wide for one line continue
+            in a second table below.
 
     Returns:
-        The text, ending in a newline; no line is longer than the terminal's. One row is shown
-        upright. Pinned columns too wide for a line are continued in a second table below.
+        The text, ending in a newline; no line is longer than the terminal's.
     """
-    order, always = list(names), list(pinned)
-    lines = [wrapped(title)] if title else []
-    if not rows:
-        lines += [] if title else ["no rows"]
-    elif len(rows) == 1:
-        lines += _upright(rows[0], named(rows[0], order, always), always)
-    else:
-        lines += _table(rows, order, always)
-    lines += [text if "\n" in text else wrapped(text) for text in below]
+    width = width_of_output()
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        if shown.title:
+            console.print(shown.title)
+        if len(shown.rows) > 1:
+            _print_table(console, shown)
+        elif shown.rows:
+            _print_upright(console, shown)
+        elif not shown.title:
+            console.print("no rows")
+        for sentence in shown.below:
+            console.print(sentence)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: Sequence[Row], order: Sequence[str], pinned: Sequence[str]) -> list[str]:
-    table = layout(rows, order, pinned, width_of_output())
-    lines = [_heading(table.same)] if table.same else []
-    lines += _lines(table.rows, table.columns, table.description)
-    lines += [wrapped(sentence, INDENT) for sentence in table.sentences]
-    if table.left_out:
-        lines.append(
-            wrapped(f"also: {', '.join(table.left_out)} (--columns, --format csv)")
-        )
-    return lines
+def _print_table(console: Console, shown: Display) -> None:
+    """Several rows: what all share, the columns that fit, notes, and what does not fit."""
+    chosen = layout(shown, console.width)
+    if chosen.common:
+        console.print(", ".join(f"{name} {text}" for name, text in chosen.common.items()))
+    best = _best_speedups(chosen.rows)
+    for names in _tables(chosen.widths, console.width):
+        table = Table(box=RULE, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+        for name in names:
+            table.add_column(
+                name,
+                justify="right" if is_numeric(chosen.rows, name) else "left",
+                width=None if wraps(chosen.rows, name) else chosen.widths[name],
+                overflow="fold",  # a cell too wide for the line continues below
+                style="yellow" if name == "bottleneck" else "",
+            )
+        for row in chosen.rows:
+            failed = row.get("status", "ok") != "ok"
+            fastest = (
+                is_number(row.get("speedup")) and row["speedup"] == best[_workload(row)]
+            )
+            bold = ["bold" if fastest and name == "speedup" else "" for name in names]
+            texts = [cell_text(row[name]) for name in names]
+            cells = map(Text, texts, bold)
+            table.add_row(*cells, style="red" if failed else "")
+        console.print(table)
+    for note in chosen.notes:
+        console.print(note)
+    if chosen.left_out:
+        console.print(f"also: {', '.join(chosen.left_out)} (--columns, --format csv)")
 
 
-def _heading(same: Mapping[str, str]) -> str:
-    """What all rows have in common; a name stays in one line with its value."""
-    pairs = [f"{name} {text}".replace(" ", "\0") for name, text in same.items()]
-    return wrapped(", ".join(pairs)).replace("\0", " ")
-
-
-def _lines(rows: Sequence[Row], columns: Sequence[Column], description: str) -> list[str]:
-    """The columns side by side, in as many blocks as lines of the terminal's width need."""
-    names = sum(column.name in (*KEY, "id", "number") for column in columns)
-    lines: list[str] = []
-    for block in blocks_of(columns, max(names, 1), width_of_output()):
-        header, rule, *body = zip(*(column.padded() for column in block), strict=True)
-        lines += [GAP.join(header).rstrip(), GAP.join(rule)]
-        for index, cells in enumerate(body):
-            lines.append(_coloured(rows, index, block, cells))
-            if description and rows[index][description] not in (None, ""):
-                text = f"{INDENT}{rows[index][description]}"
-                lines.append(wrapped(text, INDENT))
-        description = ""
-    return lines
-
-
-def _coloured(
-    rows: Sequence[Row], index: int, block: Sequence[Column], cells: Sequence[str]
-) -> str:
-    """One line: red without an answer; else the bottleneck is yellow and the best bold."""
-    line = GAP.join(cells).rstrip()
-    if not is_coloured():
-        return line
-    if rows[index].get("status", "ok") != "ok":
-        return f"{RED}{line}{RESET}"
-    colours = {"bottleneck": YELLOW}
-    if _is_best(rows, index):
-        colours["speedup"] = BOLD
-    painted = []
-    for column, cell in zip(block, cells, strict=True):
-        colour = colours.get(column.name, "")
-        painted.append(f"{colour}{cell}{RESET}" if colour else cell)
-    return GAP.join(painted).rstrip()
-
-
-def _is_best(rows: Sequence[Row], index: int) -> bool:
-    """Whether a row has the largest speed-up of its workload."""
-
-    def workload(row: Row) -> list[Any]:
-        return [row.get(name) for name in KEY if name not in ("system", "platform")]
-
-    speedup: Any = rows[index].get("speedup")
-    if not is_number(speedup):
-        return False
-    own = workload(rows[index])
-    rivals: list[Any] = [row.get("speedup") for row in rows if workload(row) == own]
-    return all(speedup >= rival for rival in rivals if is_number(rival))
-
-
-def _upright(row: Row, names: Sequence[str], pinned: Sequence[str]) -> list[str]:
-    """One row, a line per quantity; blank ones are left out, sentences stand below."""
-    shown = [name for name in names if name in pinned or row[name] not in (None, "")]
-    longest = max((len(name) for name in shown), default=0)
-    room = width_of_output() - longest - len(GAP)
-    if len(shown) > TALL:
-        room = min(room, NARROW)
-    lines, sentences = [], []
-    for name in shown:
-        text = cell_text(row[name])
-        if len(text) > room or name in SENTENCES:
-            sentences.append(wrapped(f"{name}: {text}", INDENT))
+def _tables(widths: Mapping[str, int], width: int) -> list[list[str]]:
+    """Columns in as many tables as lines of a width need, each begun by what names a row."""
+    names = list(widths)
+    count = sum(name in (*KEY, "id", "number") for name in names)
+    naming = names[: max(count, 1)]
+    if sum(widths[name] + GAP for name in naming) > width // 2:
+        naming = naming[:1]
+    tables = [naming]
+    for name in names[len(naming) :]:
+        wider = [*tables[-1], name]
+        fits = sum(widths[each] + GAP for each in wider) <= width + GAP
+        if fits or tables[-1] == naming:
+            tables[-1] = wider
         else:
-            lines.append(f"{name.ljust(longest)}{GAP}{text}")
-    return [*_side_by_side(lines), *sentences]
+            tables.append([*naming, name])
+    return tables
 
 
-def _side_by_side(lines: list[str]) -> list[str]:
-    """Many lines in two columns, where these fit; the first half stands on the left."""
-    if len(lines) <= TALL:
-        return lines
-    half = (len(lines) + 1) // 2
-    left, right = lines[:half], lines[half:]
-    width = max(map(len, left))
-    if width + len(GAP) + max(map(len, right)) > width_of_output():
-        return lines
-    return list(_joined(left, [*right, *[""] * (half - len(right))], width))
+def _workload(row: Row) -> tuple[Any, ...]:
+    """What a row's system was asked to do."""
+    return tuple(row.get(name) for name in KEY if name not in ("system", "platform"))
 
 
-def _joined(left: Sequence[str], right: Sequence[str], width: int) -> Iterator[str]:
-    for one, other in zip(left, right, strict=True):
-        yield f"{one.ljust(width)}{GAP}{other}".rstrip()
+def _best_speedups(rows: Sequence[Row]) -> dict[tuple[Any, ...], float]:
+    """The largest speed-up of every workload."""
+    best: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        if is_number(row.get("speedup")):
+            workload = _workload(row)
+            best[workload] = max(best.get(workload, 0.0), row["speedup"])
+    return best
+
+
+def _print_upright(console: Console, shown: Display) -> None:
+    """One row, a line per quantity that has a value; many short ones stand in two columns."""
+    (row,) = shown.rows
+    filled = [
+        name for name in shown.names if name in shown.pinned or row[name] not in (None, "")
+    ]
+    pairs = [(name, cell_text(row[name])) for name in filled]
+    long = [pair for pair in pairs if pair[0] in SENTENCES]
+    if len(pairs) > TALL:
+        long = [pair for pair in pairs if pair[0] in SENTENCES or len(pair[1]) > NARROW]
+    short = [pair for pair in pairs if pair not in long]
+    half = (len(short) + 1) // 2 if len(short) > TALL else len(short)
+    beside = list(zip_longest(short[:half], short[half:], fillvalue=("", "")))
+    lines = [(*left, *right) for left, right in beside]
+    widths = [max(map(len, column), default=0) + GAP for column in zip(*lines, strict=True)]
+    if sum(widths) > console.width + GAP:
+        lines = [(*pair, "", "") for pair in short]
+    for group in (lines, long):
+        grid = Table.grid(padding=(0, GAP, 0, 0))
+        for line in group:
+            grid.add_row(*line)
+        console.print(grid)

@@ -15,7 +15,7 @@ from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.calibrate import ALIKE, CONFIDENCE
 from nearkv.sweeps.study.study import Numbers
-from nearkv.sweeps.tables.text_columns import counted
+from nearkv.sweeps.tables.table import counted
 from nearkv.sweeps.validation.calibration import Calibration
 
 Row = dict[str, Any]

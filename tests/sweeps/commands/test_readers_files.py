@@ -46,7 +46,7 @@ def test_a_table_of_latex_fits_a_page(tmp_path: Path) -> None:
     assert "model opt-66b, platform hilos-a100" in text
     assert r"\\ 1: prompt and output exceed" in text
     assert text.startswith("% --columns shows alpha, ")
-    header = next(line for line in text.splitlines() if line.startswith("{system}"))
+    header = next(line for line in text.splitlines() if line.startswith("system &"))
     assert len(header.split(" & ")) < 9
     tree = ("estimate", "hilos", "--model", "opt-66b", "--explain", "--columns", "span,equation")
     printed(*tree, "-o", str(file))

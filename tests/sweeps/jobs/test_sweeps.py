@@ -31,7 +31,9 @@ from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top, reducer_of
 from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.tables.table import records, render
+from nearkv.sweeps.tables.formats import render
+from nearkv.sweeps.tables.layout import Display
+from nearkv.sweeps.tables.table import records
 
 MIXED = Study(
     ("flexgen-dram", "hilos"),
@@ -82,7 +84,7 @@ def test_a_plan_travels() -> None:
 def test_csv_is_what_the_terminal_prints_as_csv() -> None:
     text = whole(plan(MIXED), "csv").decode()
     ours = list(csv.DictReader(io.StringIO(text)))
-    theirs = list(csv.DictReader(io.StringIO(render(records(table(MIXED)), "csv"))))
+    theirs = list(csv.DictReader(io.StringIO(render(Display(records(table(MIXED))), "csv"))))
     assert text.splitlines()[0] == ",".join(theirs[0])
     for mine, printed in zip(ours, theirs, strict=True):
         for name, cell in printed.items():
@@ -130,7 +132,9 @@ def test_numbers_read_back_as_they_were() -> None:
 @pytest.mark.slow
 def test_json_lines_hold_what_the_terminal_prints_as_json() -> None:
     lines = [json.loads(line) for line in whole(plan(MIXED), "jsonl").decode().splitlines()]
-    for mine, printed in zip(lines, json.loads(render(records(table(MIXED)), "json")), strict=True):
+    for mine, printed in zip(
+        lines, json.loads(render(Display(records(table(MIXED))), "json")), strict=True
+    ):
         assert list(mine) == list(printed)
         assert {name: cell for name, cell in mine.items() if cell not in (None, "")} == {
             name: cell for name, cell in printed.items() if cell not in (None, "")

@@ -1,0 +1,50 @@
+"""Pivots: a cell holds one number, what varies names the rows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.command_line import printed
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.tables.pivot import pivoted
+
+TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
+
+
+def test_a_pivot_has_a_column_for_each_value() -> None:
+    rows = [
+        {"system": system, "batch": batch, "model": "m", "step_ms": 2.0 * batch}
+        for system in ("a", "b")
+        for batch in (16, 1)
+    ]
+    wide = pivoted(rows, "batch", ["step_ms"], ["system", "batch"])
+    assert list(wide.rows[0]) == ["system", "16", "1"]
+    assert [row["16"] for row in wide.rows] == [32.0, 32.0]
+    assert wide.title == "step_ms by batch, model m"
+
+
+def test_a_pivot_needs_one_number_a_cell() -> None:
+    rows = [{"system": "s", "model": "a", "ms": ms} for ms in (1.0, 2.0)]
+    with pytest.raises(InputError, match="several rows have model a"):
+        pivoted(rows, "model", ["ms"], ["model"])
+    with pytest.raises(InputError, match="unknown column 'modle'; did you mean 'model'"):
+        pivoted(rows, "modle", ["ms"], ["model"])
+    with pytest.raises(InputError, match="name the column of its cells"):
+        pivoted(rows, "model", [], ["model"])
+
+
+def test_answers_of_a_solver_are_cells_of_a_pivot() -> None:
+    words = "solve alpha --model opt-66b,opt-30b --context 8k,16k --columns value"
+    text = printed(*words.split(), "--pivot", "context_tok")
+    assert re.search(r"^model +8192 +16384\n.*\nopt-66b +0\.\d+ +0\.\d+\nopt-30b ", text, re.M)
+
+
+@pytest.mark.slow
+def test_a_pivot_refuses_answers_and_two_values() -> None:
+    words = ("compare", *TWO, "--set", "csd.count=4,8", "--pivot")
+    assert "is an answer; what varies is" in printed(*words, "step_ms", code=2)
+    both = ("csd.count", "--columns", "step_ms,energy_j_tok")
+    assert "choose between step_ms and energy_j_tok" in printed(*words, *both, code=2)
+    assert "csd.count, model opt-66b" in printed(*words, "csd.count")
