@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from nearkv.costmodel.algebra.deferred import Deferred
 from nearkv.costmodel.algebra.overlap import Overlap, Stream
 from nearkv.costmodel.algebra.span import Port, Real, Repeat, Serial, Span
-from nearkv.costmodel.algebra.sums import is_everywhere
 
 
 def serial(**parts: Span) -> Span:
@@ -33,23 +29,6 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     """
     leaves = {name: port(amount, eq) for name, port in ports.items()}
     return Stream(leaves)
-
-
-def chosen(times: Real, build: Callable[[], Span]) -> Span:
-    """A span several times in a row; where it never runs it is built only to be looked into.
-
-    For the ways a system works in by choice, of which all but one run no time.
-
-    Args:
-        times: how often it runs, 0 where another way is chosen [1].
-        build: builds the span.
-
-    Returns:
-        seconds = times x those of the span [s]; a scalar 0 where `times` is one.
-    """
-    if is_everywhere(times, 0.0):
-        return Deferred(0.0, build, 0.0)
-    return times * build()
 
 
 def pipeline(items: Real, **stages: Span) -> Span:

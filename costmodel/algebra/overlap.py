@@ -2,83 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.masks import Mask, plain, seconds_where
-from nearkv.costmodel.algebra.resource_names import in_several
-from nearkv.costmodel.algebra.span import Group, Leaves, Real, join
-from nearkv.costmodel.algebra.sums import longest_of
+from nearkv.costmodel.algebra.span import Group, Leaves, Mask, Real, join
 
 
 class Overlap(Group):
     """At the same time, one resource serving one part at a time."""
 
-    @property
+    @cached_property
     def shared(self) -> tuple[str, ...]:
         """Resources that more than one part needs."""
-        return in_several(self._users)
+        used, shared = set[str](), set[str]()
+        for part in self.parts.values():
+            shared |= used & part.resources
+            used |= part.resources
+        return tuple(sorted(shared))
 
     @cached_property
     def seconds(self) -> Real:
         """The longest part, or the longest queue for a shared resource [s]."""
-        return longest_of(self._branches())
-
-    def _branches(self) -> list[Real]:
-        """Seconds of every part, overlaps among them opened, and of every queue [s].
-
-        Their maximum is the same, with fewer operations on all design points.
-        """
+        parts = [part.seconds for part in self.parts.values()]
         queues = [self.busy_of(resource) for resource in self.shared]
-        parts = [branch for part in self.parts.values() for branch in part._branches()]
-        return parts + queues
+        return _longest(parts + queues)
 
     def _active_of(self, role: str) -> Real:
-        """The longest part's, or the longest queue within the role [s]."""
-        queues = [name for name in self.shared if name.startswith(f"{role}.")]
         parts = [part.active_of(role) for part in self.parts.values()]
-        return longest_of(parts + [self.busy_of(name) for name in queues])
-
-    def _candidates(self) -> list[Real]:
-        """Seconds of every part, then of every queue; the longest lasts as long as the overlap."""
-        parts = [part.seconds for part in self.parts.values()]
-        return parts + [self.busy_of(resource) for resource in self.shared]
+        queues = [self.busy_of(name) for name in self.shared if name.startswith(f"{role}.")]
+        return _longest(parts + queues)
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
-        masks = iter(self._longest(where))
+        # argmax over stacked candidates would copy each at full size; compare one by one instead
         for name, part in self.parts.items():
-            yield from part._attribute(join(path, name), times, next(masks))
+            longest = where & np.equal(part.seconds, self.seconds)
+            yield from part._attribute(join(path, name), times, longest)
+            where = where & ~longest  # of equals the first counts
         for resource in self.shared:
-            queues = next(masks)
-            if queues is False:
-                continue
+            longest = where & np.equal(self.busy_of(resource), self.seconds)
             for leaf_path, leaf, runs in self._count(path, 1.0):
                 if leaf.resource == resource:
-                    seconds = seconds_where(queues, times, runs, leaf.seconds)
-                    yield leaf_path, leaf, seconds
-
-    def _longest(self, where: Mask) -> Iterator[Mask]:
-        """Yield where each candidate is the longest, of equals the first.
-
-        argmax on stacked copies would materialise every branch at full size; compare instead. The
-        last candidate is the longest where no other is.
-        """
-        *others, _ = self._candidates()
-        attributed: Mask = False
-        for candidate in others:
-            if where is False or attributed is True:
-                yield False
-                continue
-            longest = first = np.equal(candidate, self.seconds)
-            if attributed is not False:  # longest, and none before it is
-                first = np.greater(longest, attributed)
-                longest = np.logical_or(attributed, longest)
-            attributed = plain(longest)
-            yield plain(first if where is True else np.logical_and(where, first))
-        yield plain(np.greater(where, attributed))
+                    yield from leaf._attribute(leaf_path, times * runs, longest)
+            where = where & ~longest
 
 
 class Stream(Overlap):
     """The same bytes through a chain of resources, as fast as the slowest lets them."""
+
+
+def _longest(seconds: list[Real]) -> Real:
+    """The largest of several times, 0 of none [s]."""
+    return reduce(np.maximum, seconds) if seconds else 0.0

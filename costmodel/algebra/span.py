@@ -13,16 +13,20 @@ All numbers broadcast over design points (NumPy); scalars stay scalars.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import cached_property, reduce
+from operator import add
 from types import MappingProxyType
+from typing import TypeVar
 
-from nearkv.costmodel.algebra.masks import Mask, seconds_where
-from nearkv.costmodel.algebra.resource_names import only, roles_of, union
-from nearkv.costmodel.algebra.sums import Number, sum_by_key, total
+import numpy as np
+from numpy.typing import NDArray
 
-Real = Number
+Real = float | NDArray[np.float64]
 """A number for every design point: a scalar or an array that broadcasts with the others."""
+Mask = bool | np.bool_ | NDArray[np.bool_]
+"""A flag for every design point."""
+Key = TypeVar("Key", bound=Hashable)
 Leaves = Iterator[tuple[str, "Leaf", Real]]
 """Paths, leaves, and a number of each."""
 
@@ -40,10 +44,6 @@ class Span(ABC):
     def seconds(self) -> Real:
         """Wall-clock time [s], broadcast over design points."""
 
-    def _branches(self) -> list[Real]:
-        """Times of which the longest is that of this span [s]."""
-        return [self.seconds]
-
     @property
     @abstractmethod
     def resources(self) -> frozenset[str]:
@@ -55,14 +55,14 @@ class Span(ABC):
 
     def active_of(self, role: str) -> Real:
         """Seconds in which any resource of a role works, overlapped parts starting together [s]."""
-        roles = roles_of(self.resources)
+        roles = {name.partition(".")[0] for name in self.resources}
         if role not in roles:
             return 0.0
         return self.seconds if len(roles) == 1 else self._active_of(role)
 
     @abstractmethod
     def _active_of(self, role: str) -> Real:
-        """The same in a span that resources of the role and others work in [s]."""
+        """`active_of` for a span in which other roles work as well [s]."""
 
     @abstractmethod
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
@@ -156,18 +156,18 @@ class Leaf(Span):
     @property
     def resources(self) -> frozenset[str]:
         """The one resource that works."""
-        return only(self.resource)
+        return frozenset((self.resource,))
 
     def busy_of(self, resource: str) -> Real:
         """All of its seconds on its own resource, none on others [s]."""
         return self.seconds if resource == self.resource else 0.0
 
     def _active_of(self, role: str) -> Real:
-        """All of its seconds: its one resource belongs to the role [s]."""
         return self.seconds
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
-        yield path or self.resource, self, seconds_where(where, times, self.seconds)
+        seconds = np.where(where, times * self.seconds, 0.0)
+        yield path or self.resource, self, seconds[()]
 
     def _count(self, path: str, times: Real) -> Leaves:
         yield path or self.resource, self, times
@@ -201,18 +201,13 @@ class Group(Span):
     @cached_property
     def resources(self) -> frozenset[str]:
         """Names of all resources of all parts."""
-        return union(self._users)
-
-    @cached_property
-    def _users(self) -> tuple[frozenset[str], ...]:
-        return tuple([part.resources for part in self.parts.values()])
+        return frozenset().union(*[part.resources for part in self.parts.values()])
 
     def busy_of(self, resource: str) -> Real:
         """Sum over the parts: work is work, at the same time or not [s]."""
         if resource not in self._busy:
-            parts = zip(self.parts.values(), self._users, strict=True)
-            works = [part.busy_of(resource) for part, users in parts if resource in users]
-            self._busy[resource] = total(works)
+            users = [part for part in self.parts.values() if resource in part.resources]
+            self._busy[resource] = total(part.busy_of(resource) for part in users)
         return self._busy[resource]
 
     def _count(self, path: str, times: Real) -> Leaves:
@@ -224,13 +219,12 @@ class Serial(Group):
     """One after the other."""
 
     def _active_of(self, role: str) -> Real:
-        """Sum of the parts [s]."""
         return total(part.active_of(role) for part in self.parts.values())
 
     @cached_property
     def seconds(self) -> Real:
         """Sum of the parts [s]."""
-        return total([part.seconds for part in self.parts.values()])
+        return total(part.seconds for part in self.parts.values())
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         for name, part in self.parts.items():
@@ -260,7 +254,6 @@ class Repeat(Span):
         return self.times * self.span.busy_of(resource)
 
     def _active_of(self, role: str) -> Real:
-        """Times x active seconds of the span [s]."""
         return self.times * self.span.active_of(role)
 
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
@@ -268,6 +261,20 @@ class Repeat(Span):
 
     def _count(self, path: str, times: Real) -> Leaves:
         yield from self.span._count(path, times * self.times)
+
+
+def total(numbers: Iterable[Real]) -> Real:
+    """Sum of numbers that broadcast [theirs]; 0 of none."""
+    remaining = iter(numbers)
+    return reduce(add, remaining, next(remaining, 0.0))
+
+
+def sum_by_key(items: Iterable[tuple[Key, Real]]) -> dict[Key, Real]:
+    """Sums of the values that share a key [theirs]."""
+    sums: dict[Key, Real] = {}
+    for key, value in items:
+        sums[key] = sums[key] + value if key in sums else value
+    return sums
 
 
 def join(path: str, name: str) -> str:

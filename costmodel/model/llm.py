@@ -14,8 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.algebra.span import Real, total
 from nearkv.hardware.machine import Role
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 
 Skew = Callable[[Real, Real], Real]
 """Sequences, mean square over squared mean of their sizes -> fullest rankset over the mean [1]."""
@@ -149,3 +150,21 @@ class Serving:
     def one_on_each(self, sequences: Real) -> Real:
         """Share of so many sequences that is one on each replica, all of fewer [1]."""
         return np.minimum(self.replicas / np.maximum(sequences, 1e-9), 1.0)
+
+    def iteration_of(self, work: Workload, sequences: Real, prompt: Real) -> Span:
+        """The iteration of some sequences at the context of the step, and some prompt tokens.
+
+        Args:
+            work: mean lengths and moments of the requests.
+            sequences: decoding, over all replicas [1].
+            prompt: prompt tokens computed beside them [1].
+        """
+        return self.iteration(self.load_of(work, sequences, prompt))
+
+    def load_of(self, work: Workload, sequences: Real, prompt: Real) -> Load:
+        """What `iteration_of` carries; arguments as there."""
+        tokens = sequences * work.context
+        hottest = tokens * self.skew(sequences, work.spread.context_square)
+        squares = prompt * work.prompt * work.spread.prompt_square
+        load = Load(sequences, tokens, hottest, prompt, squares)
+        return load.on_kinds(self.kinds, self.skew)

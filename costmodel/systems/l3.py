@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import chosen, overlap, serial, stream
+from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import (
     dimm_capacity,
@@ -165,16 +165,9 @@ def iteration(
     in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
 
     def layer(kind: LLM, seen: Load) -> Span:
-        def turn() -> Span:
-            return phase(hw, llm, seen.share(0.5), overlap_comm, kind)
-
-        def whole() -> Span:
-            return one_batch(hw, llm, seen, overlap_comm, kind)
-
-        return serial(
-            interleaved=chosen(2 * in_turns, turn),
-            one_batch=chosen(1 - in_turns, whole),
-        )
+        turn = phase(hw, llm, seen.share(0.5), overlap_comm, kind)
+        whole = one_batch(hw, llm, seen, overlap_comm, kind)
+        return serial(interleaved=2 * in_turns * turn, one_batch=(1 - in_turns) * whole)
 
     return over_kinds(llm, load, layer)
 

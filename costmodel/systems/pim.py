@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import chosen, overlap, serial
+from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
 from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady, switch
@@ -87,8 +87,8 @@ def hbm_pim(
 
         in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
         return serial(
-            interleaved=chosen(2 * in_turns, lambda: overlap(**parts(load.share(0.5)))),
-            one_batch=chosen(1 - in_turns, lambda: serial(**parts(load))),
+            interleaved=2 * in_turns * overlap(**parts(load.share(0.5))),
+            one_batch=(1 - in_turns) * serial(**parts(load)),
         )
 
     kept = partial(on_gpus, hw, llm)

@@ -16,8 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.algebra.sums import is_zero, total
+from nearkv.costmodel.algebra.span import Real, Span, total
 from nearkv.solvers.shares.lines import Envelope, Line, envelope, serial_terms, summed
 
 _ROUNDING = 1e-12
@@ -127,13 +126,8 @@ class _Curve:
     def tangent(self, x: Real) -> _Tangent:
         """Value and slope at a share; of lines that meet there, the first one's slope."""
         rest = 1 - x
-        at_start, at_end = is_zero(x), is_zero(rest)
 
         def value_of(line: Line) -> Real:
-            if at_start:
-                return line.start
-            if at_end:
-                return line.end
             # start + x (end - start) would lose a small end behind a large start
             return rest * line.start + x * line.end
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Serial, Span
-from nearkv.costmodel.algebra.sums import ends, is_everywhere, is_zero, total
+from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Serial, Span, total
 
 
 class Line(NamedTuple):
@@ -37,21 +36,8 @@ class Line(NamedTuple):
 
     def covers(self, other: Line) -> bool:
         """Whether another line is nowhere above this one, at any share or design point."""
-        if self._crosses(other):
-            return False
-        at_start = np.greater_equal(self.start, other.start).all()
-        return bool(at_start and np.greater_equal(self.end, other.end).all())
-
-    def _crosses(self, other: Line) -> bool:
-        """Whether the first or the last design point shows another line above this one.
-
-        Two points are enough to tell most lines apart without a look at all of them.
-        """
-        for own, others in zip(self, other, strict=True):
-            pairs = zip(ends(own), ends(others), strict=True)
-            if any(above > below for below, above in pairs):
-                return True
-        return False
+        at_start = np.all(np.greater_equal(self.start, other.start))
+        return bool(at_start and np.all(np.greater_equal(self.end, other.end)))
 
     def scaled(self, base: Line, times: Real) -> Line:
         """Times x (base + line) [s]."""
@@ -61,8 +47,6 @@ class Line(NamedTuple):
 
     def repeated(self, times: Real) -> Line:
         """So many of these lines one after the other [s]."""
-        if is_everywhere(times, 1.0):
-            return self
         start = times * self.start
         return Line(start, start if self.level else times * self.end)
 
@@ -86,8 +70,6 @@ class Envelope:
 
     def flat(self) -> list[Line]:
         """The same as lines alone [s]."""
-        if self.base is _ZERO and is_everywhere(self.times, 1.0):
-            return self.lines
         return [line.scaled(self.base, self.times) for line in self.lines]
 
 
@@ -170,7 +152,7 @@ def _total(lines: list[Line]) -> Line:
 
 
 def _added(line: Line, other: Line) -> Line:
-    """Their sum [s]; there are too many of them to look for zeros in each."""
+    """Their sum [s]."""
     start = line.start + other.start
     end = line.end + other.end
     return Line(start, end)
@@ -214,9 +196,9 @@ def _merge(lines: list[Line]) -> list[Line]:
     falling: list[Real] = []
     others: list[Line] = []
     for line in lines:
-        if is_zero(line.start):
+        if not np.any(line.start):
             rising.append(line.end)
-        elif is_zero(line.end):
+        elif not np.any(line.end):
             falling.append(line.start)
         else:
             others.append(line)

@@ -11,7 +11,6 @@ from support.tiny import SHAPE, WORK, needed
 
 from nearkv.costmodel.algebra.span import Leaf, Port, Real
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.iterations import Iterations
 from nearkv.costmodel.mechanisms.serving.residents import decoding, resident
 from nearkv.costmodel.mechanisms.weights.percent import relay
 from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
@@ -110,7 +109,7 @@ def test_requests_load_before_they_decode(chunk: float, decode: float) -> None:
     work = Workload(batch=1000.0, prompt=200.0, output=21.0)
     serving = queue(12 * 210.5, chunk)
     assert resident(work, serving) == pytest.approx(11.5)
-    assert decoding(Iterations(work, serving)) == pytest.approx(decode)
+    assert decoding(work, serving) == pytest.approx(decode)
 
 
 def test_a_head_of_its_own_width_is_counted_apart() -> None:

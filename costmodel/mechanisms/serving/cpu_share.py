@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.algebra.span import Port, Real, total
 from nearkv.costmodel.mechanisms.serving.parallel import (
     attention_launch,
     beside_weights,

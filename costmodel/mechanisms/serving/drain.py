@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.serving.iterations import Iterations
+from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
 _NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
@@ -117,7 +117,8 @@ class Run:
 
 
 def decode_run(
-    iterations: Iterations,
+    work: Workload,
+    serving: Serving,
     sequences: Real,
     carried: Real,
     full: Real,
@@ -126,21 +127,21 @@ def decode_run(
     """Full iterations with the prompts they carry, then the drain.
 
     Args:
-        iterations: of the queue.
+        work, serving: the queue.
         sequences: decoding in a full iteration [1].
         carried: prompt tokens in a full iteration [1].
         full: how many full iterations [1].
         drain: what follows.
     """
-    steps = np.maximum(iterations.work.output - 1, 1e-9)
-    least = iterations.serving.one_on_each(sequences)
-    pieces = list(drain.pieces(least)) if np.any(drain.remainder) else []
-    decoding = [(piece.decoding * sequences, 0.0) for piece in pieces]
-    iteration, *drained = iterations.spans([(sequences, carried), *decoding])
+    steps = np.maximum(work.output - 1, 1e-9)
+    iteration = serving.iteration_of(work, sequences, carried)
     token_seconds = full * iteration.seconds
-    parts = {"queue": (full / steps) * iteration}
-    for number, (piece, last) in enumerate(zip(pieces, drained, strict=True), 1):
-        parts[f"drain_{number}"] = (piece.iterations / steps) * last
-        token_seconds = token_seconds + piece.iterations * piece.served * last.seconds
-    step = serial(**parts) if pieces else parts["queue"]
+    parts: dict[str, Span] = {"queue": (full / steps) * iteration}
+    least = serving.one_on_each(sequences)
+    pieces = drain.pieces(least) if np.any(drain.remainder) else ()
+    for number, piece in enumerate(pieces, 1):
+        drained = serving.iteration_of(work, piece.decoding * sequences, 0.0)
+        parts[f"drain_{number}"] = (piece.iterations / steps) * drained
+        token_seconds = token_seconds + piece.iterations * piece.served * drained.seconds
+    step = serial(**parts) if len(parts) > 1 else parts["queue"]
     return Run(step, token_seconds)

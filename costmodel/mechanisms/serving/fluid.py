@@ -14,7 +14,6 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.serving.drain import decode_run, drain_of
-from nearkv.costmodel.mechanisms.serving.iterations import Iterations
 from nearkv.costmodel.mechanisms.serving.residents import decoding, resident, room_for
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -68,8 +67,7 @@ def steady(
     Returns:
         Prefill, and one decode step over all rounds.
     """
-    queue = Iterations(work, serving)
-    n = decoding(queue)
+    n = decoding(work, serving)
     room = room_for(work, serving)
     batch = np.maximum(work.batch, 1e-9)
     first = np.where(n < resident(work, serving), n, room)
@@ -85,7 +83,7 @@ def steady(
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
     waiting = (1 - serving.chunked) * decoding_beside(n, serving, later)
     paused = np.where(any_steps, waiting * prefill.seconds / iterations, 0.0)
-    run = decode_run(queue, n, carried, full, drain)
+    run = decode_run(work, serving, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused
     return Estimate(
         prefill=prefill,

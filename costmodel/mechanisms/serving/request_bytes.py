@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.serving.parallel import beside_weights, kv_token_bytes
 from nearkv.costmodel.mechanisms.serving.residents import (
     memory_needed,

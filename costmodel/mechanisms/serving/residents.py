@@ -5,13 +5,12 @@ Symbols: B requests, n_d decoding, s prompt, n output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.iterations import Iterations
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
 
@@ -94,7 +93,7 @@ def memory_needed(work: Workload, serving: Serving) -> Real:
     return np.maximum(of_residents, serving.replicas * work.longest)
 
 
-def decoding(iterations: Iterations) -> Real:
+def decoding(work: Workload, serving: Serving) -> Real:
     """Requests that decode at a time: the residents, or as many as riding prompts replace [1].
 
     n_d requests end at a rate of n_d / (n - 1) an iteration, and as many prompts of s tokens must
@@ -102,7 +101,6 @@ def decoding(iterations: Iterations) -> Real:
     that is less, fewer decode than memory holds: the largest n_d whose prompts still ride along. A
     prompt takes memory before it decodes, s / chunk iterations, one prompt a replica at a time.
     """
-    work, serving = iterations.work, iterations.serving
     most = resident(work, serving)
     room = room_for(work, serving)
     ride = np.greater(serving.chunked, 0)
@@ -120,12 +118,13 @@ def decoding(iterations: Iterations) -> Real:
     riding = np.minimum(carried, beside_loading)
     sustained = np.maximum(riding, fewest)
     if np.any(queued & np.less(sustained, beside_loading)):
-        sustained = _with_hidden(iterations, prompt_rate, sustained, beside_loading)
+        sustained = _with_hidden(work, serving, prompt_rate, sustained, beside_loading)
     return np.where(queued, sustained, most)[()]
 
 
 def _with_hidden(
-    iterations: Iterations,
+    work: Workload,
+    serving: Serving,
     prompt_rate: Real,
     riding: Real,
     most: Real,
@@ -133,28 +132,20 @@ def _with_hidden(
     """Requests up to which chunks carry the prompts, or decoding hides more of them [1].
 
     Args:
-        iterations: as in `decoding`.
+        work, serving: the queue.
         prompt_rate: prompt tokens an iteration for each request that decodes [1].
         riding: requests whose prompts the minimum chunks carry [1].
         most: that memory holds [1].
     """
 
-    def hide(*numbers: Real) -> Iterator[NDArray[np.bool_]]:
-        """Whether iterations of so many requests hide their prompts."""
-        alone = [(number, 0.0) for number in numbers]
-        beside = [(number, number * prompt_rate) for number in numbers]
-        seconds = iterations.seconds(alone + beside)
-        for one, both in zip(seconds, seconds[len(numbers) :], strict=False):
-            hidden = np.multiply(one, 1 + _HIDDEN)
-            yield np.less_equal(both, hidden)
+    def hides(sequences: Real) -> NDArray[np.bool_]:
+        """Whether the iteration of these sequences takes no longer with their prompts in it."""
+        alone = serving.iteration_of(work, sequences, 0.0).seconds
+        both = serving.iteration_of(work, sequences, sequences * prompt_rate).seconds
+        return np.less_equal(both, np.multiply(alone, 1 + _HIDDEN))
 
-    all_hide, more_hide = hide(most, riding)
+    all_hide, more_hide = hides(most), hides(riding)
     if np.any(more_hide & ~all_hide):
-        further = bisect(
-            lambda number: next(hide(number)),
-            riding,
-            most,
-            halvings=_HALVINGS,
-        )
+        further = bisect(hides, riding, most, halvings=_HALVINGS)
         riding = np.where(more_hide, further, riding)
     return np.where(all_hide, most, riding)

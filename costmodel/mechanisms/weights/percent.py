@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_latents,
     gpu_working_set,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.algebra.sums import total
+from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob

@@ -25,7 +25,6 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     unit_power,
 )
 from nearkv.costmodel.mechanisms.serving.drain import Drain, drain_of
-from nearkv.costmodel.mechanisms.serving.iterations import load_of
 from nearkv.costmodel.mechanisms.serving.residents import resident_in, tokens_reserved
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.queue import Serving
@@ -186,7 +185,7 @@ def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
         replicas=1.0,
         skew=lambda sequences, sizes: 1 + sizes * sequences,
     )
-    load = load_of(work, serving, 3.0, 7.0)
+    load = serving.load_of(work, 3.0, 7.0)
     assert (load.sequences, load.tokens, load.prompt) == (3, 3 * 110.5, 7)
     assert load.hottest == 4 * 3 * 110.5
     assert load.squares == 7 * 100 * 2

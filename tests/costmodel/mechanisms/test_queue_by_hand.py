@@ -12,7 +12,6 @@ import pytest
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.mechanisms.serving.drain import Drain
 from nearkv.costmodel.mechanisms.serving.fluid import steady
-from nearkv.costmodel.mechanisms.serving.iterations import Iterations
 from nearkv.costmodel.mechanisms.serving.residents import decoding, resident_in
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -126,7 +125,7 @@ def test_an_answer_of_two_tokens_has_one_step() -> None:
     work = Workload(100.0, 200.0, 2.0)
     serving = Serving(iteration, prefill, 12 * 201.0, 1.0, chunked=1.0, minimum_chunk=4000.0)
     n = 11.5 / 1.05
-    assert decoding(Iterations(work, serving)) == pytest.approx(n)
+    assert decoding(work, serving) == pytest.approx(n)
     # those beyond the first n ride in as many iterations as it takes n at a time
     carried = steady(work, serving, fits(gpu=(1.0, 2.0))).step_carries
     assert carried == pytest.approx((100 - n) * 200 / (100 / n))
@@ -148,7 +147,7 @@ def test_fewer_decode_where_prompts_must_ride(prompt: float, hidden: float, deco
         return seconds(1 + np.maximum(load.prompt - hidden, 0.0) * A_TOKEN)
 
     serving = Serving(hiding, prefill, 80.5 * work.context, 1.0, chunked=1.0)
-    assert decoding(Iterations(work, serving)) == pytest.approx(decode, rel=1e-6)
+    assert decoding(work, serving) == pytest.approx(decode, rel=1e-6)
 
 
 def test_points_of_a_grid_decode_as_each_alone() -> None:
@@ -162,7 +161,7 @@ def test_points_of_a_grid_decode_as_each_alone() -> None:
 
         room = 80.5 * work.context
         serving = Serving(hiding, prefill, room, 1.0, 1.0, minimum_chunk=100.0)
-        return decoding(Iterations(work, serving))
+        return decoding(work, serving)
 
     together = np.asarray(decode(most_hidden))
     assert together.tolist() == [float(decode(hidden)) for hidden in most_hidden]
@@ -183,7 +182,7 @@ def test_no_iteration_is_evaluated_that_cannot_hide_prompts(chunk: float, iterat
         return iteration(load)
 
     serving = Serving(counted, prefill, 80.5 * work.context, 1.0, 1.0, minimum_chunk=chunk)
-    decoding(Iterations(work, serving))
+    decoding(work, serving)
     assert len(evaluated) == iterations
 
 
