@@ -169,11 +169,11 @@ def test_points_of_a_grid_decode_as_each_alone() -> None:
     assert together == pytest.approx([79, 50, 10, 10])
 
 
-@pytest.mark.parametrize(("chunk", "iterations"), [(1000.0, 0), (100.0, 2)])
+@pytest.mark.parametrize(("chunk", "iterations"), [(1000.0, 0), (100.0, 4)])
 def test_no_iteration_is_evaluated_that_cannot_hide_prompts(chunk: float, iterations: int) -> None:
     """Chunks of 1,000 carry all prompts; of 100, those of 10 requests: are more hidden, or all?
 
-    Four iterations, all but the first as one.
+    An iteration of all and one of ten, each with its prompts and without.
     """
     work, evaluated = Workload(1000.0, 200.0, 21.0), []
 
