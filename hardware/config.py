@@ -79,7 +79,7 @@ class Config:
         """A whole number under the first of these keys that has one.
 
         Raises:
-            InputError: no such key and no default, or a value that is no whole number.
+            InputError: no such key and no default, or a value that is not a whole number.
         """
         value = self.value(*names)
         if value is None:
@@ -108,7 +108,7 @@ class Config:
         """A number within limits, under the first of these keys that has one.
 
         Raises:
-            InputError: a value that is no number, or outside the limits.
+            InputError: not a number, or outside the limits.
         """
         value = self.value(*names)
         if value is None:
@@ -156,7 +156,7 @@ class Config:
         """A list of words, empty where the key is absent.
 
         Raises:
-            InputError: a value that is no such list.
+            InputError: not such a list.
         """
         value = self.value(name) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -167,7 +167,7 @@ class Config:
         """A nested table, empty where the key is absent.
 
         Raises:
-            InputError: a value that is no table.
+            InputError: not a table.
         """
         value = self.value(name)
         if value is None:

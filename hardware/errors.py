@@ -29,10 +29,10 @@ def warn(sentence: str) -> None:
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:
-    """Build the error for a name nobody knows, with the nearest valid one.
+    """Build the error for an unknown name, with the nearest valid one.
 
     Args:
-        what: the kind of thing asked for, such as "model".
+        what: what was asked for, such as "model".
         name: what the user wrote.
         known: every valid name.
         where: a file or option, put in front of the sentence.

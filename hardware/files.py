@@ -18,7 +18,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
     Args:
         path: the file.
-        what: the kind of file, used in errors.
+        what: what it should be, used in errors.
 
     Raises:
         InputError: unreadable, too large to be a specification, not TOML, or an integer in it is
@@ -69,20 +69,20 @@ def read_text(
 
     Args:
         path: the file.
-        what: the kind of file, used in errors.
+        what: what it should be, used in errors.
         most: largest size [B].
         advice: what to do about a larger one, used in errors.
         encoding: of the text.
 
     Raises:
-        InputError: no regular file, unreadable or too large.
+        InputError: not a regular file, unreadable or too large.
         ValueError: not in this encoding.
     """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError(
-                f"{path}: is no regular file; a {what} is read from a plain file"
+                f"{path}: is not a regular file; a {what} must be a plain file"
             )
         if status.st_size > most:
             size = f"{most >> 20} MiB"

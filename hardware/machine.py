@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, NearkvError
 from nearkv.hardware.schema import PARTLESS
 
 Value = float | NDArray[np.float64]
@@ -128,80 +129,69 @@ def built_once(
     return kept
 
 
-class _CompleteRole(Role):
-    """A role with a placeholder for every number it lacks, and a record of those."""
+@dataclass
+class _Watch:
+    """What is read of a machine and of its copies, as roles and `role.key`.
 
-    def __init__(self, role: Role, lacks: set[str]) -> None:
+    Attributes:
+        read: all that is asked for.
+        lacks: what the machine does not have, for which a placeholder is read; None where that
+            is an error, as of any machine.
+    """
+
+    read: set[str]
+    lacks: set[str] | None = None
+
+
+class _WatchedRole(Role):
+    """A role whose numbers are watched as they are read."""
+
+    def __init__(self, role: Role, watch: _Watch) -> None:
         super().__init__(role.platform, role.name, role.values)
-        self._lacks = lacks
+        self._watch = watch
 
     def __getitem__(self, key: str) -> Value:
-        if key in self:
-            return super().__getitem__(key)
-        self._lacks.add(f"{self.name}.{key}")
-        return _PLACEHOLDER
-
-
-class _CompleteMachine(Machine):
-    """A machine on which every system runs: what it lacks is made up and recorded."""
-
-    def __init__(self, machine: Machine, lacks: set[str]) -> None:
-        super().__init__(machine.platform, {})
-        own = machine.roles.items()
-        self.roles.update({name: _CompleteRole(role, lacks) for name, role in own})
-        self._lacks = lacks
-
-    def __getitem__(self, role: str) -> Role:
-        if role in self.roles:
-            return self.roles[role]
-        blank = Role(self.platform, role, {})
-        if role in PARTLESS:
-            return _CompleteRole(blank, self._lacks)
-        self._lacks.add(role)
-        return _CompleteRole(blank, set())
-
-    def with_values(self, changes: Mapping[str, Value]) -> Machine:
-        """A copy with some numbers replaced, which records in the same place."""
-        own = {
-            at: value for at, value in changes.items() if at.partition(".")[0] in self.roles
-        }
-        return _CompleteMachine(super().with_values(own), self._lacks)
-
-
-class _RecordingRole(Role):
-    """A role that adds each number that is read of it to a set."""
-
-    def __init__(self, role: Role, read: set[str]) -> None:
-        super().__init__(role.platform, role.name, role.values)
-        self._read = read
-
-    def __getitem__(self, key: str) -> Value:
-        self._read.add(f"{self.name}.{key}")
+        if key not in self and self._watch.lacks is not None:
+            self._watch.lacks.add(f"{self.name}.{key}")
+            return _PLACEHOLDER
         return super().__getitem__(key)
 
     def __contains__(self, key: str) -> bool:
         """Whether the part states a number: it matters, whatever its value."""
-        self._read.add(f"{self.name}.{key}")
+        self._watch.read.add(f"{self.name}.{key}")
         return super().__contains__(key)
 
 
-class _RecordingMachine(Machine):
-    """A machine whose roles, and those of its copies, add what is read of them to a set."""
+class _WatchedMachine(Machine):
+    """A machine whose roles, and those of its copies, are watched."""
 
-    def __init__(self, machine: Machine, read: set[str]) -> None:
+    def __init__(self, machine: Machine, watch: _Watch) -> None:
         super().__init__(machine.platform, {})
         own = machine.roles.items()
-        self.roles.update({name: _RecordingRole(role, read) for name, role in own})
-        self._read = read
+        self.roles.update({name: _WatchedRole(role, watch) for name, role in own})
+        self._watch = watch
+
+    def __getitem__(self, role: str) -> Role:
+        if role in self.roles or self._watch.lacks is None:
+            return super().__getitem__(role)
+        blank = Role(self.platform, role, {})
+        if role in PARTLESS:
+            return _WatchedRole(blank, self._watch)
+        self._watch.lacks.add(role)
+        # the missing role says it all: its numbers are not listed as well
+        return _WatchedRole(blank, _Watch(set(), set()))
 
     def with_values(self, changes: Mapping[str, Value]) -> Machine:
-        """A copy with some numbers replaced, which records in the same set."""
-        return _RecordingMachine(super().with_values(changes), self._read)
+        """A copy with some numbers replaced, which is watched alike."""
+        if self._watch.lacks is not None:
+            roles = self.roles.keys()
+            changes = {at: changes[at] for at in changes if at.partition(".")[0] in roles}
+        return _WatchedMachine(super().with_values(changes), self._watch)
 
 
 def recording(machine: Machine, read: set[str]) -> Machine:
     """A machine that adds the name of each number that is read of it, `role.key`, to a set."""
-    return _RecordingMachine(machine, read)
+    return _WatchedMachine(machine, _Watch(read))
 
 
 def lacking(machine: Machine, run: Callable[[Machine], object]) -> list[str]:
@@ -215,10 +205,9 @@ def lacking(machine: Machine, run: Callable[[Machine], object]) -> list[str]:
         Names of roles, and of numbers as `role.key`.
     """
     lacks: set[str] = set()
-    complete = _CompleteMachine(machine, lacks)
-    with (
-        np.errstate(all="ignore"),
-        suppress(Exception),
-    ):  # made-up numbers may make no sense
-        run(complete)
+    watched = _WatchedMachine(machine, _Watch(set(), lacks))
+    # placeholders may make no sense, so the computation may fail in any of its checks
+    failures = (NearkvError, ArithmeticError, LookupError, ValueError)
+    with np.errstate(all="ignore"), suppress(*failures):
+        run(watched)
     return sorted(lacks)

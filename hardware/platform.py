@@ -50,7 +50,7 @@ class Platform:
         return {f"{role}.part": name for role, name in self.swapped.items()}
 
     def machine(self) -> Machine:
-        """The same numbers in SI, as cost models read them."""
+        """The numbers in SI, as cost models read them."""
         values = {
             role: {key: number.si for key, number in part.numbers.items()}
             for role, part in self.roles.items()

@@ -108,24 +108,32 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
     """
     if _is_number(entry) or isinstance(entry, str):
         return _short_form(str(entry), key, where)
-    fields = _fields(entry, where)
-    _check_origin(fields, where)
-    value, unit = fields["value"], str(fields["unit"])
+    if not isinstance(entry, dict):
+        raise InputError(
+            f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}"
+        )
+    _check_fields(entry, where)
+    value, unit = entry["value"], str(entry["unit"])
     _check_value(value, unit, key, where)
     low, high = None, None
-    if fields["kind"] in _UNCERTAIN or "range" in fields:
-        low, high = _range(fields, where)
+    if entry["kind"] in _UNCERTAIN or "range" in entry:
+        low, high = _range(entry, where)
+    shares = entry.get("shares", "")
+    if not isinstance(shares, str):
+        raise InputError(
+            f"{where}: shares {shares!r} must be a name that several numbers have in common"
+        )
     return Quantity(
         value=float(value),
         unit=unit,
-        kind=fields["kind"],
-        source=str(fields["source"]),
-        at=fields["at"],
-        note=str(fields.get("note", "")),
+        kind=entry["kind"],
+        source=str(entry["source"]),
+        at=entry["at"],
+        note=str(entry.get("note", "")),
         low=low,
         high=high,
-        quantiles=_quantiles(fields, where),
-        shares=_group(fields, where),
+        quantiles=_quantiles(entry["quantiles"], where) if "quantiles" in entry else None,
+        shares=shares,
     )
 
 
@@ -138,24 +146,16 @@ def _short_form(text: str, key: Key, where: str) -> Quantity:
     return Quantity(value / size, key.unit, "assumed", "user", f"{where} = {text}")
 
 
-def _fields(entry: object, where: str) -> dict[str, Any]:
-    """The fields of a number, none missing and none unknown."""
-    if not isinstance(entry, dict):
-        raise InputError(
-            f"{where}: must be {{ value, unit, kind, source, at }}, not {entry!r}"
-        )
-    missing = sorted(_REQUIRED - entry.keys())
+def _check_fields(fields: Mapping[str, Any], where: str) -> None:
+    """Refuse missing and unknown fields, and an origin that is not stated."""
+    missing = sorted(_REQUIRED - fields.keys())
     if missing:
         required = ", ".join(sorted(_REQUIRED))
         raise InputError(
             f"{where}: has no {', '.join(missing)}; every number needs {required}"
         )
-    for extra in entry.keys() - _ALLOWED:
+    for extra in fields.keys() - _ALLOWED:
         raise unknown("field", extra, _ALLOWED, where)
-    return entry
-
-
-def _check_origin(fields: Mapping[str, Any], where: str) -> None:
     kind, source, at = str(fields["kind"]), str(fields["source"]), fields["at"]
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, where)
@@ -170,7 +170,7 @@ def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
         raise InputError(
             f"{where}: value must be zero or a finite number from {SMALLEST:g} to {LARGEST:g}"
         )
-    dimension, size = _unit(unit, where)
+    dimension, size = unit_of(unit, where)
     if dimension != unit_of(key.unit)[0]:
         raise InputError(
             f"{where}: unit {unit!r} does not measure this; it needs {key.unit!r}"
@@ -180,15 +180,8 @@ def _check_value(value: Any, unit: str, key: Key, where: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """Whether TOML read a number; True and False are none."""
+    """Whether TOML read a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _unit(unit: str, where: str) -> tuple[str, float]:
-    try:
-        return unit_of(unit)
-    except InputError as problem:
-        raise InputError(f"{where}: {problem}") from None
 
 
 def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
@@ -198,17 +191,16 @@ def _range(entry: Mapping[str, Any], where: str) -> tuple[float, float]:
             f"{where}: an {entry['kind']} number needs a note and a range = [low, high]"
         )
     bounds = entry["range"]
-    if not _is_range(bounds) or not bounds[0] <= entry["value"] <= bounds[1]:
+    is_pair = isinstance(bounds, list) and len(bounds) == 2
+    is_finite = is_pair and all(map(_is_number, bounds)) and all(map(math.isfinite, bounds))
+    if not is_finite or not bounds[0] <= entry["value"] <= bounds[1]:
         raise InputError(
             f"{where}: range {bounds!r} must be [low, high] around the value {entry['value']}"
         )
     return float(bounds[0]), float(bounds[1])
 
 
-def _quantiles(entry: Mapping[str, Any], where: str) -> tuple[float, float, float] | None:
-    if "quantiles" not in entry:
-        return None
-    stated = entry["quantiles"]
+def _quantiles(stated: object, where: str) -> tuple[float, float, float]:
     if not isinstance(stated, list) or len(stated) != 3 or not all(map(_is_number, stated)):
         raise InputError(f"{where}: quantiles {stated!r} must be [p10, p50, p90]")
     low, middle, high = map(float, stated)
@@ -217,22 +209,6 @@ def _quantiles(entry: Mapping[str, Any], where: str) -> tuple[float, float, floa
             f"{where}: quantiles {stated!r} must be positive and grow from p10 to p90"
         )
     return low, middle, high
-
-
-def _group(entry: Mapping[str, Any], where: str) -> str:
-    """What a number has in common with others; empty where nothing is stated."""
-    group = entry.get("shares", "")
-    if not isinstance(group, str):
-        raise InputError(
-            f"{where}: shares {group!r} must be a name that several numbers have in common"
-        )
-    return group
-
-
-def _is_range(bounds: object) -> bool:
-    if not isinstance(bounds, list) or len(bounds) != 2:
-        return False
-    return all(_is_number(bound) and math.isfinite(bound) for bound in bounds)
 
 
 def numbers_of(

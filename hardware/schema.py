@@ -77,7 +77,7 @@ class Key:
     def fault(self, value: float) -> str:
         """What is wrong with a value in SI units; empty where nothing is.
 
-        Prices, powers and delays may be zero; a size, a rate or a count of zero is no part at all.
+        Prices, powers and delays may be zero; a size, a rate or a count of zero makes no part.
         """
         if not math.isfinite(value) or value < 0:
             return "must be a finite number, zero or more"

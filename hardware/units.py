@@ -78,25 +78,29 @@ _SAMPLES = {
 """Unit or dimension -> a well-formed number of it."""
 
 
-def unit_of(text: str) -> tuple[str, float]:
+def unit_of(text: str, where: str = "") -> tuple[str, float]:
     """Read a unit such as `GB/s`, `TFLOP/s`, `ms` or `USD/GB`.
+
+    Args:
+        text: the unit.
+        where: what it is for, put in front of errors.
 
     Returns:
         Its dimension (`B/s`) and its size in SI base units (1e9).
 
     Raises:
-        InputError: the text is no unit this project knows.
+        InputError: an unknown unit.
     """
-    top, slash, below = text.strip().partition("/")
-    dimension, size = _atom(top, text)
-    if slash:
-        lower, lower_size = _atom(below, text)
-        dimension = "1/s" if (dimension, lower) == ("1", "s") else f"{dimension}/{lower}"
-        size /= lower_size
-    return dimension, size
+    above, slash, below = text.strip().partition("/")
+    upper, lower = _atom(above), _atom(below) if slash else ("", 1.0)
+    if upper is None or lower is None:
+        raise unknown("unit", text, _UNIT_EXAMPLES, where)
+    (dimension, size), (divisor, divisor_size) = upper, lower
+    return f"{dimension}{slash}{divisor}", size / divisor_size
 
 
-def _atom(symbol: str, text: str) -> tuple[str, float]:
+def _atom(symbol: str) -> tuple[str, float] | None:
+    """Dimension and size of a unit without a slash; None where it is unknown."""
     if symbol in _UNSPLIT:
         return _UNSPLIT[symbol]
     # the longest base first: "min" is minutes, not milli-"in"; pure numbers take no prefix
@@ -106,7 +110,7 @@ def _atom(symbol: str, text: str) -> tuple[str, float]:
         if symbol.endswith(base) and prefix in _PREFIXES and takes_prefix:
             dimension, size = _BASES[base]
             return dimension, size * _PREFIXES[prefix]
-    raise unknown("unit", text, _UNIT_EXAMPLES)
+    return None
 
 
 def parse(text: str, unit: str, where: str) -> float:
@@ -136,25 +140,18 @@ def parse(text: str, unit: str, where: str) -> float:
             f"{where}: {text!r} is beyond any machine; "
             f"use a number from {SMALLEST:g} to {LARGEST:g}"
         )
-    return number * _size_of((match[2] or "").strip(), unit, where, text)
-
-
-def _size_of(written: str, unit: str, where: str, text: str) -> float:
-    """Size in SI of the unit a user wrote, which must have the dimension of `unit`."""
     required, _ = unit_of(unit)
+    written = (match[2] or "").strip()
     if not written and required == "1":
-        return 1.0
+        return number
     if not written:
         raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
-    try:
-        dimension, size = unit_of(written)
-    except InputError as problem:
-        raise InputError(f"{where}: {problem}") from None
+    dimension, size = unit_of(written, where)
     if dimension != required:
         raise InputError(
             f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
         )
-    return size
+    return number * size
 
 
 def example(unit: str) -> str:

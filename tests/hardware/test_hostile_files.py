@@ -143,8 +143,8 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zero.toml").symlink_to("/dev/zero")
     for name, words in (
         ("large", "larger than 1 MiB"),
-        ("folder", "no regular file"),
-        ("zero", "no regular file"),
+        ("folder", "not a regular file"),
+        ("zero", "not a regular file"),
         ("bytes", "not a valid TOML file"),
     ):
         with pytest.raises(InputError, match=words):

@@ -167,11 +167,11 @@ def test_a_long_chain_of_bases_gets_a_sentence(
 def test_no_pipe_is_waited_for_and_no_device_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="is no regular file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         load_part(str(pipe))
     link = tmp_path / "zero.toml"
     link.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="is no regular file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         load_platform(str(link))
 
 

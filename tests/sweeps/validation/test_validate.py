@@ -160,7 +160,7 @@ def test_a_metric_that_is_no_column_of_numbers_is_one_sentence(tmp_path: Path, m
         (["--id", "hilos-tput-mx"], "unknown claim 'hilos-tput-mx'; did you mean 'hilos-tput-max'"),
         (["hilos", "--claims", "my.csv"], "--claims FILE.csv has no paper"),
         (["--claims", "nowhere.csv"], "nowhere.csv: cannot be read"),
-        (["--claims", "/dev/zero"], "is no regular file"),
+        (["--claims", "/dev/zero"], "is not a regular file"),
     ],
 )
 def test_a_bad_question_is_one_sentence(words: list[str], problem: str) -> None:
