@@ -58,33 +58,16 @@ def mapping_knobs(policy: str) -> dict[str, Knob]:
     Args:
         policy: a key of `nearkv.solvers.mapping.policies.POLICIES`.
     """
-    knobs = {}
-    for name, printed in SUBLAYERS.items():
-        what = f"heads of {printed} on HBM"
-        knobs[f"n_{name}"] = Knob(what, high=MOST_UNITS, kind="count", solver=policy)
-    return knobs
+    return _knobs("n", "heads of {} on HBM", policy)
 
 
-def layer_knobs() -> dict[str, Knob]:
-    """Layers whose sub-layer is on HBM, for each sub-layer."""
-    knobs = {}
-    for name, printed in SUBLAYERS.items():
-        what = f"layers whose {printed} is on HBM"
-        knobs[f"layers_{name}"] = Knob(
-            what, high=MOST_UNITS, kind="count", solver="mapping-layers"
+def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
+    return {
+        f"{prefix}_{name}": Knob(
+            what.format(printed), high=MOST_UNITS, kind="count", solver=policy
         )
-    return knobs
-
-
-@on_asymmetric_memory("asymmetric", knobs=mapping_knobs("mapping-exact"))
-def asymmetric(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> Estimate:
-    """Any mapping; heads not stated are mapped at their best beside those that are.
-
-    Source: H2M2 sec. 3.1.
-    """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
+        for name, printed in SUBLAYERS.items()
+    }
 
 
 @on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"))
@@ -106,48 +89,51 @@ def h2m2(
     return replace(estimate, also={**estimate.also, **paging})
 
 
-@on_asymmetric_memory("oracle", knobs=mapping_knobs("mapping-exact"))
-def oracle(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> Estimate:
-    """The best mapping, and address translation that costs nothing.
+MAPPINGS = {
+    "asymmetric": (
+        "mapping-exact",
+        "Any mapping; heads not stated are mapped at their best beside those that are (sec. 3.1).",
+    ),
+    "oracle": (
+        "mapping-exact",
+        "The best mapping, and address translation that costs nothing (sec. 5.2.1).",
+    ),
+    "q-major": (
+        "mapping-q-major",
+        "As much qkv-linear on HBM as fits, the rest at its best (sec. 3.3).",
+    ),
+    "a-major": (
+        "mapping-a-major",
+        "As much attention on HBM as fits, the rest at its best (sec. 3.3).",
+    ),
+    "f-major": (
+        "mapping-f-major",
+        "As much fc on HBM as fits, the rest at its best (sec. 3.3).",
+    ),
+}
+"""System -> the policy that picks the heads on HBM in decode, and what it is."""
 
-    Source: H2M2 sec. 5.2.1.
+
+def mapping_system(name: str, policy: str, summary: str) -> None:
+    """Register a system that differs from the others in its policy alone.
+
+    Args:
+        name: of the system.
+        policy: a key of `nearkv.solvers.mapping.policies.POLICIES`.
+        summary: the first line of what is said of it.
     """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
+
+    def model(
+        hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
+    ) -> Estimate:
+        return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
+
+    model.__doc__ = summary
+    on_asymmetric_memory(name, knobs=mapping_knobs(policy))(model)
 
 
-@on_asymmetric_memory("q-major", knobs=mapping_knobs("mapping-q-major"))
-def q_major(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> Estimate:
-    """As much qkv-linear on HBM as fits, the rest at its best.
-
-    Source: H2M2 sec. 3.3.
-    """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
-
-
-@on_asymmetric_memory("a-major", knobs=mapping_knobs("mapping-a-major"))
-def a_major(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> Estimate:
-    """As much attention on HBM as fits, the rest at its best.
-
-    Source: H2M2 sec. 3.3.
-    """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
-
-
-@on_asymmetric_memory("f-major", knobs=mapping_knobs("mapping-f-major"))
-def f_major(
-    hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
-) -> Estimate:
-    """As much fc on HBM as fits, the rest at its best.
-
-    Source: H2M2 sec. 3.3.
-    """
-    return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
+for _name, (_policy, _summary) in MAPPINGS.items():
+    mapping_system(_name, _policy, _summary)
 
 
 @on_asymmetric_memory(
@@ -188,7 +174,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
 
 @on_asymmetric_memory(
     "naive-granularity",
-    knobs=layer_knobs(),
+    knobs=_knobs("layers", "layers whose {} is on HBM", "mapping-layers"),
 )
 def naive_granularity(
     hw: Machine,
