@@ -15,8 +15,8 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     at_share,
     balanced_share,
     beyond_gpus,
+    capacities,
     host_attention,
-    rooms,
     served,
     takes_excess,
 )
@@ -154,7 +154,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
 def room_of_both(hw: Machine, llm: LLM, work: Workload, cpu_share: Real) -> Real:
     """Tokens of the requests of which GPUs and host hold their shares [1]."""
     if llm.kinds:
-        return rooms(hw, llm, work).holding(cpu_share) * work.context
+        return capacities(hw, llm, work).holding(cpu_share) * work.context
     host_room = hw.host.memory / kv_token_bytes(llm)
     return np.minimum(
         at_share(gpu_room(hw, llm), 1 - cpu_share),
@@ -165,20 +165,21 @@ def room_of_both(hw: Machine, llm: LLM, work: Workload, cpu_share: Real) -> Real
 def both_memories(
     hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real
 ) -> Fits:
-    """What GPUs and host hold; a request too long for the GPUs of a replica lives in the host.
+    """What GPUs and host hold of n residents of mean size m, the longest of each replica l.
 
-    Where the CPU attends to less than what exceeds the GPUs, nobody holds the longest request.
-
-    Recurrent states, which the CPU does not update, stay on the GPUs.
+    GPUs: W + max((1 - c) n m, l unless the CPU takes it) + states; host: max(c n m, l if it is
+    there). The CPU can take the longest request if its share covers all that exceeds the GPUs, and
+    holds all of it if it is too long for them. If the share is smaller than that, the longest
+    request fits nowhere. Recurrent states, which the CPU does not update, stay on the GPUs.
     """
     replicas, residents = serving.replicas, resident(work, serving)
     size = request_size(llm, work)
     cached, longest = residents * size.mean, replicas * size.longest
-    in_host = takes_excess(hw, llm, work, cpu_share)
-    too_long = np.where(in_host & beyond_gpus(hw, llm, work), longest, 0.0)
-    kept = np.maximum((1 - cpu_share) * cached, np.where(in_host, 0.0, longest))
-    on_gpu = replicas * llm.weight_bytes + size.unit * kept
-    on_host = size.unit * np.maximum(cpu_share * cached, too_long)
+    cpu_takes = takes_excess(hw, llm, work, cpu_share)
+    in_host = cpu_takes & beyond_gpus(hw, llm, work)
+    on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
+    on_host = np.maximum(cpu_share * cached, in_host * longest)
+    gpu_need = replicas * llm.weight_bytes + size.unit * on_gpu
     if llm.kinds:
-        on_gpu = on_gpu + residents * llm.all_state_bytes(1)
-    return fits(gpu=(on_gpu, gpu(hw).memory), host=(on_host, hw.host.memory))
+        gpu_need = gpu_need + residents * llm.all_state_bytes(1)
+    return fits(gpu=(gpu_need, gpu(hw).memory), host=(size.unit * on_host, hw.host.memory))

@@ -1,4 +1,8 @@
-"""How many requests the CPU attends to while GPUs do the rest (NEO; L3 sec. 2.6, 6.1)."""
+"""How many requests the CPU attends to while GPUs do the rest (NEO; L3 sec. 2.6, 6.1).
+
+Symbols: c CPU share of the residents, n requests that decode together, G and H requests that the
+memories of GPUs and host hold, B requests in all.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,14 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 _ROUNDING = 1e-12
+_NONE = 1e-30
+"""Stands for no request where one divides by their number [1]."""
+GOLDEN = (np.sqrt(5.0) - 1) / 2
+NARROWINGS = 40
+"""Golden sections: an interval of 4e-9 of the first, enough near a smooth minimum."""
+
+
+# --- what exceeds the GPUs --------------------------------------------------------------------
 
 
 def served(hw: Machine, llm: LLM, work: Workload) -> Machine:
@@ -57,8 +69,8 @@ def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
 
 def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
     """Cache of a request of so many tokens that the GPUs of a replica do not hold [B]."""
-    room = beside_weights(hw, llm) / data_parallel(hw, llm)
-    return np.maximum(_on_gpus(hw, llm, tokens) - room, 0.0)
+    free = beside_weights(hw, llm) / data_parallel(hw, llm)
+    return np.maximum(_on_gpus(hw, llm, tokens) - free, 0.0)
 
 
 def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
@@ -79,7 +91,7 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     cached = total([_on_gpus(hw, llm, one) - states for one in contexts])
     excess = total([_excess(hw, llm, one) for one in contexts])
     at_end = _excess(hw, llm, work.longest) / (4 * np.maximum(work.batch, 1.0))
-    return np.minimum(np.maximum(excess, at_end) / np.maximum(cached, 1e-30), 1.0)
+    return np.minimum(np.maximum(excess, at_end) / np.maximum(cached, _NONE), 1.0)
 
 
 def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> NDArray[np.bool_]:
@@ -88,13 +100,16 @@ def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> NDArray[
     return np.greater(share, 0) & np.greater_equal(share, least)
 
 
+# --- both memories ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Room:
+class Capacities:
     """Requests of mean size that each memory holds, and how many there are [1].
 
     Attributes:
-        gpu, host: memory beside the weights, and host memory, over all replicas.
-        batch: requests in all.
+        gpu, host: memory beside the weights, and host memory, over all replicas: G, H.
+        batch: requests in all, B.
         replicas: dp.
         state: recurrent states of a request, which stay with the GPUs, over its cache.
     """
@@ -108,20 +123,20 @@ class Room:
     @property
     def fewest(self) -> Real:
         """Requests that run however little memory there is, one in each replica [1]."""
-        return np.maximum(np.minimum(self.replicas, self.batch), 1e-30)
+        return np.maximum(np.minimum(self.replicas, self.batch), _NONE)
 
     def on_gpus(self, share: Real) -> Real:
         """What GPUs keep of a mean request at a CPU share, in requests [1]."""
         return 1 - share + self.state
 
     def holding(self, share: Real) -> Real:
-        """Requests of which both memories hold their shares [1]."""
+        """Requests of which both memories hold their shares, min(G / (1 - c), H / c) [1]."""
         gpu = at_share(self.gpu, self.on_gpus(share))
         host = at_share(self.host, share)
         return np.minimum(gpu, host)
 
     def resident(self, share: Real) -> Real:
-        """Requests that decode together at a CPU share [1]."""
+        """Requests that decode together at a CPU share, n [1]."""
         return resident_in(self.holding(share), self.batch, self.replicas)
 
     def fits(self, share: Real) -> NDArray[np.bool_]:
@@ -133,34 +148,214 @@ class Room:
         return gpu_holds & host_holds
 
 
-def at_share(room: Real, share: Real) -> Real:
-    """Requests in all where a memory with so much room holds a share of them [1]."""
+def at_share(capacity: Real, share: Real) -> Real:
+    """Requests in all where a memory holds a share of each; without a share it never fills [1].
+
+    Args:
+        capacity: whole requests that the memory holds [1].
+        share: of each that it keeps [1].
+    """
     any_share = np.greater(share, 0)
-    requests = np.divide(room, np.where(any_share, share, 1.0))
+    requests = np.divide(capacity, np.where(any_share, share, 1.0))
     return np.where(any_share, requests, np.inf)
 
 
-def rooms(hw: Machine, llm: LLM, work: Workload) -> Room:
+def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     """Requests that the memories hold, at the context of the step."""
     replicas = data_parallel(hw, llm)
     if not llm.kinds:
         context = work.context
         host = hw.host.memory / kv_token_bytes(llm)
-        return Room(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
-    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, 1e-30)
+        return Capacities(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
+    cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
     gpu, host = beside_weights(hw, llm) / cache, hw.host.memory / cache
-    return Room(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)
+    return Capacities(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)
 
 
-GOLDEN = (np.sqrt(5.0) - 1) / 2
+# --- the pace of an iteration -----------------------------------------------------------------
 
 
-NARROWINGS = 40
-"""Golden sections: an interval of 4e-9 of the first, enough near a smooth minimum."""
+def host_attention(hw: Machine) -> Port:
+    """Decode attention of the CPU, in KV bytes [B]."""
+    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of an iteration in all layers of one type, by what it carries.
+
+    Attributes:
+        products: requests in all -> matrix products, launches and all-reduces [s].
+        gpu_attention, cpu_attention: of one request on that side [s].
+        attention_launch: of the GPUs' attention, where every replica attends to a request [s].
+        replicas: dp [1].
+        movable: share of the requests that the CPU may take, none of recurrent states [1].
+    """
+
+    products: Callable[[Real], Real]
+    gpu_attention: Real
+    cpu_attention: Real
+    attention_launch: Real
+    replicas: Real
+    movable: float = 1.0
+
+    def on_gpus(self, n: Real, share: Real) -> Real:
+        """GPU seconds of an iteration over its requests, [products(n) + (1 - c) n a] / n [s]."""
+        attended = (1 - self.movable * share) * n
+        launches = np.minimum(attended / self.replicas, 1.0) * self.attention_launch
+        return (self.products(n) + launches + self.gpu_attention * attended) / n
+
+    def on_cpu(self, share: Real) -> Real:
+        """CPU seconds of an iteration over its requests, c a [s]."""
+        return self.cpu_attention * share
+
+
+def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
+    """Measure an iteration of the GPUs in use and of the CPU, by type of layer."""
+    if not llm.kinds:
+        cache = kv_token_bytes(llm) * work.context
+        return [_pace(hw, llm, llm, cache, cache)]
+    seen = seen_by_kinds(llm, work)
+    measured: list[Pace] = []
+    for name, kind in llm.kinds.items():
+        tokens = kind.layers * seen[name].tokens * work.context
+        read, kept = kind.cache_traffic(tokens, 1), kind.kv_bytes(tokens, 1)
+        measured.append(_pace(hw, llm, kind, read, kept))
+    return measured
+
+
+def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
+    """Measure the layers of one type, given bytes of one request that a GPU or a CPU reads."""
+    dp = data_parallel(hw, llm)
+    one_each = linear(hw, llm, dp, kind=kind).parts
+    flops = one_each["products"].parts["compute"].seconds / dp
+    all_reduce = one_each["all_reduce"].seconds / dp
+    waits = one_each["launch"].seconds + one_each["latency"].seconds
+    weights_read = gpu(hw).read.rate / dp
+
+    def products(requests: Real) -> Real:
+        """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
+        of_replica = np.maximum(requests / dp, 1.0)
+        visits = np.minimum(requests / dp, 1.0)
+        weights = kind.layer_weight_bytes(of_replica) / weights_read
+        slower = np.maximum(visits * weights, flops * requests)
+        return kind.layers * (visits * waits + slower + all_reduce * requests)
+
+    return Pace(
+        products=products,
+        gpu_attention=gpu_attention(hw)(read).seconds,
+        cpu_attention=host_attention(hw)(kept).seconds,
+        attention_launch=kind.layers * attention_launch(hw),
+        replicas=dp,
+        movable=0.0 if isinstance(kind, Recurrent) else 1.0,
+    )
+
+
+# --- the share at which neither side waits ----------------------------------------------------
+
+
+def balanced_share(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
+) -> Real:
+    """Share of the residents with the CPU at which a step over all requests is fastest [1].
+
+    NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories:
+
+        t(c) = sum over layers of max(on_gpus(n(c), c), on_cpu(c))
+        n(c) = min(G / (1 - c), H / c, B)
+
+    Up to the share that fills both memories a larger c admits more requests, which speeds the GPUs
+    up, and slows the CPU down: best is where both take as long. Beyond it host memory binds, so a
+    larger c leaves fewer residents to share the weights: the GPUs have an optimum of their own, and
+    both sides take as long at most once before it. Where nothing fits, the GPUs are full. What
+    exceeds the GPUs of a replica is the CPU's.
+    """
+    hw = served(hw, llm, work)
+    memory = capacities(hw, llm, work)
+    balance = Balance(paces(hw, llm, work), memory)
+    gpus_full = np.clip(1 + memory.state - memory.gpu / memory.fewest, 0.0, 1.0)
+    first = np.maximum(gpus_full, least_share(hw, llm, work))
+    most = np.minimum((memory.gpu + memory.host) / (1 + memory.state), memory.batch)
+    both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
+    last = np.clip(memory.host / memory.fewest, both_full, 1.0)
+    candidates = balance.of_mixed_layers if llm.kinds else balance.of_layers_alike
+    return least_of(balance.seconds, candidates(first, both_full, last))
+
+
+@dataclass(frozen=True)
+class Balance:
+    """An iteration over the requests it serves, by the CPU share.
+
+    Attributes:
+        paces: of each type of layer.
+        memory: requests that the memories hold.
+    """
+
+    paces: list[Pace]
+    memory: Capacities
+
+    def served(self, share: Real) -> Real:
+        """Requests that decode together [1]."""
+        return np.maximum(self.memory.resident(share), _NONE)
+
+    def gpu_seconds(self, share: Real) -> Real:
+        """The GPUs' part of all layers [s]."""
+        n = self.served(share)
+        return total(pace.on_gpus(n, share) for pace in self.paces)
+
+    def seconds(self, share: Real) -> Real:
+        """All layers, each as long as its slower side; infinite where requests do not fit [s]."""
+        n = self.served(share)
+        slower = [
+            np.maximum(pace.on_gpus(n, share), pace.on_cpu(share)) for pace in self.paces
+        ]
+        return np.where(self.memory.fits(share), total(slower), np.inf)
+
+    def crossing(self, pace: Pace, low: Real, high: Real) -> Real:
+        """Share up to which the GPUs are slower in layers of one type, and the CPU beyond [1]."""
+
+        def gpu_slower(share: Real) -> NDArray[np.bool_]:
+            on_gpus = pace.on_gpus(self.served(share), share)
+            return np.greater(on_gpus, pace.on_cpu(share))
+
+        return bisect(gpu_slower, low, high)
+
+    def of_layers_alike(self, first: Real, both_full: Real, last: Real) -> list[Real]:
+        """Shares of which one is best where all layers balance at one share [1]."""
+        (pace,) = self.paces
+        gpu_best = least(self.gpu_seconds, both_full, last)
+        return [
+            first,
+            self.crossing(pace, first, both_full),
+            both_full,
+            self.crossing(pace, both_full, gpu_best),
+            gpu_best,
+            last,
+        ]
+
+    def of_mixed_layers(self, first: Real, both_full: Real, last: Real) -> list[Real]:
+        """Shares of which one is best where each type of layer balances at a share of its own [1].
+
+        Between the shares where a memory begins to bind, the sum bends where one type balances, and
+        is least there or between two.
+        """
+
+        def some_wait(share: Real) -> NDArray[np.bool_]:
+            return np.less(self.memory.resident(share), self.memory.batch)
+
+        all_run = bisect(some_wait, first, both_full)
+        bounds = [first, all_run, both_full, last]
+        shares: list[Real] = list(bounds)
+        for low, high in pairwise(bounds):
+            shares.append(least(self.seconds, low, high))
+            shares += [self.crossing(pace, low, high) for pace in self.paces]
+        return shares
 
 
 def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
     """Where a convex function is least, by golden sections.
+
+    SciPy's minimisers are left to the solvers: formulas call NumPy alone.
 
     Args:
         function: number -> value.
@@ -203,181 +398,3 @@ def least_of(function: Callable[[Real], Real], points: Sequence[Real]) -> Real:
         best = np.where(value < fewest, point, best)
         fewest = np.minimum(fewest, value)
     return np.asarray(best)[()]
-
-
-def host_attention(hw: Machine) -> Port:
-    """Decode attention of the CPU, in KV bytes [B]."""
-    return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_attention)
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Seconds of an iteration in all layers of one kind, by what it carries.
-
-    Attributes:
-        products: requests in all -> matrix products, launches and all-reduces [s].
-        gpu_attention, cpu_attention: of one request on that side [s].
-        attention_launch: of the GPUs' attention, where every replica attends to a request [s].
-        replicas: dp [1].
-        movable: share of the requests that the CPU may take, none of recurrent states [1].
-    """
-
-    products: Callable[[Real], Real]
-    gpu_attention: Real
-    cpu_attention: Real
-    attention_launch: Real
-    replicas: Real
-    movable: float = 1.0
-
-    def on_gpus(self, n: Real, share: Real) -> Real:
-        """Of an iteration of n requests at a CPU share, over those requests [s]."""
-        attended = (1 - self.movable * share) * n
-        launches = np.minimum(attended / self.replicas, 1.0) * self.attention_launch
-        return (self.products(n) + launches + self.gpu_attention * attended) / n
-
-    def on_cpu(self, share: Real) -> Real:
-        """Of an iteration, over the requests it serves [s]."""
-        return self.cpu_attention * share
-
-
-def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
-    """Measure an iteration of the GPUs in use and of the CPU, by kind of layer."""
-    if not llm.kinds:
-        cache = kv_token_bytes(llm) * work.context
-        return [_pace(hw, llm, llm, cache, cache)]
-    seen = seen_by_kinds(llm, work)
-    measured: list[Pace] = []
-    for name, kind in llm.kinds.items():
-        tokens = kind.layers * seen[name].tokens * work.context
-        read, kept = kind.cache_traffic(tokens, 1), kind.kv_bytes(tokens, 1)
-        measured.append(_pace(hw, llm, kind, read, kept))
-    return measured
-
-
-def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
-    """Measure the layers of one kind, given bytes of one request that a GPU or a CPU reads."""
-    dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp, kind=kind).parts
-    flops = one_each["products"].parts["compute"].seconds / dp
-    all_reduce = one_each["all_reduce"].seconds / dp
-    waits = one_each["launch"].seconds + one_each["latency"].seconds
-    weights_read = gpu(hw).read.rate / dp
-
-    def products(requests: Real) -> Real:
-        """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
-        of_replica = np.maximum(requests / dp, 1.0)
-        visits = np.minimum(requests / dp, 1.0)
-        weights = kind.layer_weight_bytes(of_replica) / weights_read
-        slower = np.maximum(visits * weights, flops * requests)
-        return kind.layers * (visits * waits + slower + all_reduce * requests)
-
-    return Pace(
-        products=products,
-        gpu_attention=gpu_attention(hw)(read).seconds,
-        cpu_attention=host_attention(hw)(kept).seconds,
-        attention_launch=kind.layers * attention_launch(hw),
-        replicas=dp,
-        movable=0.0 if isinstance(kind, Recurrent) else 1.0,
-    )
-
-
-@dataclass(frozen=True)
-class Balance:
-    """An iteration over the requests it serves, by the CPU share.
-
-    Attributes:
-        paces: of each kind of layer.
-        room: of both memories.
-    """
-
-    paces: list[Pace]
-    room: Room
-
-    def served(self, share: Real) -> Real:
-        """Requests that decode together [1]."""
-        return np.maximum(self.room.resident(share), 1e-30)
-
-    def gpu_seconds(self, share: Real) -> Real:
-        """The GPUs' part of all layers [s]."""
-        n = self.served(share)
-        return total(pace.on_gpus(n, share) for pace in self.paces)
-
-    def seconds(self, share: Real) -> Real:
-        """All layers, each as long as its slower side; infinite where requests do not fit [s]."""
-        n = self.served(share)
-        slower = [
-            np.maximum(pace.on_gpus(n, share), pace.on_cpu(share)) for pace in self.paces
-        ]
-        return np.where(self.room.fits(share), total(slower), np.inf)
-
-    def kink(self, pace: Pace, low: Real, high: Real) -> Real:
-        """Share up to which the GPUs are slower in layers of one kind, and the CPU beyond [1]."""
-
-        def gpu_slower(share: Real) -> NDArray[np.bool_]:
-            on_gpus = pace.on_gpus(self.served(share), share)
-            return np.greater(on_gpus, pace.on_cpu(share))
-
-        return bisect(gpu_slower, low, high)
-
-
-def balanced_share(
-    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real] = NO_KNOBS
-) -> Real:
-    """Share of the residents with the CPU at which a step over all requests is fastest [1].
-
-    NEO's rule, that neither side waits for the other (L3 sec. 2.6), under both memories. While the
-    GPUs' memory binds, or all requests fit, a larger share speeds the GPUs up and slows the CPU
-    down: best is where both take as long. Where host memory binds, a larger share leaves fewer
-    residents to share the weights, so the GPUs have an optimum of their own, and both take as long
-    at most once before it. Where nothing fits, the GPUs are full. What exceeds the GPUs of a
-    replica is the CPU's.
-
-    Layers of several kinds balance at shares of their own. Between the shares where a memory begins
-    to bind, their sum bends where one of them balances, and is least there or between two.
-    """
-    hw = served(hw, llm, work)
-    balance = Balance(paces(hw, llm, work), rooms(hw, llm, work))
-    room = balance.room
-    most = np.minimum((room.gpu + room.host) / (1 + room.state), room.batch)
-    full_gpus = np.clip(1 + room.state - room.gpu / room.fewest, 0.0, 1.0)
-    first = np.maximum(full_gpus, least_share(hw, llm, work))
-    host_full = np.clip(room.host / np.maximum(most, 1e-30), first, 1.0)
-    last = np.clip(room.host / room.fewest, host_full, 1.0)
-    if not llm.kinds:
-        shares = _of_layers_alike(balance, first, host_full, last)
-    else:
-        shares = _of_several_kinds(balance, first, host_full, last)
-    return least_of(balance.seconds, shares)
-
-
-def _of_layers_alike(
-    balance: Balance, first: Real, host_full: Real, last: Real
-) -> list[Real]:
-    """Shares of which one is best where all layers balance at the same."""
-    (pace,) = balance.paces
-    gpu_best = least(balance.gpu_seconds, host_full, last)
-    return [
-        first,
-        balance.kink(pace, first, host_full),
-        host_full,
-        balance.kink(pace, host_full, gpu_best),
-        gpu_best,
-        last,
-    ]
-
-
-def _of_several_kinds(
-    balance: Balance, first: Real, host_full: Real, last: Real
-) -> list[Real]:
-    """Shares of which one is best: ends, kinks, and what is least between ends."""
-
-    def some_wait(share: Real) -> NDArray[np.bool_]:
-        return np.less(balance.room.resident(share), balance.room.batch)
-
-    all_run = bisect(some_wait, first, host_full)
-    ends = [first, all_run, host_full, last]
-    shares: list[Real] = list(ends)
-    for low, high in pairwise(ends):
-        shares.append(least(balance.seconds, low, high))
-        shares += [balance.kink(pace, low, high) for pace in balance.paces]
-    return shares

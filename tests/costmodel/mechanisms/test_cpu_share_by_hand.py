@@ -8,8 +8,8 @@ from support.systems import model
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import (
+    Capacities,
     Pace,
-    Room,
     balanced_share,
     beyond_gpus,
     least_share,
@@ -70,14 +70,14 @@ def test_an_iteration_launches_attention_where_a_request_is(
 
 def test_states_stay_on_the_gpus_at_any_share() -> None:
     """Half a request's cache of states beside what the CPU leaves of the cache."""
-    room = Room(gpu=10.0, host=3.0, batch=100.0, replicas=1.0, state=0.5)
+    room = Capacities(gpu=10.0, host=3.0, batch=100.0, replicas=1.0, state=0.5)
     assert [float(room.on_gpus(share)) for share in (0.0, 0.25, 1.0)] == [1.5, 1.25, 0.5]
     assert [float(room.holding(share)) for share in (0.25, 0.5)] == [8, 6]
 
 
 @pytest.mark.parametrize(("gpu", "host"), [(4.0, 100.0), (100.0, 4.0)])
 def test_a_memory_that_is_just_full_holds_its_share(gpu: float, host: float) -> None:
-    assert Room(gpu=gpu, host=host, batch=8.0, replicas=1.0).fits(0.5)
+    assert Capacities(gpu=gpu, host=host, batch=8.0, replicas=1.0).fits(0.5)
 
 
 @pytest.mark.parametrize("name", ["opt-66b", "jamba-v0.1"])
@@ -104,7 +104,7 @@ def test_the_cpu_takes_what_the_gpus_cannot_hold_of_one_request(name: str) -> No
 
 @pytest.mark.parametrize("name", ["opt-66b", "jamba-v0.1"])
 def test_what_grows_beyond_the_gpus_is_the_cpus(name: str) -> None:
-    """Room for 4,000 of 3,000 to 5,000 tokens: in half a life 500 too many, 1/16 of the mean."""
+    """Memory for 4,000 of 3,000 to 5,000 tokens: in half a life 500 too many, 1/16 of the mean."""
     llm, work = model(name, HW), Workload(1.0, 3000.0, 2000.0)
     hw = holding(llm, llm.kv_cache_bytes(1, 4000.0) + llm.all_state_bytes(1), 1e13)
     share = least_share(hw, llm, work)

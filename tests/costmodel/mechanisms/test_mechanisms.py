@@ -14,7 +14,7 @@ from support.tiny import TINY
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import layer_tables
 from nearkv.costmodel.mechanisms.near_storage.writeback import pages_per_row, rows_per_page
-from nearkv.costmodel.mechanisms.serving.cpu_share import Room
+from nearkv.costmodel.mechanisms.serving.cpu_share import Capacities
 from nearkv.costmodel.mechanisms.serving.dimm import (
     awake_share,
     imbalance,
@@ -81,12 +81,12 @@ def test_stages_hand_over_one_tensor_each() -> None:
 @pytest.mark.parametrize(("host", "holds"), [(8.0, True), (4.0, False)])
 def test_a_share_fits_only_where_its_memory_holds_it(host: float, holds: bool) -> None:
     """Eight requests that the CPU all attends to are eight in host memory."""
-    room = Room(gpu=100.0, host=host, batch=8.0, replicas=8.0)
+    room = Capacities(gpu=100.0, host=host, batch=8.0, replicas=8.0)
     assert room.fits(1.0) == holds
 
 
 def test_more_than_the_rest_on_the_gpu_needs_its_memory() -> None:
-    room = Room(gpu=3.0, host=100.0, batch=8.0, replicas=8.0)
+    room = Capacities(gpu=3.0, host=100.0, batch=8.0, replicas=8.0)
     assert room.fits(0.75)
     assert not room.fits(0.5)
 
