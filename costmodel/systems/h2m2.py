@@ -92,35 +92,41 @@ def h2m2(
 MAPPINGS = {
     "asymmetric": (
         "mapping-exact",
-        "Any mapping; heads not stated are mapped at their best beside those that are (sec. 3.1).",
+        "Any mapping; heads not stated are mapped at their best beside those that are.",
+        "sec. 3.1",
     ),
     "oracle": (
         "mapping-exact",
-        "The best mapping, and address translation that costs nothing (sec. 5.2.1).",
+        "The best mapping, and address translation that costs nothing.",
+        "sec. 5.2.1",
     ),
     "q-major": (
         "mapping-q-major",
-        "As much qkv-linear on HBM as fits, the rest at its best (sec. 3.3).",
+        "As much qkv-linear on HBM as fits, the rest at its best.",
+        "sec. 3.3",
     ),
     "a-major": (
         "mapping-a-major",
-        "As much attention on HBM as fits, the rest at its best (sec. 3.3).",
+        "As much attention on HBM as fits, the rest at its best.",
+        "sec. 3.3",
     ),
     "f-major": (
         "mapping-f-major",
-        "As much fc on HBM as fits, the rest at its best (sec. 3.3).",
+        "As much fc on HBM as fits, the rest at its best.",
+        "sec. 3.3",
     ),
 }
-"""System -> the policy that picks the heads on HBM in decode, and what it is."""
+"""System -> the policy that picks the heads on HBM in decode, what it is, and its section."""
 
 
-def mapping_system(name: str, policy: str, summary: str) -> None:
+def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
     """Register a system that differs from the others in its policy alone.
 
     Args:
         name: of the system.
         policy: a key of `nearkv.solvers.mapping.policies.POLICIES`.
-        summary: the first line of what is said of it.
+        summary: what `nearkv systems` says of it.
+        section: of the paper.
     """
 
     def model(
@@ -128,12 +134,12 @@ def mapping_system(name: str, policy: str, summary: str) -> None:
     ) -> Estimate:
         return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
-    model.__doc__ = summary
+    model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
     on_asymmetric_memory(name, knobs=mapping_knobs(policy))(model)
 
 
-for _name, (_policy, _summary) in MAPPINGS.items():
-    mapping_system(_name, _policy, _summary)
+for _name, _row in MAPPINGS.items():
+    mapping_system(_name, *_row)
 
 
 @on_asymmetric_memory(
