@@ -25,8 +25,6 @@ POINTS = {
     "10^6": "--batch 1:200:+1 --context 4k:200k:+4k --set csd.count=1:100:+1",
     "10^7": "--batch 1:200:+1 --context 4k:2000k:+4k --set csd.count=1:100:+1",
     "10^8": "--batch 1:2000:+1 --context 4k:2000k:+4k --set csd.count=1:100:+1",
-    "10^10": "--batch 1:2000:+1 --context 4k:2000k:+4k --set csd.count=1:100:+1 "
-    "--set uplink.bandwidth=10GB/s:109GB/s:+1GB/s",
 }
 """Grids of three and four axes, by their design points."""
 MILLION = {
@@ -126,8 +124,7 @@ HEADINGS = {
     "command": ("By command", "One answer, the start of Python included.", "command"),
     "points": (
         "Points",
-        "HILOS, the X-cache share solved at every point. From 16,777,216 points on, bounds spare "
-        "most of them ([sweeps](sweeps.md)).",
+        "HILOS, the X-cache share solved at every point.",
         "design points",
     ),
     "axes": ("Axes", "A million points of HILOS, `--top 100`.", "axes"),

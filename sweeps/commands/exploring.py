@@ -14,6 +14,7 @@ from nearkv.sweeps.commands.options import (
     System,
 )
 from nearkv.sweeps.commands.printing import show_columns, show_rows
+from nearkv.sweeps.commands.running import Yes, ask
 from nearkv.sweeps.commands.views import View
 from nearkv.sweeps.commands.writing import tell
 
@@ -68,6 +69,7 @@ def pareto(
     by: FrontOf = "throughput_tok_s,cost_usd",
     where: Where = [],
     per: Per = PER,
+    yes: Yes = False,
 ) -> None:
     """Keep the designs of a sweep that no other beats in every column.
 
@@ -76,12 +78,15 @@ def pareto(
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
     from nearkv.sweeps.explore.pareto import pareto as front_of
+    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.study import comma_list
     from nearkv.sweeps.study.study_files import either
     from nearkv.sweeps.tables.table import counted
 
     chosen = either(study_file, replace(study, systems=comma_list(system)))
-    front = front_of(chosen, by, where, per, tell, comma_list(view.columns))
+    run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
+    front = front_of(chosen, by, where, per, run, comma_list(view.columns))
     first, *others = comma_list(by)
     extremes = front[first].astype(float)
     reach = f"{extremes.min():.4g} to {extremes.max():.4g}"

@@ -30,7 +30,18 @@ Resume = Annotated[
 Yes = Annotated[
     bool,
     typer.Option(
-        "--yes", help="Write even more than 10^9 rows, or than the disk seems to hold."
+        "--yes",
+        help="Begin with more than 10^9 rows to write, 10^10 to compare, or a small disk.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
+
+
+def ask(question: str) -> bool:
+    """Ask the user, where there is one; else the answer is no."""
+    import sys
+
+    try:
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import typer
-
 from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
 from nearkv.sweeps.commands.options import (
     Breakdown,
@@ -23,12 +21,13 @@ from nearkv.sweeps.commands.running import (
     Scheduler,
     Top,
     Yes,
+    ask,
 )
 from nearkv.sweeps.commands.views import View, check_shown
 from nearkv.sweeps.commands.writing import check_output, save, tell, text_format
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.jobs.reduce import Reducer
+    from nearkv.sweeps.jobs.best import Reducer
     from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.study.study import Study
 
@@ -55,7 +54,7 @@ def sweep(
 
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
-    from nearkv.sweeps.jobs.reduce import reducer_of
+    from nearkv.sweeps.jobs.best import reducer_of
     from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.study import comma_list
@@ -107,11 +106,11 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> Non
 
     rows = best(study, reducer, run, comma_list(view.columns))
     if is_figure(view.file):
-        write_figure(rows, study, view.file, view.columns or reducer.by)
+        write_figure(rows, study, view.file, view.columns or ",".join(reducer.by))
     elif view.file and not text_format(view.file):
         save(rows, study, view.file)
     else:
-        usual = [*BRIEF, reducer.by, *reducer.per]
+        usual = [*BRIEF, *reducer.by, *reducer.per]
         show_columns(rows, _printed(view), usual, study=study)
 
 
@@ -222,13 +221,3 @@ def check_use(run: SweepRun, file: str, reducer: bool, form: str) -> None:
         raise InputError(f"--format {form} is for what is printed; {ending}")
     if file and reducer:
         check_output(file)
-
-
-def ask(question: str) -> bool:
-    """Ask the user, where there is one; else the answer is no."""
-    import sys
-
-    try:
-        return sys.stdin.isatty() and typer.confirm(question, err=True)
-    except typer.Abort:
-        raise KeyboardInterrupt from None

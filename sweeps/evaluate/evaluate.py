@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import Resolved
-from nearkv.sweeps.evaluate.cells import at, cells, spread
+from nearkv.sweeps.evaluate.cells import Points, at, cells, cells_at, spread
 from nearkv.sweeps.evaluate.notes import Names
 from nearkv.sweeps.evaluate.times import Cell
 from nearkv.sweeps.jobs.memory import keep_freed_memory
@@ -25,11 +25,10 @@ __all__ = [
     "at",
     "cells",
     "check_rows",
-    "chunks",
     "columns",
+    "columns_at",
     "evaluate",
     "merge",
-    "no_rows",
     "stack",
     "table",
 ]
@@ -61,6 +60,28 @@ def columns(
     shape = shape_of(box)
     computed = cells(block, box, wanted, extra, resolved)
     return {name: spread(cell, shape) for name, cell in computed.items()}
+
+
+def columns_at(
+    block: Block, places: NDArray[np.int64], extra: Collection[str] = ()
+) -> Columns:
+    """Evaluate a list of points of a block that formulas alone answer.
+
+    Args:
+        block: the design points.
+        places: of each point along each axis: (points, axes).
+        extra: as in `columns`.
+    """
+    meshes = []
+    for grid in (block.grid, block.display_grid):
+        mesh: dict[str, NDArray[np.float64]] = {}
+        for axis, indices in zip(grid.axes, places.T, strict=True):
+            values = axis.values[indices]
+            # a value that all share is computed with once
+            mesh[axis.name] = values[:1] if np.all(values == values[0]) else values
+        meshes.append(mesh)
+    computed = cells_at(block, Points(*meshes), extra=extra)
+    return {name: spread(cell, (len(places),)) for name, cell in computed.items()}
 
 
 def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Columns]:
@@ -135,23 +156,3 @@ def _filled(table: Columns, name: str, kind: np.dtype[np.generic]) -> NDArray[np
     if kind.kind == "f":
         return np.full(rows, np.nan)
     return np.full(rows, "", dtype=kind)
-
-
-def no_rows(parts: Sequence[Block], extra: Collection[str] = ()) -> Columns:
-    """A table without rows that has all columns of some blocks."""
-    points = []
-    for block in parts:
-        first = tuple(slice(0, 1) for _ in block.grid.axes)
-        point = columns(block, first, extra=extra)
-        points.append(point)
-    table = stack(points)
-    return {name: values[:0] for name, values in table.items()}
-
-
-def chunks(parts: Sequence[Block], extra: Collection[str] = ()) -> Iterator[Columns]:
-    """Evaluate blocks piece by piece, in order, all with the same columns."""
-    keep_freed_memory()
-    none = no_rows(parts, extra)
-    for block in parts:
-        for box in block.grid.boxes(POINTS_AT_ONCE):
-            yield stack([none, columns(block, box, extra=extra)])

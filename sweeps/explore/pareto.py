@@ -2,118 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
-from nearkv.sweeps.evaluate.evaluate import Columns, chunks, stack
-from nearkv.sweeps.evaluate.no_effect import checked_blocks
+from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.evaluate.requested import on_request
-from nearkv.sweeps.evaluate.slo import (
-    RATIOS,
-    Target,
-    check_quantities,
-    higher_is_better,
-    parse_targets,
-)
-from nearkv.sweeps.explore import pruning
-from nearkv.sweeps.explore.ideals import Contest
-from nearkv.sweeps.explore.undominated import searched
-from nearkv.sweeps.jobs.progress import Advance, progress
+from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_targets
+from nearkv.sweeps.jobs.best import Numbers, Places, Reducer, best_numbers, whole_rows
+from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.jobs.progress import QUICK
+from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Block, Study, comma_list
 from nearkv.sweeps.tables.table import plain
 
 PER = "model,context_tok,output_tokens,trace"
 """Columns that make a workload; designs are compared within one only."""
+ALONE = SweepRun(Workers(), True, False, lambda line: None, lambda question: False)
+"""In this process, without a word."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """How designs are compared.
+class Front(Reducer):
+    """The designs of each workload that no other dominates."""
 
-    Attributes:
-        by: two or three columns.
-        limits: conditions that a design must meet.
-        per: columns that make a workload.
-    """
+    group_option = "--per"
 
-    by: tuple[str, ...]
-    limits: tuple[Target, ...]
-    per: tuple[str, ...]
-
-    def best(self, table: Columns) -> Columns:
-        """The rows within the limits that no other row of their workload dominates."""
-        check_quantities(self.limits, numeric_columns(table))
-        allowed = np.ones(len(table["system"]), bool)
-        for limit in self.limits:
-            values = table[limit.quantity].astype(float)
-            allowed &= limit.margin(values) >= 0
-        within = _take(table, allowed)
-        costs = self.costs(within)
-        kept = np.zeros(len(costs), bool)
-        for members in self.workloads(within):
-            own = costs[members]
-            kept[members] = frontier(own)
-        return _take(within, kept)
-
-    def contest(self, study_blocks: Sequence[Block]) -> Contest:
-        """The same for boxes of design points."""
-        has_traces = any(block.traces for block in study_blocks)
-        per = [name for name in self.per if has_traces or name != "trace"]
-        return Contest(self.by, tuple(per), limits=self.limits)
-
-    def costs(self, table: Columns) -> NDArray[np.float64]:
-        """The columns compared by, less is better.
-
-        Raises:
-            InputError: a column that does not exist or holds no numbers.
-        """
-        numeric = numeric_columns(table)
-        signed = []
-        for name in self.by:
-            if name not in numeric:
-                raise unknown("column", name, numeric, "--by")
-            values = table[name].astype(float)
-            if higher_is_better(name):
-                values = -values
-            signed.append(values)
-        return np.column_stack(signed)
-
-    def workloads(self, table: Columns) -> Iterator[NDArray[np.intp]]:
-        """Places of the rows of each workload, in order of first appearance."""
-        workload = np.zeros(len(table["system"]), int)
-        for name in self.per:
-            if name not in table and name == "trace":
-                continue
-            if name not in table:
-                raise unknown("column", name, table, "--per")
-            distinct, codes = np.unique(table[name], return_inverse=True)
-            workload *= max(len(distinct), 1)
-            workload += codes
-        _, first = np.unique(workload, return_index=True)
-        for start in np.sort(first):
-            yield np.flatnonzero(workload == workload[start])
-
-    def ordered(self, table: Columns) -> Columns:
-        """Rows workload by workload, best in the first column first."""
-        costs = self.costs(table)
-        order = []
-        for members in self.workloads(table):
-            own = costs[members]
-            ranks = np.lexsort(own.T[::-1])
-            order.append(members[ranks])
-        rows = np.concatenate(order)
-        return _take(table, rows)
-
-
-def numeric_columns(table: Columns) -> list[str]:
-    """Columns of numbers."""
-    return [name for name, column in table.items() if column.dtype.kind in "fiub"]
+    def choose(self, costs: Numbers, groups: Places) -> Places:
+        """Workload by workload in order of first appearance, best in the first column first."""
+        order = np.argsort(groups, kind="stable")
+        ends = np.flatnonzero(np.diff(groups[order])) + 1
+        workloads = sorted(np.split(order, ends), key=lambda members: members[:1].tolist())
+        fronts = []
+        for members in workloads:
+            kept = members[frontier(costs[members])]
+            fronts.append(kept[np.lexsort(costs[kept].T[::-1])])
+        return np.concatenate(fronts)
 
 
 def pareto(
@@ -121,7 +50,7 @@ def pareto(
     by: str,
     where: Sequence[str],
     per: str = PER,
-    say: Callable[[str], None] | None = None,
+    run: SweepRun = ALONE,
     shown: Sequence[str] = (),
 ) -> Columns:
     """Evaluate a study and keep the designs that no other beats in each of some columns.
@@ -133,7 +62,7 @@ def pareto(
         where: limits on columns, as `step_ms<=200`; designs outside are left out first.
         per: comma-separated columns that make a workload: each has a frontier of its own. Name
             `batch` among them where the batch is no design choice.
-        say: shows the user a line; without it nothing is shown, no progress either.
+        run: how.
         shown: columns to return; of those on request, only these and those compared by are there.
 
     Returns:
@@ -144,62 +73,35 @@ def pareto(
     Raises:
         InputError: the study, a column or a limit cannot be used, or nothing is left.
     """
-    comparison = _comparison(by, where, per)
-    study_blocks = checked_blocks(study)
-    limited = [limit.quantity for limit in comparison.limits]
-    extra = on_request([*shown, *comparison.by, *comparison.per, *limited])
-    size = sum(block.grid.size for block in study_blocks)
-    if say and size >= pruning.ENOUGH:
-        say(f"{size:,} design points to compare")
-    with progress(size, quiet=say is None) as advance:
-        if size < pruning.ENOUGH:
-            answer, proved = _visited(comparison, study_blocks, extra, advance), 0
-        else:
-            contest = comparison.contest(study_blocks)
-            best, costs = comparison.best, comparison.costs
-            answer, proved = searched(study_blocks, contest, best, costs, extra, advance)
-    if proved and say:
-        say(f"{proved:,} of {size:,} design points proved away by bounds")
-    warn_of_blanks(study_blocks, comparison.by, "--by")
-    if not len(answer["system"]):
-        condition = "meets every --where and " if comparison.limits else ""
+    names, limits, groups = comma_list(by), _limits(where), comma_list(per)
+    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
+        raise InputError(
+            f"--by {by!r}: name two or three different columns, as in throughput_tok_s,cost_usd"
+        )
+    limited = [limit.quantity for limit in limits]
+    rows = plan(study, extra=on_request([*shown, *names, *groups, *limited]))
+    check_quantities(limits, [name for name, kind in rows.kinds.items() if kind != "text"])
+    # a study without traces has no such column, and needs none to tell its workloads apart
+    own = tuple(name for name in groups if name != "trace" or name in rows.kinds)
+    front = Front(names, own, limits)
+    front.check(rows.kinds)
+    quiet = run.quiet or rows.size < QUICK
+    numbers = best_numbers(rows, front, replace(run, quiet=quiet))
+    warn_of_blanks(rows.blocks, names, "--by")
+    if not len(numbers):
+        condition = "meets every --where and " if limits else ""
         raise InputError(f"no design {condition}has all of {by}; see `nearkv sweep`")
-    return _merged(comparison.ordered(answer), _axes(study_blocks))
+    return _merged(whole_rows(rows, numbers), _axes(rows.blocks))
 
 
-def _visited(
-    comparison: Comparison,
-    study_blocks: Sequence[Block],
-    extra: Sequence[str],
-    advance: Advance,
-) -> Columns:
-    """The best rows, from a visit of all points."""
-    answer: Columns | None = None
-    for piece in chunks(study_blocks, extra):
-        best = comparison.best(piece)
-        if answer is not None:
-            best = comparison.best(stack([answer, best]))
-        answer = best
-        advance(len(piece["system"]))
-    assert answer is not None, "a study has a point"
-    return answer
-
-
-def _comparison(by: str, where: Sequence[str], per: str) -> Comparison:
-    names = comma_list(by)
-    limits: tuple[Target, ...] = ()
-    if where:
-        limits = parse_targets(where, "--where")
+def _limits(where: Sequence[str]) -> tuple[Target, ...]:
+    limits = parse_targets(where, "--where") if where else ()
     if any(limit.quantity in RATIOS for limit in limits):
         ratios = " and ".join(RATIOS)
         raise InputError(
             f"--where: {ratios} need `nearkv compare`; limit columns of a sweep"
         )
-    if len(set(names)) != len(names) or not 2 <= len(names) <= 3:
-        raise InputError(
-            f"--by {by!r}: name two or three different columns, as in throughput_tok_s,cost_usd"
-        )
-    return Comparison(names, limits, comma_list(per))
+    return limits
 
 
 def _axes(study_blocks: Sequence[Block]) -> list[str]:
@@ -219,7 +121,7 @@ def _merged(table: Columns, axes: Sequence[str]) -> Columns:
         alike.setdefault(key, []).append(row)
     groups = list(alike.values())
     first = np.array([members[0] for members in groups])
-    merged = _take(table, first)
+    merged = {name: column[first] for name, column in table.items()}
     notes = [_note(table, members, axes) for members in groups]
     merged["note"] = np.array(notes)
     return merged
@@ -239,7 +141,3 @@ def _note(table: Columns, members: Sequence[int], axes: Sequence[str]) -> str:
                 f"the same for {len(values)} values of {name}, {low} to {high}"
             )
     return "; ".join(filter(None, sentences))
-
-
-def _take(table: Columns, rows: NDArray[np.generic]) -> Columns:
-    return {name: column[rows] for name, column in table.items()}

@@ -9,7 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearkv.sweeps.evaluate.evaluate import Cell, Columns, Names, cells
-from nearkv.sweeps.jobs.plan import Kind, Piece, shape_of, unpacked
+from nearkv.sweeps.jobs.plan import Kind, Piece, unpacked
+from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.tables.table import is_whole, plain
 
 Array = NDArray[np.generic]

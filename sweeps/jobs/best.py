@@ -1,48 +1,222 @@
-"""Run a sweep down to its best rows."""
+"""The best rows of a sweep, in bounded memory: the top few, or the best of each group.
+
+Boxes of design points are evaluated in the columns that rows are compared by. Of each box, rows
+that may be among the best are kept by their number; what two parts of a sweep keep merges into what
+both do, so it does not matter which worker saw which. Of rows that compare equal the first stays.
+All columns are evaluated at the end, of the rows kept alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
-from nearkv.sweeps.evaluate.bounds import columns_at
-from nearkv.sweeps.evaluate.evaluate import Columns, at, cells, stack
+from nearkv.sweeps.evaluate.evaluate import (
+    Cell,
+    Columns,
+    Names,
+    at,
+    columns,
+    columns_at,
+    stack,
+)
 from nearkv.sweeps.evaluate.requested import on_request
-from nearkv.sweeps.explore import pruning
-from nearkv.sweeps.explore.ideals import Contest
-from nearkv.sweeps.explore.pruning import Search, Visit
+from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.interrupts import careful, listening
-from nearkv.sweeps.jobs.kept import Kept
 from nearkv.sweeps.jobs.plan import (
     SWEPT_AT_ONCE,
+    Kind,
     Piece,
     Plan,
     chosen,
     plan,
-    shape_of,
     size_of,
     unpacked,
 )
 from nearkv.sweeps.jobs.progress import progress
-from nearkv.sweeps.jobs.reduce import Reducer, reduced
 from nearkv.sweeps.jobs.running import SweepRun, announce
-from nearkv.sweeps.jobs.workers import Workers
-from nearkv.sweeps.study.grid import Box
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.grid import shape_of
+from nearkv.sweeps.study.study import Block, Study
 
+BY = "throughput_tok_s"
+"""The column that rows are compared by unless another is named."""
 REDUCED = 1 << 20
-"""Rows of a task that keeps only the best."""
+"""Rows of a task."""
+MOST_KEPT = 1_000_000
+"""More rows than this are no summary."""
+MANY = 10**10
+"""More design points than this take hours."""
 
-Rows = NDArray[np.int64]
-FIRST: Rows = np.zeros(1, np.int64)
-"""Number of the first row."""
+Numbers = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows that may be among the best, in order.
+
+    Attributes:
+        rows: their numbers in the sweep.
+        costs: what they are compared by, less is better: (rows, columns).
+        groups: what tells groups apart, a column each; none where there is one group.
+    """
+
+    rows: NDArray[np.int64]
+    costs: Numbers
+    groups: tuple[NDArray[np.generic], ...]
+
+    def take(self, places: Places) -> Kept:
+        """Some of them."""
+        groups = tuple(group[places] for group in self.groups)
+        return Kept(self.rows[places], self.costs[places], groups)
+
+    def __add__(self, later: Kept) -> Kept:
+        pairs = zip(self.groups, later.groups, strict=True)
+        groups = tuple(np.concatenate(pair) for pair in pairs)
+        rows = np.concatenate([self.rows, later.rows])
+        return Kept(rows, np.concatenate([self.costs, later.costs]), groups)
+
+
+@dataclass(frozen=True)
+class Reducer(ABC):
+    """Keeps the best rows.
+
+    Attributes:
+        by: columns compared by.
+        per: columns whose every combination of values is a group.
+        where: limits that a row must meet.
+    """
+
+    by: tuple[str, ...]
+    per: tuple[str, ...] = ()
+    where: tuple[Target, ...] = ()
+    group_option: ClassVar[str] = "--best-per"
+
+    @abstractmethod
+    def choose(self, costs: Numbers, groups: Places) -> Places:
+        """Places of the rows worth keeping, in the order they are shown.
+
+        Args:
+            costs: what rows are compared by, less is better, NaN for none: (rows, columns).
+            groups: number of the group of each row, in the order of the groups' values.
+        """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that must be known to choose."""
+        return (*self.by, *self.per, *(limit.quantity for limit in self.where))
+
+    def check(self, kinds: Mapping[str, Kind]) -> None:
+        """Refuse columns that cannot be compared by.
+
+        Raises:
+            InputError: a column is unknown, or holds no numbers.
+        """
+        for name in self.by:
+            if name not in kinds:
+                raise unknown("column", name, kinds, "--by")
+            if kinds[name] not in ("whole", "number"):
+                text = f"{name} is not a column of numbers, so no row is better by it"
+                raise InputError(f"--by: {text}")
+        for name in self.per:
+            if name not in kinds:
+                raise unknown("column", name, kinds, self.group_option)
+
+    def best_of_box(
+        self, cells: Mapping[str, Cell], shape: tuple[int, ...], first: int
+    ) -> Kept:
+        """The best rows of a box of design points.
+
+        Args:
+            cells: its columns.
+            shape: that all columns broadcast to.
+            first: number of its first row.
+        """
+        costs = np.empty((*shape, len(self.by)))
+        for place, name in enumerate(self.by):
+            sign = -1.0 if higher_is_better(name) else 1.0
+            costs[..., place] = sign * np.asarray(cells[name], np.float64)
+        for limit in self.where:
+            values = np.asarray(cells[limit.quantity], np.float64)
+            costs[np.broadcast_to(limit.margin(values) < 0, shape)] = np.nan
+        costs = costs.reshape(-1, len(self.by))
+        groups = _numbered(cells[name] for name in self.per)
+        places = np.sort(self.choose(costs, np.broadcast_to(groups, shape).ravel()))
+        shared = tuple(at(cells[name], shape, places) for name in self.per)
+        return Kept(first + places, costs[places], shared)
+
+    def merge(self, kept: Kept | None, later: Kept) -> Kept:
+        """The best rows of two parts of a sweep.
+
+        Raises:
+            InputError: too many to keep.
+        """
+        if kept is not None:
+            both = kept + later
+            later = both.take(np.sort(self.choose(both.costs, _numbered(both.groups))))
+        if len(later.rows) > MOST_KEPT:
+            many = f"more than {MOST_KEPT:,} rows are best"
+            raise InputError(f"{many}; write all rows to a file with -o")
+        return later
+
+
+@dataclass(frozen=True)
+class Top(Reducer):
+    """The best few rows by one column.
+
+    Attributes:
+        most: how many.
+    """
+
+    most: int = 1
+
+    def choose(self, costs: Numbers, groups: Places) -> Places:
+        """The first few in order of cost, then of row."""
+        known = np.flatnonzero(~np.isnan(costs[:, 0]))
+        cost = costs[known, 0]
+        if (
+            len(cost) > self.most
+        ):  # a sort of all would take longer; ties at the edge must reach it
+            edge = np.partition(cost, self.most - 1)[self.most - 1]
+            known = known[cost <= edge]
+            cost = costs[known, 0]
+        return known[np.argsort(cost, kind="stable")[: self.most]]
+
+
+@dataclass(frozen=True)
+class BestPer(Reducer):
+    """The best row of every group by one column."""
+
+    def choose(self, costs: Numbers, groups: Places) -> Places:
+        """One row a group, in order of the groups' values."""
+        cost = costs[:, 0]
+        groups = np.broadcast_to(groups, cost.shape)
+        least = np.full(np.max(groups, initial=-1) + 1, np.inf)
+        np.fmin.at(least, groups, cost)
+        candidates = np.flatnonzero(cost == least[groups])
+        _, first = np.unique(groups[candidates], return_index=True)
+        return candidates[first]
+
+
+def _numbered(cells: Iterable[Cell | NDArray[np.generic]]) -> Places:
+    """Numbers of groups in the order of their values, as large as the axes these depend on."""
+    numbers = np.zeros((), np.intp)
+    for cell in cells:
+        values = cell.places if isinstance(cell, Names) else np.asarray(cell)
+        distinct, codes = np.unique(values, return_inverse=True)
+        pairs = numbers * len(distinct) + codes.reshape(values.shape)
+        # numbered anew: products of many columns would outgrow an integer
+        numbers = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
+    return numbers
 
 
 def best(
@@ -64,120 +238,106 @@ def best(
     Raises:
         InputError: the study cannot be evaluated, or a column not be compared by.
     """
-    requested = on_request([*only, reducer.by, *reducer.per])
+    requested = on_request([*only, *reducer.columns])
     rows = plan(study, extra=requested)
     shown = chosen(rows.kinds, only, requested)
     reducer.check(rows.kinds)
     with careful():
-        kept = _kept(rows, reducer, run)
-        numbers = kept.rows if kept is not None else np.zeros(0, np.int64)
-        is_answered = len(numbers) > 0
-        table = whole_rows(rows, numbers if is_answered else FIRST, run.workers)
-    if is_answered:
-        warn_of_blanks(rows.blocks, (reducer.by,), "--by")
-    elif table["status"][0] == "ok" or running_without(rows.blocks, reducer.by):
-        raise InputError(f"no design point has {reducer.by}; compare by another column")
+        numbers = best_numbers(rows, reducer, run)
+        table = whole_rows(rows, numbers if len(numbers) else np.zeros(1, np.int64))
+    if len(numbers):
+        warn_of_blanks(rows.blocks, reducer.by, "--by")
+    elif table["status"][0] == "ok" or running_without(rows.blocks, reducer.by[0]):
+        raise InputError(f"no design point has {reducer.by[0]}; compare by another column")
     return {name: table[name] for name in shown}
 
 
-def _kept(rows: Plan, reducer: Reducer, run: SweepRun) -> Kept | None:
-    """Numbers of the best rows, and what they are compared by."""
-    task = partial(reduced, rows.packed(), reducer)
-    contest = Contest((reducer.by,), reducer.per)
+def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int64]:
+    """Numbers of the best rows, in the order of the reducer.
+
+    Raises:
+        InputError: too many to compare without a yes, or too many to keep.
+    """
+    if rows.size > MANY and not run.confirm(f"Compare {rows.size:,} design points?"):
+        many = f"{rows.size:,} design points are very many to compare"
+        raise InputError(f"{many}; leave out some, or begin all the same with --yes")
+    task = partial(_best_of_piece, rows.packed(), reducer)
     with listening():
-        is_searched = rows.size >= pruning.ENOUGH
-        announce(rows, task, run, "compare", at_most=is_searched)
-        search = Search(rows.blocks if is_searched else (), contest)
+        announce(rows, task, run, "compare")
     kept: Kept | None = None
-    items = _items(rows, search, is_searched)
-    answers = run.workers.run(task, items)
+    answers = run.workers.run(task, rows.pieces(REDUCED))
     with progress(rows.size, quiet=run.quiet) as advance, closing(answers):
-        for item, best_of_item in answers:
-            kept = reducer.merge(kept, best_of_item)
-            search.incumbents = reducer.limits(kept, contest.groups)
-            advance(search.settled(item.rows))
-    if search.proved and not run.quiet:
-        run.say(f"{search.proved:,} of {rows.size:,} design points proved away by bounds")
+        for piece, best_of_piece in answers:
+            kept = reducer.merge(kept, best_of_piece)
+            advance(piece.rows)
+    assert kept is not None, "a study has a point"
+    return kept.rows[reducer.choose(kept.costs, _numbered(kept.groups))]
+
+
+def _best_of_piece(packed: bytes, reducer: Reducer, piece: Piece) -> Kept:
+    """Evaluate a piece of a packed plan and keep its best rows; what a worker does."""
+    rows = unpacked(packed)
+    kept: Kept | None = None
+    first = piece.first
+    for index, box in piece.boxes:
+        cells = rows.cells(index, box, reducer.columns)
+        kept = reducer.merge(kept, reducer.best_of_box(cells, shape_of(box), first))
+        first += size_of(box)
+    assert kept is not None, "a piece has a box"
     return kept
 
 
-def _items(rows: Plan, search: Search, is_searched: bool) -> Iterator[Piece | Visit]:
-    """What is to be visited, in pieces where bounds spare nothing."""
-    if not is_searched:
-        yield from rows.pieces(REDUCED)
-        return
-    for part in search.parts():
-        if isinstance(part, Visit):
-            yield part
-        else:
-            yield from _pieces_of(rows, part)
+def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:
+    """All columns of some rows of a sweep, in their order.
 
-
-def _pieces_of(rows: Plan, index: int) -> Iterator[Piece]:
-    """Pieces of a block."""
-    before = sum(block.grid.size for block in rows.blocks[:index])
-    own = replace(rows, blocks=(rows.blocks[index],))
-    for piece in own.pieces(REDUCED):
-        boxes = tuple((index, box) for _, box in piece.boxes)
-        yield replace(piece, first=before + piece.first, boxes=boxes)
-
-
-def whole_rows(rows: Plan, numbers: Rows, workers: Workers) -> Columns:
-    """All columns of some rows, in their order."""
-    order = np.argsort(numbers)
-    task = partial(_taken, rows.packed())
-    if all(block.is_closed_form for block in rows.blocks):
-        workers = Workers()  # done before processes would have begun
-    with closing(workers.run(task, _picks(rows, numbers[order]))) as answers:
-        table = stack([part for _, part in answers])
-    back = np.argsort(order)
-    columns: Columns = {}
-    for name, kind in rows.kinds.items():
-        if name in table:
-            columns[name] = table[name][back]
-        else:
-            blank = "" if kind == "text" else np.nan
-            columns[name] = np.full(len(back), blank)
-    return columns
-
-
-@dataclass(frozen=True)
-class Pick:
-    """Rows of a box.
-
-    Attributes:
-        index: of its block.
-        box: of the grid.
-        rows: their places in row-major order.
+    Args:
+        rows: the sweep.
+        numbers: of the rows.
     """
-
-    index: int
-    box: Box
-    rows: Rows
-
-
-def _picks(rows: Plan, numbers: Rows) -> Iterator[Pick]:
-    """Where some rows lie, which are in order: of formulas alone, rows cost what they are."""
-    first = 0
-    for index, block in enumerate(rows.blocks):
-        boxes = block.grid.boxes(SWEPT_AT_ONCE)
-        for box in [block.grid.whole] if block.is_closed_form else boxes:
-            size = size_of(box)
-            start, end = np.searchsorted(numbers, (first, first + size))
-            for at_once in range(start, end, SWEPT_AT_ONCE):
-                last = min(at_once + SWEPT_AT_ONCE, end)
-                yield Pick(index, box, numbers[at_once:last] - first)
-            first += size
-
-
-def _taken(packed: bytes, pick: Pick) -> Columns:
-    """All columns of some rows."""
-    rows = unpacked(packed)
-    block = rows.blocks[pick.index]
+    order = np.argsort(numbers)
     extra = on_request(rows.kinds)
-    shape = shape_of(pick.box)
+    tables, first = [], 0
+    for block in rows.blocks:
+        start, end = np.searchsorted(numbers[order], (first, first + block.grid.size))
+        for at_once in range(start, end, SWEPT_AT_ONCE):
+            some = order[at_once : min(at_once + SWEPT_AT_ONCE, end)]
+            tables.append(_rows_of_block(block, numbers[some] - first, extra))
+        first += block.grid.size
+    table = stack(tables)
+    back = np.argsort(order)
+    answer: Columns = {}
+    for name, kind in rows.kinds.items():
+        blank = np.full(len(numbers), "" if kind == "text" else np.nan)
+        answer[name] = table[name][back] if name in table else blank
+    return answer
+
+
+def _rows_of_block(
+    block: Block, numbers: NDArray[np.int64], extra: Sequence[str]
+) -> Columns:
+    """All columns of some rows of a block."""
+    places = np.unravel_index(numbers, block.grid.shape)
     if block.is_closed_form:
-        indices = np.stack(np.unravel_index(pick.rows, shape), axis=1)
-        return columns_at(block, indices, extra)
-    computed = cells(block, pick.box, extra=extra)
-    return {name: at(cell, shape, pick.rows) for name, cell in computed.items()}
+        return columns_at(block, np.stack(places, axis=1), extra)
+    # draws and events are evaluated box by box
+    boxes = (tuple(slice(i, i + 1) for i in point) for point in zip(*places, strict=True))
+    return stack([columns(block, box, extra=extra) for box in boxes])
+
+
+def reducer_of(top: int | None, by: str, per: tuple[str, ...]) -> Reducer | None:
+    """The reducer a user asks for, or none.
+
+    Raises:
+        InputError: two at once, or one that makes no sense.
+    """
+    if top is not None and per:
+        raise InputError("--top and --best-per each keep other rows; choose one")
+    if top is not None and not 1 <= top <= MOST_KEPT:
+        raise InputError(f"--top {top}: must be 1 or more, and at most {MOST_KEPT:,}")
+    if by and not (top or per):
+        raise InputError(
+            f"--by {by}: says what --top and --best-per compare by; give one of these"
+        )
+    if top:
+        return Top((by or BY,), most=top)
+    return BestPer((by or BY,), once(per, "--best-per")) if per else None

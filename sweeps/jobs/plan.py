@@ -12,15 +12,15 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluate.evaluate import Names, cells, merge
+from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.requested import FOOTPRINT, ON_REQUEST, is_usual
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole
 
-SWEPT_AT_ONCE = 1 << 17
-"""Design points of a box of a sweep: fewer than of a table in memory, each process holds one."""
+SWEPT_AT_ONCE = 1 << 16
+"""Design points of a box of a sweep: arrays that stay in cache, and half a gigabyte for H2M2."""
 Kind = Literal["text", "flag", "whole", "number"]
 
 
@@ -83,6 +83,20 @@ class Plan:
         box = next(self.blocks[index].grid.boxes(most))
         return Piece(0, 0, size_of(box), ((index, box),))
 
+    def cells(self, index: int, box: Box, wanted: Sequence[str]) -> dict[str, Cell]:
+        """Columns of a box of a block, blank where the block lacks them."""
+        answered = cells(self.blocks[index], box, wanted)
+        blanks: dict[str, Cell] = {
+            "text": Names(np.zeros((), int), ("",)),
+            "number": np.float64(np.nan),
+        }
+        return {
+            name: answered.get(
+                name, blanks["text" if self.kinds[name] == "text" else "number"]
+            )
+            for name in wanted
+        }
+
     def packed(self) -> bytes:
         """The plan as it travels to workers; `unpacked` reads it."""
         return pickle.dumps(self)
@@ -98,11 +112,6 @@ def unpacked(packed: bytes) -> Plan:
 def size_of(box: Box) -> int:
     """Number of design points in a box."""
     return math.prod(shape_of(box))
-
-
-def shape_of(box: Box) -> tuple[int, ...]:
-    """Design points of a box along each axis."""
-    return tuple(side.stop - side.start for side in box)
 
 
 def plan(study: Study, only: Sequence[str] = (), extra: Sequence[str] = ()) -> Plan:

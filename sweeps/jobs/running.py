@@ -42,7 +42,6 @@ def announce(
     run: SweepRun,
     verb: str,
     done: int = 0,
-    at_most: bool = False,
 ) -> float:
     """Say how many design points there are, how long they will take and how large the file is.
 
@@ -52,7 +51,6 @@ def announce(
         run: how.
         verb: what that is.
         done: how many are finished [1].
-        at_most: bounds may spare some of them.
 
     Returns:
         The size of the file; 0 where none is written or nobody asks [B].
@@ -65,8 +63,7 @@ def announce(
     where = " on one core" if run.workers.scheduler else ""
     fills = f", {bytes_of(size)}" if size else ""
     points = "design point" if left == 1 else "design points"
-    lasts = f"{'at most ' if at_most else ''}{duration(seconds / jobs)}"
-    run.say(f"{left:,} {points} to {verb}, {lasts}{where}{fills}")
+    run.say(f"{left:,} {points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
     return size
 
 
@@ -95,7 +92,7 @@ def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[fl
 
 
 def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
-    """A task on a few design points; its first call, which may record it, does not count."""
+    """A task on a few design points; its first call, which reads and imports, does not count."""
     sample = rows.sample(most)
     task(sample)
     start = time.perf_counter()

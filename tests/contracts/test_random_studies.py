@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from fuzz.pruned import drawn
+from support.studies import drawn_study
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import Columns, columns
@@ -22,7 +22,7 @@ POINTS = 200
 def studies(random: Random, with_traces: bool) -> Iterator[Study]:
     """Random studies, some of their systems on a machine that is not theirs."""
     while True:
-        study, _ = drawn(random, 300)
+        study = drawn_study(random, 300)
         if not with_traces:
             yield study
         elif QUEUES.issuperset(study.systems):

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.compare import compare
-from nearkv.sweeps.evaluate.evaluate import chunks, stack, table
+from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import Study, blocks, pairs
+from nearkv.sweeps.study.study import Study, pairs
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.study.zipped import field_of
 
@@ -91,7 +91,7 @@ def test_a_table_has_one_row_per_point_in_order() -> None:
 def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table(STUDY)
     monkeypatch.setattr(run, "POINTS_AT_ONCE", 3)
-    pieces = stack(list(chunks(blocks(STUDY))))
+    pieces = table(STUDY)
     assert pieces.keys() == whole.keys()
     for name, column in whole.items():
         np.testing.assert_array_equal(pieces[name], column, err_msg=name)

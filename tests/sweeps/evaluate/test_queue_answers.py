@@ -8,15 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.pruned import rows
 
 import nearkv
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.crossover import crossovers
 from nearkv.sweeps.explore.explain import one_point, time_tree
-from nearkv.sweeps.explore.pareto import pareto
-from nearkv.sweeps.jobs.reduce import Top
+from nearkv.sweeps.explore.pareto import ALONE, pareto
+from nearkv.sweeps.jobs.best import Top, best
 from nearkv.sweeps.study.study import Study
 
 
@@ -121,5 +120,5 @@ def test_rows_that_run_and_have_no_such_number_are_told() -> None:
         answer = pareto(pair, "decode_tok_s,energy_j_tok", [])
     assert answer["system"].tolist() == ["gpu-only"]
     with pytest.warns(NearkvWarning, match=sentence):
-        best = rows(pair, Top("decode_tok_s", most=2))
-    assert best["system"].tolist() == ["gpu-only"]
+        kept = best(pair, Top(("decode_tok_s",), most=2), ALONE)
+    assert kept["system"].tolist() == ["gpu-only"]

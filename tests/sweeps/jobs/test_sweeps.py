@@ -22,12 +22,10 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.jobs.best import best
 from nearkv.sweeps.jobs.encode import encoded
 from nearkv.sweeps.jobs.execute import check_room, to_file, write_table
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
-from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top, reducer_of
 from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
@@ -218,100 +216,6 @@ def test_what_differs_has_a_name() -> None:
     assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
     assert difference({**here, "code": "0"}, here) == "before nearkv's own code was changed"
     assert difference(here, here) == ""
-
-
-def by_sorting(reducer: Reducer) -> list[int]:
-    """Row numbers of the best rows, by comparing every row with every other."""
-    rows = table(MIXED)
-    costs = rows[reducer.by].astype(float)
-    if reducer.by == "throughput_tok_s":
-        costs = -costs
-    numbers = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
-    by_cost = sorted(numbers, key=lambda row: (costs[row], row))
-    if isinstance(reducer, Top):
-        return by_cost[: reducer.most]
-    best_row: dict[tuple[object, ...], int] = {}
-    for row in by_cost:
-        best_row.setdefault(tuple(rows[name][row] for name in reducer.per), row)
-    return [best_row[key] for key in sorted(best_row)]
-
-
-REDUCERS = [
-    Top("throughput_tok_s", most=1),
-    Top("throughput_tok_s", most=10),
-    Top("energy_j_tok", most=1000),
-    BestPer("throughput_tok_s", ("model", "context_tok")),
-    BestPer("cost_usd", ("short_of", "system", "batch")),
-    BestPer("energy_j_tok", ("step_ms",)),
-]
-
-
-@pytest.mark.parametrize("reducer", REDUCERS, ids=str)
-@pytest.mark.parametrize("chunk", [41, 1 << 16])
-@pytest.mark.slow
-def test_reducers_keep_what_sorting_all_rows_finds(
-    reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, every = by_sorting(reducer), table(MIXED)
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", chunk)
-    monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
-    kept = best(MIXED, reducer, quietly())
-    for name, column in every.items():
-        np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
-
-
-@pytest.mark.slow
-def test_reducers_in_processes_keep_the_same() -> None:
-    here, there = best(MIXED, REDUCERS[3], quietly()), best(MIXED, REDUCERS[3], quietly(2))
-    for name, column in here.items():
-        np.testing.assert_array_equal(column, there[name], err_msg=name)
-
-
-@pytest.mark.parametrize(
-    ("top", "by", "per", "problem"),
-    [
-        (5, "step_ms", ("model",), "choose one"),
-        (-1, "step_ms", (), "--top -1: must be 1 or more"),
-        (0, "", (), "--top 0: must be 1 or more"),
-        (1, "step_mss", (), "did you mean 'step_ms'"),
-        (1, "model", (), "--by: model is not a column of numbers"),
-        (None, "step_ms", (), "--by step_ms: says what --top and --best-per compare by"),
-        (None, "", ("model", "model"), "--best-per: names 'model' twice"),
-        (None, "step_ms", ("modell",), "did you mean 'model'"),
-    ],
-)
-def test_a_reducer_that_makes_no_sense(
-    top: int | None, by: str, per: tuple[str, ...], problem: str
-) -> None:
-    def reduce() -> None:
-        reducer = reducer_of(top, by, per)
-        assert reducer
-        best(MIXED, reducer, quietly())
-
-    with pytest.raises(InputError, match=problem):
-        reduce()
-
-
-@pytest.mark.parametrize("at_once", [1 << 17, 2])
-def test_the_best_are_grouped_by_what_is_on_request(
-    at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same rows as by sorting a table that has the column."""
-    study = Study(("hilos",), ("opt-66b",), "1,2,64", knobs={"alpha": "0,0.5"})
-    every = table(study, ("bottleneck",))
-    best_row: dict[str, float] = {}
-    for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
-        best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", at_once)
-    kept = best(study, BestPer("throughput_tok_s", ("bottleneck",)), quietly())
-    assert len(best_row) > 1
-    assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row
-
-
-def test_nothing_fits_is_an_answer() -> None:
-    table = best(Study(("flexgen-dram",), ("opt-175b",), context="128k"), REDUCERS[0], quietly())
-    assert table["status"].tolist() == ["infeasible"]
-    assert table["short_of"].tolist() == ["host"]
 
 
 @pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])

@@ -1,57 +1,21 @@
-"""Random studies whose best rows are searched with bounds and without: they must be the same."""
+"""Random studies: any systems, sizes in and out of order, a few hardware numbers and knobs."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
-from unittest.mock import patch
 
 import numpy as np
 
 from nearkv.costmodel.model.registry import System, systems
 from nearkv.hardware.catalog import load_platform
-from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import Columns
-from nearkv.sweeps.explore import pruning
-from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
-from nearkv.sweeps.jobs.running import SweepRun
-from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 
 MODELS = ("opt-66b", "opt-175b", "llama2-70b", "qwen2.5-32b")
-BY = (
-    "throughput_tok_s",
-    "step_ms",
-    "total_s",
-    "prefill_s",
-    "energy_j_tok",
-    "tok_s_per_kusd",
-    "decode_tok_s",
-    "endurance_requests",
-    "cost_usd",
-    "batch_run",
-)
-PER = ("model", "batch", "context_tok", "output_tokens", "status", "system", "batch_run", "reason")
 ROLES = ("gpu", "gpu_link", "host", "csd", "ssd", "uplink", "ssd_link", "dimm", "precision")
 
 
-@contextmanager
-def searched(least: int, most_at_once: int = 16) -> Iterator[None]:
-    """Studies of at least so many points are searched with bounds, none is given up."""
-    with (
-        patch.object(pruning, "ENOUGH", least),
-        patch.object(pruning, "_ALLOWED", 1e9),
-        patch.object(pruning, "_LEAF", 4),
-        patch.object(pruning, "_AT_ONCE", most_at_once),
-    ):
-        yield
-
-
-def drawn(random: Random, points: int) -> tuple[Study, Reducer]:
-    """A study of about so many points, and which of its rows are the best."""
+def drawn_study(random: Random, points: int) -> Study:
+    """A study of about so many points."""
     names = random.sample(sorted(systems()), random.choice((1, 1, 2)))
     known = [systems()[name] for name in names]
     extents = [random.choice((1, 2, 3, 5, 8, 13, 30)) for _ in range(6)]
@@ -63,7 +27,7 @@ def drawn(random: Random, points: int) -> tuple[Study, Reducer]:
     for extent in extents[3:]:
         address, text = _number(random, known[0], extent)
         sets[address] = text
-    study = Study(
+    return Study(
         systems=tuple(names),
         models=tuple(random.sample(MODELS, random.choice((1, 1, 2)))),
         batch=_sizes(random, 1, 600, extents[0]),
@@ -73,10 +37,6 @@ def drawn(random: Random, points: int) -> tuple[Study, Reducer]:
         sets=sets,
         knobs=_knobs(random, known),
     )
-    by = random.choice(BY)
-    if random.random() < 0.5:
-        return study, Top(by, most=random.choice((1, 3, 10, 100)))
-    return study, BestPer(by, tuple(random.sample(PER, random.choice((1, 1, 2)))))
 
 
 def _sizes(random: Random, low: int, high: int, extent: int) -> str:
@@ -124,48 +84,3 @@ def _knobs(random: Random, known: list[System]) -> dict[str, str]:
             values += ["0.25,0.5,0.75"]
         knobs[name] = random.choice(values)
     return knobs
-
-
-def rows(study: Study, reducer: Reducer) -> Columns:
-    """The best rows."""
-    return best(study, reducer, SweepRun(Workers(), True, False, print, lambda _: True))
-
-
-def difference(study: Study, reducer: Reducer) -> str | None:
-    """Which column of the best rows differs with bounds; None where the study is refused."""
-    try:
-        with patch.object(pruning, "ENOUGH", 1 << 62):
-            expected = rows(study, reducer)
-    except InputError:
-        return None
-    with searched(0):
-        answer = rows(study, reducer)
-    for name, column in expected.items():
-        is_number = column.dtype.kind == "f"
-        if not np.array_equal(column, answer[name], equal_nan=is_number):
-            return name
-    return ""
-
-
-def campaign(seed: int, studies: int, points: int) -> Iterator[str]:
-    """Compare so many studies that can be evaluated; yields what differs."""
-    random = Random(seed)
-    compared = 0
-    while compared < studies:
-        study, reducer = drawn(random, points)
-        column = difference(study, reducer)
-        if column is None:
-            continue
-        compared += 1
-        if column:
-            yield f"{column} differs: {reducer} {study}"
-
-
-if __name__ == "__main__":
-    seed, studies, points = map(int, sys.argv[1:])
-    faults = 0
-    for fault in campaign(seed, studies, points):
-        faults += 1
-        print(fault, flush=True)
-    print(f"{studies:,} studies of about {points:,} points: {faults} differ")
-    sys.exit(faults > 0)

@@ -1,4 +1,4 @@
-"""What a search answers, against a scan of every value; what a reducer keeps, against a sort."""
+"""What a search answers, against a scan of every value."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from support.drawing import CASES, seeded
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.batch import best_batches
 from nearkv.sweeps.explore.hardware import least_hardware
-from nearkv.sweeps.jobs.best import best
-from nearkv.sweeps.jobs.reduce import BestPer, Reducer, Top
-from nearkv.sweeps.jobs.running import SweepRun
-from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 
 COUNTED = {
@@ -79,44 +75,3 @@ def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
     assert np.nanmax(rates) <= row["bound_tok_s"] * (1 + 1e-9)
     if most == row["largest_batch"]:
         assert row["throughput_tok_s"] == np.nanmax(rates)
-
-
-GRID = Study(
-    ("flexgen-dram", "hilos"),
-    ("opt-30b", "opt-175b"),
-    batch="1,8,64",
-    context="8k:64k:x2",
-    knobs={"alpha": "0.5,auto", "devices": "4,8"},
-)
-COSTS = ("energy_j_tok", "step_ms", "cost_usd", "prefill_s")
-GROUPS = ("system", "model", "batch", "context_tok", "status", "step_ms")
-
-
-@st.composite
-def reducers(draw: st.DrawFn) -> Reducer:
-    by = draw(st.sampled_from(COSTS))
-    if draw(st.booleans()):
-        return Top(by, most=draw(st.integers(1, 100)))
-    per = draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True))
-    return BestPer(by, tuple(per))
-
-
-@few
-@given(reducers())
-@pytest.mark.slow
-def test_a_reducer_keeps_what_a_sort_puts_first(reducer: Reducer) -> None:
-    rows = table(GRID)
-    costs = rows[reducer.by].astype(float)
-    known = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
-    ordered = sorted(known, key=lambda row: (costs[row], row))
-    if isinstance(reducer, Top):
-        kept = ordered[: reducer.most]
-    else:
-        first: dict[tuple[object, ...], int] = {}
-        for row in ordered:
-            first.setdefault(tuple(rows[name][row] for name in reducer.per), row)
-        kept = [first[group] for group in sorted(first)]
-    run = SweepRun(Workers(1), True, False, lambda line: None, lambda question: True)
-    answer = best(GRID, reducer, run)
-    for name, column in rows.items():
-        np.testing.assert_array_equal(answer[name], column[kept], err_msg=name)

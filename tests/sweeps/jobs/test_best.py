@@ -1,0 +1,189 @@
+"""The best rows of a sweep: those that a sort of all rows puts first, ties included."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.drawing import CASES, seeded
+from support.studies import drawn_study
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.explore.pareto import pareto
+from nearkv.sweeps.jobs.best import BestPer, Reducer, Top, best, reducer_of
+from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.study import Study
+
+MIXED = Study(
+    ("flexgen-dram", "hilos"),
+    ("opt-30b", "opt-175b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    knobs={"alpha": "0.5,auto", "devices": "4,8"},
+)
+"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+COSTS = ("energy_j_tok", "step_ms", "cost_usd", "prefill_s", "throughput_tok_s")
+GROUPS = ("system", "model", "batch", "context_tok", "status", "step_ms", "alpha")
+
+
+def quietly(jobs: int = 1) -> SweepRun:
+    return SweepRun(
+        Workers(jobs),
+        quiet=True,
+        resume=False,
+        say=lambda line: None,
+        confirm=lambda question: True,
+    )
+
+
+def by_sorting(reducer: Reducer, rows: Columns) -> list[int]:
+    """Row numbers of the best rows, by comparing every row with every other."""
+    (by,) = reducer.by
+    costs = rows[by].astype(float)
+    if higher_is_better(by):
+        costs = -costs
+    numbers = [int(row) for row in np.flatnonzero(~np.isnan(costs))]
+    by_cost = sorted(numbers, key=lambda row: (costs[row], row))
+    if isinstance(reducer, Top):
+        return by_cost[: reducer.most]
+    best_row: dict[tuple[object, ...], int] = {}
+    for row in by_cost:
+        best_row.setdefault(tuple(rows[name][row] for name in reducer.per), row)
+    return [best_row[key] for key in sorted(best_row)]
+
+
+REDUCERS = [
+    Top(("throughput_tok_s",), most=1),
+    Top(("throughput_tok_s",), most=10),
+    Top(("energy_j_tok",), most=1000),
+    BestPer(("throughput_tok_s",), ("model", "context_tok")),
+    BestPer(("cost_usd",), ("short_of", "system", "batch")),
+    BestPer(("energy_j_tok",), ("step_ms",)),
+]
+
+
+@pytest.mark.parametrize("reducer", REDUCERS, ids=str)
+@pytest.mark.parametrize("chunk", [41, 1 << 16])
+@pytest.mark.slow
+def test_reducers_keep_what_sorting_all_rows_finds(
+    reducer: Reducer, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = table(MIXED)
+    rows = by_sorting(reducer, every)
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", chunk)
+    monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
+    kept = best(MIXED, reducer, quietly())
+    for name, column in every.items():
+        np.testing.assert_array_equal(kept[name], column[rows], err_msg=name)
+
+
+@pytest.mark.slow
+def test_reducers_in_processes_keep_the_same() -> None:
+    here, there = best(MIXED, REDUCERS[3], quietly()), best(MIXED, REDUCERS[3], quietly(2))
+    for name, column in here.items():
+        np.testing.assert_array_equal(column, there[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("top", "by", "per", "problem"),
+    [
+        (5, "step_ms", ("model",), "choose one"),
+        (-1, "step_ms", (), "--top -1: must be 1 or more"),
+        (0, "", (), "--top 0: must be 1 or more"),
+        (1, "step_mss", (), "did you mean 'step_ms'"),
+        (1, "model", (), "--by: model is not a column of numbers"),
+        (None, "step_ms", (), "--by step_ms: says what --top and --best-per compare by"),
+        (None, "", ("model", "model"), "--best-per: names 'model' twice"),
+        (None, "step_ms", ("modell",), "did you mean 'model'"),
+    ],
+)
+def test_a_reducer_that_makes_no_sense(
+    top: int | None, by: str, per: tuple[str, ...], problem: str
+) -> None:
+    def reduce() -> None:
+        reducer = reducer_of(top, by, per)
+        assert reducer
+        best(MIXED, reducer, quietly())
+
+    with pytest.raises(InputError, match=problem):
+        reduce()
+
+
+@pytest.mark.parametrize("at_once", [1 << 17, 2])
+def test_the_best_are_grouped_by_what_is_on_request(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows as by sorting a table that has the column."""
+    study = Study(("hilos",), ("opt-66b",), "1,2,64", knobs={"alpha": "0,0.5"})
+    every = table(study, ("bottleneck",))
+    best_row: dict[str, float] = {}
+    for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
+        best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
+    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", at_once)
+    kept = best(study, BestPer(("throughput_tok_s",), ("bottleneck",)), quietly())
+    assert len(best_row) > 1
+    assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row
+
+
+def test_nothing_fits_is_an_answer() -> None:
+    table = best(Study(("flexgen-dram",), ("opt-175b",), context="128k"), REDUCERS[0], quietly())
+    assert table["status"].tolist() == ["infeasible"]
+    assert table["short_of"].tolist() == ["host"]
+
+
+@st.composite
+def reducers(draw: st.DrawFn) -> Reducer:
+    by = (draw(st.sampled_from(COSTS)),)
+    if draw(st.booleans()):
+        return Top(by, most=draw(st.integers(1, 100)))
+    per = draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True))
+    return BestPer(by, tuple(per))
+
+
+@settings(seeded, max_examples=max(CASES // 20, 1))
+@given(reducers(), st.integers(0, 10_000))
+@pytest.mark.filterwarnings("ignore:--")  # some systems do not read what is drawn
+@pytest.mark.slow
+def test_random_studies_keep_what_a_sort_puts_first(reducer: Reducer, seed: int) -> None:
+    study = drawn_study(Random(seed), 300)
+    try:
+        rows = table(study)
+        kept = best(study, reducer, quietly())
+    except InputError:  # cannot be evaluated, or has no such column
+        return
+    expected = by_sorting(reducer, rows)
+    if expected:
+        for name, column in rows.items():
+            np.testing.assert_array_equal(kept[name], column[expected], err_msg=name)
+
+
+def test_very_many_points_are_compared_with_a_yes_alone() -> None:
+    study = Study(("hilos",), ("opt-66b",), batch="1:1000000:+1", context="1:1000000:+1")
+    asked: list[str] = []
+
+    def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    run = SweepRun(Workers(), True, False, print, refuse)
+    with pytest.raises(InputError, match="1,000,000,000,000 design points are very many"):
+        best(study, Top(("step_ms",)), run)
+    assert asked == ["Compare 1,000,000,000,000 design points?"]
+    with pytest.raises(InputError, match="very many to compare; leave out some"):
+        pareto(study, "step_ms,cost_usd", [])
+
+
+def test_rows_of_bands_are_those_of_the_whole_table() -> None:
+    """The rows that are kept are drawn again, each alone."""
+    study = Study(("hilos",), ("opt-66b",), batch="1:8:+1", band=90.0, samples=50)
+    rows = table(study)
+    kept = best(study, Top(("step_ms_p50",), most=3), quietly())
+    for name, column in rows.items():
+        np.testing.assert_array_equal(kept[name], column[:3], err_msg=name)
