@@ -20,7 +20,7 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     served,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.fluid import POLICY, steady
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, resident, steady
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     all_prompts_alone,
@@ -39,7 +39,6 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     room_in,
     seen_by_kinds,
 )
-from nearkv.costmodel.mechanisms.serving.residents import resident
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import KIND_OF, Recurrent

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.residents import tokens_reserved
+from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.hardware.errors import InputError

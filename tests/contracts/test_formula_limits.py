@@ -11,7 +11,7 @@ from support.tiny import SHAPE, WORK, needed
 
 from nearkv.costmodel.algebra.span import Leaf, Port, Real
 from nearkv.costmodel.mechanisms.serving.dimm import imbalance
-from nearkv.costmodel.mechanisms.serving.residents import decoding, resident
+from nearkv.costmodel.mechanisms.serving.fluid import decoding, resident
 from nearkv.costmodel.mechanisms.weights.percent import relay
 from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
 from nearkv.costmodel.mechanisms.weights.streaming import PageableStream

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import least, least_of
-from nearkv.costmodel.mechanisms.serving.residents import bisect
+from nearkv.costmodel.mechanisms.serving.fluid import bisect
 from nearkv.solvers import peak
 from nearkv.solvers.calibrate import fit, tangent
 from nearkv.solvers.placement.linear import Program, Simplex, reference

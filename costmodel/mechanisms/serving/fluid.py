@@ -1,23 +1,25 @@
 """The fluid model: the average iteration of a queue that keeps the memory full.
 
-Whenever a request ends, the next one starts. `sweeps/evaluate/simulate.py` runs the same
-iterations event by event.
+Whenever a request ends, the next one starts; once nothing waits, fewer and fewer decode (the
+drain). `sweeps/evaluate/simulate.py` runs the same iterations event by event.
 
-Symbols: B requests, N resident, R = B / N rounds, s prompt, n output, L layers.
+Symbols: B requests, N resident, n_d decoding, R = B / N rounds, s prompt, n output, L layers,
+t iterations since the last admission, r mean remainder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.serving.drain import decode_run, drain_of
-from nearkv.costmodel.mechanisms.serving.residents import decoding, resident, room_for
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.queue import Load, Serving
+from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
 
@@ -30,18 +32,26 @@ POLICY = Knob(
     choices=("paged", "reserve"),
 )
 """L3 leaves admission open; every system of its family can do either."""
+_ROUNDING = 1e-12
+"""A share solved for the last byte may miss it by that; it counts as fitting."""
+_HIDDEN = 1e-9
+"""An iteration longer by less than that hides its prompts."""
+HALVINGS = 48
+_HALVINGS = 28
+"""Decoding requests are solved to 4e-9 of the residents."""
+_NODES, _GAUSS = np.polynomial.legendre.leggauss(6)
+_PLACES, _WEIGHTS = (1 + _NODES) / 2, _GAUSS / 2
+"""Points and weights of the integral over the drain, as shares of its length."""
+_FAST = 2.0
+"""Exponent of the law from which on shares fall so fast that their logarithm is stepped through."""
 
 
 def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1) -> Knob:
     """A choice between two names, `on` being the default."""
-    choices = (off, on)
-    return Knob(
-        what,
-        high=1,
-        default=default,
-        kind="choice",
-        choices=choices,
-    )
+    return Knob(what, high=1, default=default, kind="choice", choices=(off, on))
+
+
+# --- the whole run ----------------------------------------------------------------------------
 
 
 def steady(
@@ -68,13 +78,13 @@ def steady(
         Prefill, and one decode step over all rounds.
     """
     n = decoding(work, serving)
-    room = room_for(work, serving)
+    held = requests_held(work, serving)
     batch = np.maximum(work.batch, 1e-9)
-    first = np.where(n < resident(work, serving), n, room)
+    first = np.where(n < resident(work, serving), n, held)
     later = np.maximum(1 - first / batch, 0.0)
     steps = np.maximum(work.output - 1, 1e-9)
     iterations = np.maximum(work.batch / np.maximum(n, 1e-9) * steps, 1e-9)
-    drain = drain_of(work, np.less(room, work.batch), iterations)
+    drain = drain_of(work, np.less(held, work.batch), iterations)
     full = np.maximum(iterations - drain.remainder, 0.0)
 
     any_steps = np.greater(work.output, 1)
@@ -98,6 +108,11 @@ def steady(
     )
 
 
+def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
+    """Prefill of requests that ride in no iteration, given how many [1]."""
+    return serving.prefill(requests, serving.load_of(work, 0.0, requests * work.prompt))
+
+
 def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
     """Of n_d places, those whose request waits while a prompt that comes first is computed [1].
 
@@ -113,8 +128,237 @@ def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
     return others * (later + (1 - later) / 2)
 
 
-def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
-    """Prefill of so many requests that ride in no iteration."""
-    squares = work.prompt**2 * work.spread.prompt_square
-    load = Load(0.0, 0.0, 0.0, requests * work.prompt, requests * squares)
-    return serving.prefill(requests, load.on_kinds(serving.kinds, serving.skew))
+# --- how many are in memory -------------------------------------------------------------------
+
+
+def tokens_reserved(work: Workload, reserve: Real) -> Real:
+    """Tokens a resident request takes: its context, or its final length if reserved [1]."""
+    return work.context + reserve * (work.final_seen - work.context)
+
+
+def requests_held(work: Workload, serving: Serving) -> Real:
+    """Requests of mean size that would fill the memory [1]."""
+    return serving.room / tokens_reserved(work, serving.reserve)
+
+
+def resident(work: Workload, serving: Serving) -> Real:
+    """Requests that decode together, N: all, or as many of mean size as the memory holds [1]."""
+    return resident_in(requests_held(work, serving), work.batch, serving.replicas)
+
+
+def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
+    """Requests that decode together, N, in a memory that holds `held` of mean size [1].
+
+    A queue fills memory with whole requests, so half of one stays free in each replica on average;
+    at least one runs.
+
+    Args:
+        held: requests of mean size that would fill the memory of all replicas [1].
+        batch: requests in all, B [1].
+        replicas: dp [1].
+    """
+    one_each = np.minimum(replicas, batch)
+    queued = np.minimum(np.maximum(held - replicas / 2, one_each), batch)
+    holds_all = np.less_equal(batch, np.multiply(held, 1 + _ROUNDING))
+    return np.where(holds_all, batch, queued)[()]
+
+
+def memory_needed(work: Workload, serving: Serving) -> Real:
+    """Tokens of KV cache needed: all residents', on each replica at least the longest [1]."""
+    of_residents = resident(work, serving) * work.context
+    return np.maximum(of_residents, serving.replicas * work.longest)
+
+
+# --- how many of them decode ------------------------------------------------------------------
+
+
+def decoding(work: Workload, serving: Serving) -> Real:
+    """Requests that decode at a time: the residents, or as many as riding prompts replace [1].
+
+    n_d requests end at a rate of n_d / (n - 1) an iteration, and as many prompts of s tokens must
+    ride in it. An iteration carries what decoding hides, or the minimum chunk of a replica; where
+    that is less, fewer decode than memory holds: the largest n_d whose prompts still ride along. A
+    prompt takes memory before it decodes, s / chunk iterations, one prompt a replica at a time.
+    """
+    most, dp = resident(work, serving), serving.replicas
+    waits = np.less(requests_held(work, serving), work.batch)
+    queued = waits & np.greater(serving.chunked, 0)
+    prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
+    chunks = prompt_rate / np.maximum(serving.minimum_chunk, 1.0)
+    fewest = np.minimum(dp, most)
+    beside_loading = np.maximum(np.maximum(most / (1 + chunks), most - dp), fewest)
+    carried = dp / np.maximum(chunks, 1e-30)
+    riding = np.clip(carried, fewest, beside_loading)
+    # hidden prompts take 56 more iterations to solve for: only where chunks carry too few
+    if np.any(queued & np.less(riding, beside_loading)):
+        riding = _with_hidden(work, serving, prompt_rate, riding, beside_loading)
+    return np.where(queued, riding, most)[()]
+
+
+def _with_hidden(
+    work: Workload, serving: Serving, prompt_rate: Real, riding: Real, most: Real
+) -> Real:
+    """Requests up to which chunks carry the prompts, or decoding hides more of them [1].
+
+    Args:
+        work, serving: the queue.
+        prompt_rate: prompt tokens an iteration for each request that decodes [1].
+        riding: requests whose prompts the minimum chunks carry [1].
+        most: that memory holds [1].
+    """
+
+    def hides(sequences: Real) -> NDArray[np.bool_]:
+        """Whether the iteration of these sequences takes no longer with their prompts in it."""
+        alone = serving.iteration_of(work, sequences, 0.0).seconds
+        both = serving.iteration_of(work, sequences, sequences * prompt_rate).seconds
+        return np.less_equal(both, np.multiply(alone, 1 + _HIDDEN))
+
+    all_hide, more_hide = hides(most), hides(riding)
+    if np.any(more_hide & ~all_hide):
+        further = bisect(hides, riding, most, halvings=_HALVINGS)
+        riding = np.where(more_hide, further, riding)
+    return np.where(all_hide, most, riding)
+
+
+def bisect(
+    holds: Callable[[Real], NDArray[np.bool_]],
+    low: Real,
+    high: Real,
+    halvings: int = HALVINGS,
+) -> Real:
+    """Where a condition ends that holds from `low` up to a point, `high` if it holds throughout.
+
+    Args:
+        holds: number -> whether the condition holds there.
+        low, high: ends of the interval [any unit].
+        halvings: of the interval.
+
+    Returns:
+        The point, on its far side [unit of the interval].
+    """
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        beyond = holds(middle)
+        low = np.where(beyond, middle, low)
+        high = np.where(beyond, high, middle)
+    return high
+
+
+# --- the drain --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the drain.
+
+    Attributes:
+        iterations: that it takes [1].
+        decoding: share of the last requests that decode in each [1].
+        served: the share by the law of their remainders, less where one goes on alone [1].
+    """
+
+    iterations: Real
+    decoding: Real
+    served: Real
+
+
+@dataclass(frozen=True)
+class Drain:
+    """The end of a run: nothing waits any more, and the last requests leave one after another.
+
+    Shares of the last requests that still decode follow (1 - t / t_max)^k, which has the longest
+    answer as its end and their mean remainder r as its integral: k = t_max / r - 1. It is exact for
+    equal requests out of step (k = 1) and for a geometric law (k large). Until t_max at least one
+    decodes, which takes the time of a whole iteration.
+
+    Attributes:
+        longest: iterations until the last request ends, t_max [1].
+        remainder: of a mean request among the last ones, r [1].
+    """
+
+    longest: Real
+    remainder: Real
+
+    def pieces(self, least: Real) -> Iterator[Piece]:
+        """Parts of the drain, the last of which is that of the last request.
+
+        Args:
+            least: share of the requests that decodes until the end, one on each replica [1].
+        """
+        k = np.maximum(self.longest / np.maximum(self.remainder, 1e-9) - 1, 1e-9)
+        steepness = -np.log(least) / k
+        until_last = -np.expm1(-steepness)
+        slow = np.less_equal(k, _FAST)
+        for place, weight in zip(_PLACES, _WEIGHTS, strict=True):
+            # steps of equal time where shares fall slowly, of equal ratio where they fall fast
+            steeply = np.exp(-place * steepness)
+            left = np.where(slow, 1 - place * until_last, steeply)
+            length = np.where(slow, until_last, steepness * steeply)
+            share = left**k
+            yield Piece(self.longest * weight * length, share, share)
+        alone = self.longest * (1 - until_last)
+        yield Piece(alone, least, least / (k + 1))
+
+
+def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
+    """How the last requests leave; those that never queued have begun together.
+
+    Requests of equal length end together: nothing drains. The last ones have no more to generate
+    than all: where nearly all are resident from the start, their mean remainder is what is left.
+
+    Args:
+        work: mean lengths and moments of the requests.
+        queued: where some waited.
+        iterations: of as many requests at a time as decode together, if none drained [1].
+    """
+    steps, spread = np.maximum(work.output - 1, 0.0), work.spread
+    differ = np.greater(spread.output_square, 1)
+    residual = steps * spread.output_square / 2
+    remainder = np.where(queued, np.minimum(residual, iterations), steps)
+    longest = np.maximum(steps * spread.longest_output, remainder)
+    return Drain(np.where(differ, longest, 0.0), np.where(differ, remainder, 0.0))
+
+
+@dataclass(frozen=True)
+class Run:
+    """The iterations of a whole run.
+
+    Attributes:
+        step: all of them over the tokens of a request beyond the first.
+        token_seconds: what one place of n_d waits, weighted by how many of them are taken [s].
+    """
+
+    step: Span
+    token_seconds: Real
+
+
+def decode_run(
+    work: Workload,
+    serving: Serving,
+    sequences: Real,
+    carried: Real,
+    full: Real,
+    drain: Drain,
+) -> Run:
+    """Full iterations with the prompts they carry, then the drain.
+
+    Args:
+        work, serving: the queue.
+        sequences: decoding in a full iteration [1].
+        carried: prompt tokens in a full iteration [1].
+        full: how many full iterations [1].
+        drain: what follows.
+    """
+    steps = np.maximum(work.output - 1, 1e-9)
+    iteration = serving.iteration_of(work, sequences, carried)
+    token_seconds = full * iteration.seconds
+    parts: dict[str, Span] = {"queue": (full / steps) * iteration}
+    least = serving.one_on_each(sequences)
+    # only a trace drains, so that other answers show no parts of a drain
+    pieces = drain.pieces(least) if np.any(drain.remainder) else ()
+    for number, piece in enumerate(pieces, 1):
+        drained = serving.iteration_of(work, piece.decoding * sequences, 0.0)
+        parts[f"drain_{number}"] = (piece.iterations / steps) * drained
+        token_seconds = token_seconds + piece.iterations * piece.served * drained.seconds
+    step = serial(**parts) if len(parts) > 1 else parts["queue"]
+    return Run(step, token_seconds)

@@ -24,8 +24,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     row_efficiency,
     unit_power,
 )
-from nearkv.costmodel.mechanisms.serving.drain import Drain, drain_of
-from nearkv.costmodel.mechanisms.serving.residents import resident_in, tokens_reserved
+from nearkv.costmodel.mechanisms.serving.fluid import Drain, drain_of, resident_in, tokens_reserved
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.resources import csd

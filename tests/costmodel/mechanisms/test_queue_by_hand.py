@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.drain import Drain
-from nearkv.costmodel.mechanisms.serving.fluid import steady
-from nearkv.costmodel.mechanisms.serving.residents import decoding, resident_in
+from nearkv.costmodel.mechanisms.serving.fluid import Drain, decoding, resident_in, steady
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.queue import Load, Serving

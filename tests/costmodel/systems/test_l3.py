@@ -19,13 +19,13 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
     row_efficiency,
     unit_power,
 )
+from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
 from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
     gpu_room,
     kv_token_bytes,
     tensor_parallel,
 )
-from nearkv.costmodel.mechanisms.serving.residents import tokens_reserved
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load
