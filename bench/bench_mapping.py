@@ -10,9 +10,9 @@ import numpy as np
 
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
 from nearkv.costmodel.model.workload import Workload
-from nearkv.solvers.mapping.brute import brute
-from nearkv.solvers.mapping.exact import exact, greedy
-from nearkv.solvers.mapping.milp import milp
+from nearkv.solvers.mapping.checks import brute, milp
+from nearkv.solvers.mapping.exact import exact
+from nearkv.solvers.mapping.policies import greedy
 from nearkv.sweeps.jobs.memory import keep_freed_memory
 from nearkv.sweeps.validation.checks.asking import model_on
 

@@ -1,4 +1,4 @@
-"""Head mappings by name: how each system of the H2M2 paper picks what goes to HBM (sec. 3.3, 4.3).
+"""How each system of the H2M2 paper picks what goes to HBM: greedily or by name (sec. 3.3, 4.3).
 
 Symbols: n units on HBM, N units.
 """
@@ -21,13 +21,41 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import (
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.mapping import exact as mapping
+from nearkv.solvers.mapping.exact import exact, exact_and_fewest
+from nearkv.solvers.mapping.tables import Array, Choice, entries, flatten, mapping_of
+from nearkv.solvers.mapping.tables import Mapping as HeadMapping
 
 Tabulate = Callable[[Machine, LLM, Workload], HeadTables]
-Method = Callable[[HeadTables], mapping.Mapping]
+Method = Callable[[HeadTables], HeadMapping]
 
 
-def major(first: int, tables: HeadTables) -> mapping.Mapping:
+def greedy(tables: HeadTables) -> HeadMapping:
+    """Algorithm 1: attention, then qkv-linear, then fc, each at its fastest that still fits.
+
+    Where nothing fits both memories, as many units as HBM holds.
+    """
+    flat = flatten(tables)
+    hbm, lpddr = flat.hbm_room, flat.lpddr_room  # what is left of them
+    chosen: list[Array] = []
+    for seconds, on_hbm, on_lpddr in zip(flat.seconds, flat.hbm, flat.lpddr, strict=True):
+        fits_hbm = on_hbm <= hbm[:, None]
+        fits_lpddr = on_lpddr <= lpddr[:, None]
+        allowed = np.where(fits_hbm & fits_lpddr, seconds, np.inf)
+        n = allowed.argmin(1)
+        stuck = np.isinf(entries(allowed, n))
+        if stuck.any():
+            possible = fits_hbm & np.isfinite(seconds)
+            units = np.arange(seconds.shape[1])
+            most = np.where(possible, units, 0).max(1)
+            n = np.where(stuck, most, n)
+        hbm = hbm - entries(on_hbm, n)
+        lpddr = lpddr - entries(on_lpddr, n)
+        chosen.append(n)
+    everywhere = [np.broadcast_to(n, hbm.shape) for n in chosen]
+    return mapping_of(tables.points, flat, Choice(*everywhere))
+
+
+def major(first: int, tables: HeadTables) -> HeadMapping:
     """As many units of one sub-layer on HBM as fit, the others at their best (sec. 3.3).
 
     Args:
@@ -40,7 +68,7 @@ def major(first: int, tables: HeadTables) -> mapping.Mapping:
     exists = n <= tables.units[..., None]
     most = np.where(holds & exists, n, 0).max(-1)
     pinned = pin(tables, first, most)
-    return mapping.exact(pinned)
+    return exact(pinned)
 
 
 def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
@@ -56,8 +84,7 @@ def pin(tables: HeadTables, which: int, units: Any) -> HeadTables:
     chosen = n == np.asarray(units)[..., None]
     seconds[which] = np.where(chosen, seconds[which], np.inf)
     attention, qkv, fc = seconds
-    three = (attention, qkv, fc)
-    return replace(tables, seconds=three)
+    return replace(tables, seconds=(attention, qkv, fc))
 
 
 @dataclass(frozen=True)
@@ -74,12 +101,12 @@ class Policy:
 
 
 POLICIES = {
-    "mapping-greedy": Policy(head_tables, mapping.greedy),
-    "mapping-exact": Policy(head_tables, mapping.exact),
+    "mapping-greedy": Policy(head_tables, greedy),
+    "mapping-exact": Policy(head_tables, exact),
     "mapping-a-major": Policy(head_tables, partial(major, 0)),
     "mapping-q-major": Policy(head_tables, partial(major, 1)),
     "mapping-f-major": Policy(head_tables, partial(major, 2)),
-    "mapping-layers": Policy(layer_tables, mapping.exact_and_fewest),
+    "mapping-layers": Policy(layer_tables, exact_and_fewest),
 }
 """Policies by the solver name of a knob."""
 
@@ -87,7 +114,7 @@ POLICIES = {
 def solve_mapping(
     policy: str, hw: Machine, llm: LLM, work: Workload, requested: Mapping[str, Real | str]
 ) -> dict[str, Real]:
-    """Units of all three sub-layers by a policy; those the user stated stay.
+    """Units of all three sub-layers by a policy; units that the user stated stay.
 
     Args:
         policy: a key of POLICIES.

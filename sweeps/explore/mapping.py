@@ -16,10 +16,10 @@ from nearkv.costmodel.model.models import require_alike
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import unknown
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.mapping.brute import brute
-from nearkv.solvers.mapping.exact import Mapping, bytes_used, exact, greedy
-from nearkv.solvers.mapping.milp import milp
-from nearkv.solvers.mapping.policies import POLICIES
+from nearkv.solvers.mapping.checks import brute, milp
+from nearkv.solvers.mapping.exact import exact
+from nearkv.solvers.mapping.policies import POLICIES, greedy
+from nearkv.solvers.mapping.tables import Mapping, bytes_used
 from nearkv.sweeps.evaluate.evaluate import Columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess

@@ -7,10 +7,10 @@ import pulp
 import pytest
 
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
-from nearkv.solvers.mapping.brute import brute
-from nearkv.solvers.mapping.exact import Mapping, bytes_used, evaluate, exact, greedy
-from nearkv.solvers.mapping.milp import milp
-from nearkv.solvers.mapping.policies import major, pin
+from nearkv.solvers.mapping.checks import brute, milp
+from nearkv.solvers.mapping.exact import exact
+from nearkv.solvers.mapping.policies import greedy, major, pin
+from nearkv.solvers.mapping.tables import Mapping, bytes_used, evaluate
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 

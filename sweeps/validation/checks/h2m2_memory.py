@@ -18,7 +18,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation
 from nearkv.costmodel.model.workload import Workload
-from nearkv.solvers.mapping.exact import greedy
+from nearkv.solvers.mapping.policies import greedy
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on
 from nearkv.sweeps.validation.checks.h2m2 import (

@@ -19,7 +19,7 @@ from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.mapping.exact import greedy
+from nearkv.solvers.mapping.policies import greedy
 from nearkv.solvers.placement.blocks import BlockProblem
 from nearkv.solvers.placement.boxes import single_block
 from nearkv.solvers.placement.linear import Simplex

@@ -17,7 +17,8 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.mapping.exact import exact, greedy
+from nearkv.solvers.mapping.exact import exact
+from nearkv.solvers.mapping.policies import greedy
 
 HW = load_platform("gh-asymmetric").machine()
 GPT3, CHINCHILLA, LLAMA2 = (

@@ -33,9 +33,9 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.mapping.brute import brute
-from nearkv.solvers.mapping.exact import evaluate, exact
-from nearkv.solvers.mapping.milp import milp
+from nearkv.solvers.mapping.checks import brute, milp
+from nearkv.solvers.mapping.exact import exact
+from nearkv.solvers.mapping.tables import evaluate
 
 # --- consistency ---
 

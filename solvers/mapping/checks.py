@@ -1,18 +1,20 @@
-"""The same mapping as an integer program, a check on `nearkv.solvers.mapping.exact`.
+"""The optimal mapping found in two other ways: as an integer program, and by trying all.
 
-It shares no code with what it checks.
+They check `nearkv.solvers.mapping.exact`, with which they share no code that searches.
 
 Symbols: x_in = 1 where sub-layer i has n units on HBM, N units.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pulp
 
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import Array, HeadTables, Three
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.mapping.exact import Mapping
+from nearkv.solvers.mapping.tables import Mapping, evaluate
 
 
 def milp(tables: HeadTables) -> Mapping:
@@ -29,7 +31,7 @@ def milp(tables: HeadTables) -> Mapping:
     Raises:
         InputError: more than one design point.
     """
-    count = np.prod(tables.points)
+    count = math.prod(tables.points)
     if count != 1:
         raise InputError(
             f"method milp: solves one point at a time, not {count:g}; use --method exact"
@@ -71,9 +73,9 @@ class _Program:
                 terms.append(weight * chosen)
         return pulp.lpSum(terms)
 
-    def _limit(self, tables: Three, room: Array) -> None:
+    def _limit(self, tables: Three, headroom: Array) -> None:
         """Bytes of the choice fit one memory."""
-        capacity = float(np.ravel(room)[0])
+        capacity = float(np.ravel(headroom)[0])
         size = max(capacity, 1.0)
         self.lp += self._total(_flat(tables), size) <= capacity / size
 
@@ -105,3 +107,30 @@ class _Program:
             seconds = seconds + float(table[n])
         attention, qkv, fc = map(float, chosen)
         return Mapping(attention, qkv, fc, seconds, ok=ok)
+
+
+def brute(tables: HeadTables) -> Mapping:
+    """The fastest mapping that fits both memories, in O(N^3), for one design point.
+
+    Raises:
+        ValueError: more than one design point.
+    """
+    if math.prod(tables.points) != 1:
+        raise ValueError("brute force takes one design point")
+    seconds = _cube(tables.seconds)
+    # a capacity may still have an axis for every number that was set
+    on_hbm = _cube(tables.hbm) <= np.reshape(tables.hbm_room, ())
+    on_both = on_hbm & (_cube(tables.lpddr) <= np.reshape(tables.lpddr_room, ()))
+    possible = on_both & np.isfinite(seconds)
+    ok = on_both if possible.any() else on_hbm
+    allowed = np.where(ok, seconds, np.inf)
+    attention, qkv, fc = np.unravel_index(allowed.argmin(), allowed.shape)
+    return evaluate(tables, attention, qkv, fc)
+
+
+def _cube(three: Three) -> Array:
+    """Sum of three tables for every mapping, in the order of `Choice.total`."""
+    attention, qkv, fc = (table.reshape(table.shape[-1]) for table in three)
+    pairs = attention[:, None] + qkv
+    cube: Array = pairs[:, :, None] + fc
+    return cube
