@@ -86,9 +86,9 @@ class _Program:
         self.lp += self._total(self.seconds, scale or 1.0)
         for row in self.x:
             self.lp += pulp.lpSum(row.values()) == 1
-        self._limit(self.tables.hbm, self.tables.hbm_room)
+        self._limit(self.tables.hbm, self.tables.hbm_headroom)
         if both:
-            self._limit(self.tables.lpddr, self.tables.lpddr_room)
+            self._limit(self.tables.lpddr, self.tables.lpddr_headroom)
         self.lp.solve(pulp.HiGHS(msg=False, threads=1, gapRel=0.0, gapAbs=0.0))
         status = pulp.LpStatus[self.lp.status]
         if status == "Infeasible":
@@ -119,8 +119,8 @@ def brute(tables: HeadTables) -> Mapping:
         raise ValueError("brute force takes one design point")
     seconds = _cube(tables.seconds)
     # a capacity may still have an axis for every number that was set
-    on_hbm = _cube(tables.hbm) <= np.reshape(tables.hbm_room, ())
-    on_both = on_hbm & (_cube(tables.lpddr) <= np.reshape(tables.lpddr_room, ()))
+    on_hbm = _cube(tables.hbm) <= np.reshape(tables.hbm_headroom, ())
+    on_both = on_hbm & (_cube(tables.lpddr) <= np.reshape(tables.lpddr_headroom, ()))
     possible = on_both & np.isfinite(seconds)
     ok = on_both if possible.any() else on_hbm
     allowed = np.where(ok, seconds, np.inf)

@@ -71,7 +71,7 @@ def _overfull(flat: HeadTables) -> Array:
     for on_hbm, on_lpddr in zip(flat.hbm, flat.lpddr, strict=True):
         both = on_hbm + on_lpddr
         least = least + both.min(1)
-    overfull: Array = least > (flat.hbm_room + flat.lpddr_room) * _EQUAL
+    overfull: Array = least > (flat.hbm_headroom + flat.lpddr_headroom) * _EQUAL
     return overfull
 
 
@@ -145,7 +145,7 @@ def _up_to_fastest(tables: HeadTables) -> HeadTables:
 
 def _most_fc(tables: HeadTables) -> Units:
     """Most units of fc that HBM still holds beside each pair; -1 where none [1]."""
-    headroom = _beside_pairs(tables.hbm, tables.hbm_room)
+    headroom = _beside_pairs(tables.hbm, tables.hbm_headroom)
     headroom /= _bytes_of_unit(tables)
     np.floor(headroom, out=headroom)
     np.clip(headroom, -1.0, _before_pairs(tables.units), out=headroom)
@@ -158,9 +158,9 @@ def _least_fc(tables: HeadTables) -> Units | None:
     None where LPDDR holds all of everything.
     """
     most = sum(table.max(1) for table in tables.lpddr)
-    if np.all(most <= tables.lpddr_room):
+    if np.all(most <= tables.lpddr_headroom):
         return None
-    headroom = _beside_pairs(tables.lpddr, tables.lpddr_room)
+    headroom = _beside_pairs(tables.lpddr, tables.lpddr_headroom)
     on_lpddr = np.floor(headroom / _bytes_of_unit(tables))
     units = _before_pairs(tables.units)
     on_hbm = np.clip(units - on_lpddr, 0, units + 1)
@@ -296,7 +296,7 @@ def _best_by_headroom(tables: HeadTables) -> Choice:
     both = qkv + headrooms.fc.take(left, mode="clip")
     unused = np.full(headrooms.first, np.inf)
     least = np.append(unused, both.min(1))
-    beside_attention = (tables.hbm_room + headrooms.unit) - tables.hbm[0].T
+    beside_attention = (tables.hbm_headroom + headrooms.unit) - tables.hbm[0].T
     beside_attention /= headrooms.unit
     index = beside_attention.astype(np.intp)
     total = least.take(index, mode="clip") + attention
@@ -333,9 +333,9 @@ def _headrooms(tables: HeadTables) -> _Headrooms | None:
     def index_of(headroom: float) -> int:
         return int(min(max(headroom, -unit), enough) // unit) + 1
 
-    first = index_of(np.min(tables.hbm_room - on_attention[:, -1]))
-    last = index_of(np.max(tables.hbm_room - on_attention[:, 0]))
-    points = max(len(on_attention), len(tables.hbm_room))
+    first = index_of(np.min(tables.hbm_headroom - on_attention[:, -1]))
+    last = index_of(np.max(tables.hbm_headroom - on_attention[:, 0]))
+    points = max(len(on_attention), len(tables.hbm_headroom))
     if last > points * on_attention.shape[1]:
         return None
     _, qkv, fc = tables.seconds
@@ -403,7 +403,7 @@ def exact_and_fewest(tables: HeadTables) -> Mapping:
         if not len(rows):
             continue
         others = Choice(*units).total(flat.lpddr) - entries(on_lpddr, n)
-        spare = np.broadcast_to(flat.lpddr_room - others, n.shape)
+        spare = np.broadcast_to(flat.lpddr_headroom - others, n.shape)
         tied = points_at(flat, rows, len(n))
         units[sublayer] = n.copy()
         units[sublayer][rows] = _fewest(

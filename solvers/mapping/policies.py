@@ -35,7 +35,7 @@ def greedy(tables: HeadTables) -> HeadMapping:
     Where nothing fits both memories, as many units as HBM holds.
     """
     flat = flatten(tables)
-    hbm, lpddr = flat.hbm_room, flat.lpddr_room  # what is left of them
+    hbm, lpddr = flat.hbm_headroom, flat.lpddr_headroom  # what is left of them
     chosen: list[Array] = []
     for seconds, on_hbm, on_lpddr in zip(flat.seconds, flat.hbm, flat.lpddr, strict=True):
         fits_hbm = on_hbm <= hbm[:, None]
@@ -64,7 +64,7 @@ def major(first: int, tables: HeadTables) -> HeadMapping:
     """
     on_hbm = tables.hbm[first]
     n = np.arange(on_hbm.shape[-1])
-    holds = on_hbm <= tables.hbm_room[..., None]
+    holds = on_hbm <= tables.hbm_headroom[..., None]
     exists = n <= tables.units[..., None]
     most = np.where(holds & exists, n, 0).max(-1)
     pinned = pin(tables, first, most)

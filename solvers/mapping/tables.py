@@ -97,8 +97,8 @@ def _changed(tables: HeadTables, change: Callable[[Array, int], Array]) -> HeadT
         seconds=sublayers(tables.seconds),
         hbm=sublayers(tables.hbm),
         lpddr=sublayers(tables.lpddr),
-        hbm_room=change(tables.hbm_room, 0),
-        lpddr_room=change(tables.lpddr_room, 0),
+        hbm_headroom=change(tables.hbm_headroom, 0),
+        lpddr_headroom=change(tables.lpddr_headroom, 0),
         units=change(tables.units, 0),
     )
 
@@ -150,8 +150,8 @@ def entries(table: Array, units: Array) -> Any:
 
 def fits(flat: HeadTables, choice: Choice) -> tuple[Array, Array]:
     """Whether HBM and LPDDR hold their bytes."""
-    on_hbm = choice.total(flat.hbm) <= flat.hbm_room
-    on_lpddr = choice.total(flat.lpddr) <= flat.lpddr_room
+    on_hbm = choice.total(flat.hbm) <= flat.hbm_headroom
+    on_lpddr = choice.total(flat.lpddr) <= flat.lpddr_headroom
     return on_hbm, on_lpddr
 
 

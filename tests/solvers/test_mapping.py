@@ -29,11 +29,13 @@ def instance(rng: np.random.Generator, units: int, case: int) -> HeadTables:
         lpddr.append(np.minimum.accumulate(down).astype(float))
     total = sum(float(table[-1]) for table in hbm)
     shares = {0: (1.1, 1.1), 1: (0.4, 1.2), 2: (1.2, 0.4), 3: (0.55, 0.5), 4: (0.3, 0.4)}[case]
-    hbm_room, lpddr_room = (
+    hbm_headroom, lpddr_headroom = (
         np.asarray(np.floor(total * share * rng.uniform(0.9, 1.1))) for share in shares
     )
     on_hbm, on_lpddr = (hbm[0], hbm[1], hbm[2]), (lpddr[0], lpddr[1], lpddr[2])
-    return HeadTables((a, q, f), on_hbm, on_lpddr, hbm_room, lpddr_room, np.asarray(float(units)))
+    return HeadTables(
+        (a, q, f), on_hbm, on_lpddr, hbm_headroom, lpddr_headroom, np.asarray(float(units))
+    )
 
 
 def stacked(tables: list[HeadTables]) -> HeadTables:
@@ -42,7 +44,8 @@ def stacked(tables: list[HeadTables]) -> HeadTables:
         return a, q, f
 
     rooms = (
-        np.stack([getattr(t, name) for t in tables]) for name in ("hbm_room", "lpddr_room", "units")
+        np.stack([getattr(t, name) for t in tables])
+        for name in ("hbm_headroom", "lpddr_headroom", "units")
     )
     return HeadTables(three("seconds"), three("hbm"), three("lpddr"), *rooms)
 
@@ -58,7 +61,7 @@ def test_exact_is_brute_force_is_milp_on_random_instances() -> None:
         assert bool(best.ok) == bool(all_.ok) == bool(program.ok)
         np.testing.assert_allclose(program.seconds, all_.seconds, rtol=1e-9)
         infeasible += not best.ok
-        free = exact(replace(tables, lpddr_room=np.asarray(np.inf)))
+        free = exact(replace(tables, lpddr_headroom=np.asarray(np.inf)))
         lpddr_cuts += bool(best.ok) and bool(free.seconds < best.seconds)
     assert infeasible > 20
     assert lpddr_cuts > 20
@@ -87,9 +90,9 @@ def test_batches_are_cut_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None
 def test_tables_that_do_not_vary_serve_all_points() -> None:
     rng = np.random.default_rng(11)
     one = instance(rng, 6, 1)
-    rooms = np.linspace(0, float(one.hbm_room) * 2, 9).round()
-    swept = exact(replace(one, hbm_room=rooms))
-    expected = [brute(replace(one, hbm_room=np.asarray(room))).seconds for room in rooms]
+    rooms = np.linspace(0, float(one.hbm_headroom) * 2, 9).round()
+    swept = exact(replace(one, hbm_headroom=rooms))
+    expected = [brute(replace(one, hbm_headroom=np.asarray(room))).seconds for room in rooms]
     np.testing.assert_array_equal(swept.seconds, expected)
     assert np.all(np.diff(np.where(swept.ok, swept.seconds, np.inf)[np.asarray(swept.ok)]) <= 0)
 
@@ -104,7 +107,7 @@ def test_points_that_share_qkv_and_fc_are_solved_as_alone(byte: float, share: fl
     for _ in range(6):
         one = instance(rng, 6, 0)
         own = [instance(rng, 6, i % 5) for i in range(20)]
-        small = [replace(other, hbm_room=np.floor(share * other.hbm_room)) for other in own]
+        small = [replace(other, hbm_headroom=np.floor(share * other.hbm_headroom)) for other in own]
         single = [with_attention_of(other, one, byte) for other in small]
         together = exact(sharing_qkv_and_fc(single))
         for i, tables in enumerate(single):
@@ -125,8 +128,8 @@ def with_attention_of(other: HeadTables, one: HeadTables, byte: float) -> HeadTa
         seconds=(other.seconds[0], *one.seconds[1:]),
         hbm=sizes(other.hbm, one.hbm),
         lpddr=sizes(other.lpddr, one.lpddr),
-        hbm_room=byte * (other.hbm_room + 0.5),
-        lpddr_room=byte * (other.lpddr_room + 0.5),
+        hbm_headroom=byte * (other.hbm_headroom + 0.5),
+        lpddr_headroom=byte * (other.lpddr_headroom + 0.5),
     )
 
 
@@ -192,17 +195,17 @@ def test_nothing_that_fits_beats_the_optimum_and_policies_obey_their_pin() -> No
         for policy in (greedy(tables), *(major(which, tables) for which in range(3))):
             assert not policy.ok or policy.seconds >= best.seconds
         for which in range(3):
-            most = int(np.flatnonzero(tables.hbm[which] <= tables.hbm_room)[-1])
+            most = int(np.flatnonzero(tables.hbm[which] <= tables.hbm_headroom)[-1])
             assert major(which, tables).units[which] == most
             assert (
-                tables.hbm[which][1] > tables.hbm_room
+                tables.hbm[which][1] > tables.hbm_headroom
                 or exact(pin(tables, which, 1)).units[which] == 1
             )
 
 
 def test_where_nothing_fits_the_answer_says_so_and_stays_finite() -> None:
     tables = instance(np.random.default_rng(1), 8, 4)
-    tables = replace(tables, hbm_room=np.asarray(3.0), lpddr_room=np.asarray(3.0))
+    tables = replace(tables, hbm_headroom=np.asarray(3.0), lpddr_headroom=np.asarray(3.0))
     for method in (exact, brute, greedy, milp):
         mapping: Mapping = method(tables)
         assert not mapping.ok

@@ -45,21 +45,21 @@ class HeadTables:
         seconds: of a whole step; infinite where a model has fewer units [s].
         hbm: bytes on HBM, which never fall with n; those of fc are n x one unit's [B].
         lpddr: bytes on LPDDR, which never rise with n; those of fc are (N - n) x one unit's [B].
-        hbm_room, lpddr_room: bytes there; no unit axis [B].
+        hbm_headroom, lpddr_headroom: bytes there; no unit axis [B].
         units: N, how many units can be mapped; no unit axis [1].
     """
 
     seconds: Three
     hbm: Three
     lpddr: Three
-    hbm_room: Array
-    lpddr_room: Array
+    hbm_headroom: Array
+    lpddr_headroom: Array
     units: Array
 
     @cached_property
     def points(self) -> tuple[int, ...]:
         """Shape of the design points."""
-        shapes = {self.hbm_room.shape, self.lpddr_room.shape, self.units.shape}
+        shapes = {self.hbm_headroom.shape, self.lpddr_headroom.shape, self.units.shape}
         for tables in (self.seconds, self.hbm, self.lpddr):
             shapes.update(table.shape[:-1] for table in tables)
         if len(shapes) == 1:
@@ -98,8 +98,8 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         ),
         hbm=stored(n),
         lpddr=stored(np.maximum(llm.heads - n, 0)),
-        hbm_room=np.asarray(two.hbm.capacity, float),
-        lpddr_room=np.asarray(two.lpddr.capacity, float),
+        hbm_headroom=np.asarray(two.hbm.capacity, float),
+        lpddr_headroom=np.asarray(two.lpddr.capacity, float),
         units=np.asarray(llm.heads, float),
     )
 
@@ -137,8 +137,8 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         ),
         hbm=stored(n),
         lpddr=stored(rest),
-        hbm_room=np.asarray(two.hbm.capacity, float),
-        lpddr_room=np.asarray(two.lpddr.capacity, float),
+        hbm_headroom=np.asarray(two.hbm.capacity, float),
+        lpddr_headroom=np.asarray(two.lpddr.capacity, float),
         units=np.asarray(llm.layers, float),
     )
 

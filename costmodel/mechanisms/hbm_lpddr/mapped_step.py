@@ -217,7 +217,7 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
         Heads of attention, qkv and fc on HBM [1].
     """
     even = even_share(two)
-    hbm_room, lpddr_room = two.hbm.capacity, two.lpddr.capacity
+    hbm_headroom, lpddr_headroom = two.hbm.capacity, two.lpddr.capacity
     all_heads = (llm.heads, llm.heads, llm.heads)
     sizes = bytes_of(llm, work, all_heads)
     units_of = (
@@ -229,8 +229,8 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
     for kernel in order:
         units = units_of[kernel]
         whole = np.maximum(sizes[kernel], 1.0)
-        share_held = hbm_room / whole
-        share_left = 1 - lpddr_room / whole
+        share_held = hbm_headroom / whole
+        share_left = 1 - lpddr_headroom / whole
         most = np.floor(units * share_held + _ROUNDING)
         least = np.ceil(units * share_left - _ROUNDING)
         best = whole_units(units, even)
@@ -238,8 +238,8 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
         n = np.maximum(np.minimum(best, most), least)
         heads[kernel] = n * llm.heads / units
         on_hbm = whole * n / units
-        hbm_room = np.maximum(hbm_room - on_hbm, 0.0)
-        lpddr_room = np.maximum(lpddr_room - (whole - on_hbm), 0.0)
+        hbm_headroom = np.maximum(hbm_headroom - on_hbm, 0.0)
+        lpddr_headroom = np.maximum(lpddr_headroom - (whole - on_hbm), 0.0)
     return heads[0], heads[1], heads[2]
 
 
