@@ -15,7 +15,8 @@ from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.study.study import NONE, Numbers
 from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load
 from nearkv.sweeps.validation.evidence import Evidence, predictions
-from nearkv.sweeps.validation.prediction import claim_blocks, question_of
+from nearkv.sweeps.validation.prediction import question_of
+from nearkv.sweeps.validation.questions import blocks_of
 
 Probes = tuple[Probe, ...]
 
@@ -127,7 +128,11 @@ class _Answers:
 
 
 def _is_usable(claim: Claim) -> bool:
-    if claim.metric not in COLUMNS or claim.kind not in ("measured", "simulated"):
+    if (
+        claim.metric not in COLUMNS
+        or claim.trend
+        or claim.kind not in ("measured", "simulated")
+    ):
         return False
     if claim.is_blind or claim.proof or claim.take == "every" or claim.method == "simulate":
         return False
@@ -135,7 +140,7 @@ def _is_usable(claim: Claim) -> bool:
 
 
 def _test_bed(paper: str, usable: Sequence[Claim], platform: str) -> Platform:
-    beds = Counter(claim_blocks(question_of(claim))[0].platform.name for claim in usable)
+    beds = Counter(blocks_of(question_of(claim))[0].platform.name for claim in usable)
     if not beds:
         raise InputError(f"no measured claim of {paper!r} is a column of a table")
     if platform and platform not in beds:
@@ -149,10 +154,10 @@ def _test_bed(paper: str, usable: Sequence[Claim], platform: str) -> Platform:
 
 def _probes(claim: Claim, test_bed: Platform) -> ClaimProbes | None:
     """The blocks of a claim; none where a machine has other derates, or no point fits."""
-    system = tuple(map(Probe, claim_blocks(question_of(claim))))
+    system = tuple(map(Probe, blocks_of(question_of(claim))))
     baseline: Probes = ()
     if claim.over:
-        baseline = tuple(map(Probe, claim_blocks(question_of(claim, baseline=True))))
+        baseline = tuple(map(Probe, blocks_of(question_of(claim, baseline=True))))
     derates = test_bed.roles["derate"]
     for probe in (*system, *baseline):
         if probe.block.platform.roles["derate"] != derates:

@@ -20,13 +20,16 @@ class Claim:
         kind: parameter, analytic, measured or simulated.
         bound: exact, approx, at_most, at_least or range.
         low, high, unit: what is stated.
-        metric: a column of a table, `number`, or a check of `nearkv.sweeps.validation.checks`;
-            empty where excluded.
+        metric: a column of a table, arithmetic on columns, `COLUMN = TEXT`, `number`, or a check of
+            `nearkv.sweeps.validation.checks`; empty where excluded.
         system, knob, platform: whose column; of a `number`, its address `NAME:ROLE.KEY`.
-        over, over_knob, over_platform: the baseline whose column divides it; empty for none.
+        over, over_knob, over_platform: the baseline whose column divides it, or is `over.COLUMN` in
+            its arithmetic; empty for none.
         model, batch, context, output_tokens, set: the grid.
         trace, method: requests in place of batch, context and output_tokens; `simulate`
             simulates them.
+        axis, trend: a column along which the metric `rises` or `falls`, or another of
+            `prediction.TRENDS`.
         take: max, min, mean, ends (of a range) or every (each point must keep the bound).
         exclude: why no closed form can predict it.
         assume: what the prediction depends on.
@@ -56,6 +59,8 @@ class Claim:
     set: str = ""
     trace: str = ""
     method: str = ""
+    axis: str = ""
+    trend: str = ""
     take: str = ""
     exclude: str = ""
     assume: str = ""

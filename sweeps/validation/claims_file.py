@@ -12,7 +12,7 @@ from pathlib import Path
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_text
 from nearkv.sweeps.validation.claims import FIELDS, Claim
-from nearkv.sweeps.validation.units import unit_size
+from nearkv.sweeps.validation.prediction import unit_size
 
 REQUIRED = ("id", "low", "unit", "metric", "system")
 BOUNDS = ("exact", "approx", "at_most", "at_least", "range")

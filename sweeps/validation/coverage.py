@@ -28,7 +28,8 @@ from nearkv.sweeps.uncertainty.model_error import (
     model_errors,
 )
 from nearkv.sweeps.validation.claims import INDEPENDENT
-from nearkv.sweeps.validation.sampled_claims import FORMULAS, SAMPLES, SampledClaim
+from nearkv.sweeps.validation.prediction import is_formula
+from nearkv.sweeps.validation.sampled_claims import SAMPLES, SampledClaim
 
 Row = dict[str, Any]
 LEVELS = (50, 80, 90)
@@ -115,7 +116,8 @@ def _ends(samples: Numbers, level: float) -> tuple[Numbers, Numbers]:
 def _model_error(row: SampledClaim) -> Numbers:
     """Draws of the model's own error of a claim's logarithm [1]."""
     metric = row.claim.metric
-    power = 1 if metric in FORMULAS else error_power(metric)
+    # the formulas of runs are times
+    power = 1 if is_formula(metric) else error_power(metric)
     size = find_error(row.mechanism, row.of, row.source).spread
     return power * size * _scores()
 

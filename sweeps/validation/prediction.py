@@ -1,63 +1,36 @@
-"""The values that the models predict for a claim, and the studies that compute them."""
+"""What the models predict for a claim, in the claim's unit, and the command that prints it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+import re
+import shlex
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.units import unit_of
-from nearkv.sweeps.evaluate.evaluate import Columns, table
-from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
+from nearkv.sweeps.evaluate.catalogue import column_rows
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.study.study import comma_list, pairs
 from nearkv.sweeps.validation.checks import checks, find_check
-from nearkv.sweeps.validation.checks.asking import number_at
 from nearkv.sweeps.validation.claims import Claim
-from nearkv.sweeps.validation.units import PRINTED_UNITS, unit_size
+from nearkv.sweeps.validation.questions import (
+    Question,
+    arithmetic,
+    columns_of,
+    number_at,
+    number_or_size,
+    quantity_at,
+)
 
 Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Question:
-    """The study of a claim in words, hashable: many claims ask for the same table.
-
-    Attributes:
-        system, knob, platform: whose column.
-        model, batch, context, output_tokens, trace, method, set: as in the claim.
-    """
-
-    system: str
-    knob: str
-    platform: str
-    model: str
-    batch: str
-    context: str
-    output_tokens: str
-    trace: str
-    method: str
-    set: str
-
-    def study(self) -> Study:
-        """The study to evaluate; axes that the claim leaves blank have their defaults.
-
-        Raises:
-            InputError: a list that cannot be read.
-        """
-        return Study(
-            systems=(self.system,),
-            models=comma_list(self.model),
-            batch=self.batch or Study.batch,
-            context=self.context or Study.context,
-            output_tokens=self.output_tokens or Study.output_tokens,
-            platforms=comma_list(self.platform),
-            sets=pairs(filter(None, self.set.split(";")), "set"),
-            knobs=pairs(filter(None, self.knob.split(";")), "knob"),
-            traces=comma_list(self.trace),
-            method=self.method or Study.method,
-        )
+BASELINE = "over."
+"""Begins a column of the baseline in a formula."""
+_AXES = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tokens")
 
 
 def question_of(claim: Claim, baseline: bool = False) -> Question:
@@ -79,21 +52,6 @@ def question_of(claim: Claim, baseline: bool = False) -> Question:
         method=claim.method,
         set=claim.set,
     )
-
-
-@cache
-def claim_blocks(question: Question) -> tuple[Block, ...]:
-    """The design points at which a claim's column is computed.
-
-    Raises:
-        InputError: the question refers to something that does not exist.
-    """
-    return tuple(blocks(question.study()))
-
-
-@cache
-def _table(question: Question) -> Columns:
-    return table(question.study())
 
 
 def predict(claim: Claim) -> Values:
@@ -120,35 +78,285 @@ def _values(claim: Claim) -> Values:
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
     if claim.metric in checks():
-        words = comma_list(claim.system)
-        answer = find_check(claim.metric)(*words)
-        return np.ravel(np.asarray(answer, dtype=float))
-    column = _column(claim.metric, question_of(claim))
-    if claim.over:
-        column = column / _column(claim.metric, question_of(claim, baseline=True))
-    return column / unit_size(claim)
+        answer = find_check(claim.metric)(*comma_list(claim.system))
+        values = np.ravel(np.asarray(answer, dtype=float))
+        if claim.trend:
+            places = np.arange(len(values), dtype=float)
+            values = np.array([_trend(claim.trend)(places, values)], dtype=float)
+        return values
+    own = columns_of(question_of(claim))
+    if " = " in claim.metric:
+        column, _, text = claim.metric.partition(" = ")
+        return np.array(own[column] == text, dtype=float)
+    values = formula(claim, partial(_column, claim))
+    if claim.trend:
+        return _along(claim, own, np.ravel(values))
+    return np.ravel(values) / unit_size(claim)
 
 
-def _column(metric: str, question: Question) -> Values:
-    """A column at every point of a question's grid, NaN where it has no answer.
+def is_formula(metric: str) -> bool:
+    """Whether a metric is arithmetic on columns instead of one column."""
+    return " " in metric
+
+
+def columns_in(metric: str) -> list[str]:
+    """Columns that a metric needs of the claim's own system; none where it needs the baseline's."""
+    if BASELINE in metric or " = " in metric:
+        return []
+    return [word for word in dict.fromkeys(metric.split()) if word.isidentifier()]
+
+
+def formula(claim: Claim, column: Callable[[str, bool], Values]) -> Values:
+    """A claim's metric from columns, divided by the baseline's where it does not name these.
+
+    Args:
+        claim: its metric is a column, or arithmetic on columns, numbers and `over.COLUMN`.
+        column: a column of the claim's system, or of its baseline where the second is true.
+
+    Raises:
+        InputError: there is no such column.
+    """
+
+    def value_of(word: str, baseline: bool = False) -> Values:
+        if ":" in word or word[0].isdigit():
+            return np.array(number_or_size(word))
+        name = word.removeprefix(BASELINE)
+        return column(name, baseline or name != word)
+
+    values: Values = arithmetic(claim.metric, value_of)
+    if claim.over and BASELINE not in claim.metric:
+        values = values / arithmetic(claim.metric, partial(value_of, baseline=True))
+    return values
+
+
+def _column(claim: Claim, metric: str, baseline: bool) -> Values:
+    """A column at every point, systems along the first axis; NaN where it has no answer.
 
     Raises:
         InputError: there is no such column, or it holds no numbers.
     """
-    columns = _table(question)
+    columns = columns_of(question_of(claim, baseline))
     numeric = [name for name, cells in columns.items() if cells.dtype.kind in "ifb"]
     if metric not in numeric:
         raise unknown("metric", metric, numeric)
-    values = columns[metric].astype(float)
-    return np.where(columns["status"] == "ok", values, np.nan)
+    values = np.where(columns["status"] == "ok", columns[metric].astype(float), np.nan)
+    systems = comma_list(claim.over if baseline else claim.system)
+    return values.reshape(len(systems), -1)
+
+
+# --- trends ---------------------------------------------------------------------------------------
+
+
+def _rises(_: Values, y: Values) -> bool:
+    return bool(np.all(np.diff(y) > 0))
+
+
+def _falls(_: Values, y: Values) -> bool:
+    return bool(np.all(np.diff(y) < 0))
+
+
+def _exceeds_one(_: Values, y: Values) -> bool:
+    return bool(np.all(y > 1))
+
+
+def _exponent(x: Values, y: Values) -> float:
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def _linearity(x: Values, y: Values) -> float:
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def _last_that_pays(x: Values, y: Values) -> float:
+    gains = np.append(y[1:] / y[:-1] > WORTHWHILE, False)
+    return float(x[np.argmin(gains)])
+
+
+def _largest(x: Values, _: Values) -> float:
+    return float(np.max(x))
+
+
+WORTHWHILE = 1.01
+"""Gain from one value of an axis to the next from which on the next one pays [1]."""
+TRENDS: dict[str, Callable[[Values, Values], float]] = {
+    "rises": _rises,
+    "falls": _falls,
+    "exceeds 1": _exceeds_one,
+    "exponent": _exponent,
+    "linearity": _linearity,
+    "last that pays": _last_that_pays,
+    "largest that fits": _largest,
+}
+"""What a claim may state of a metric along an axis: whether it rises or falls at each step, or
+exceeds 1 everywhere; the exponent of a power law; R^2 of a straight line; the value of the axis up
+to which each step gains a hundredth; the largest value of the axis that fits."""
+
+
+def _trend(name: str) -> Callable[[Values, Values], float]:
+    if name not in TRENDS:
+        raise unknown("trend", name, TRENDS)
+    return TRENDS[name]
+
+
+def _along(claim: Claim, columns: Columns, values: Values) -> Values:
+    """The trend of a metric along an axis of its grid, for each case of the other axes.
+
+    With `take` mean the metric is averaged over the other axes first.
+    """
+    trend = _trend(claim.trend)
+    axis = claim.axis or "system"
+    knobs = pairs(filter(None, claim.knob.split(";")), "knob")
+    names = [name for name in (*_AXES, *knobs) if name in columns]
+    if axis not in names:
+        raise unknown("axis", axis, names)
+    rows = len(columns["system"])
+    frame = pd.DataFrame({name: columns[name] for name in names})
+    frame = frame.take(np.resize(np.arange(rows), len(values)))
+    frame = frame.assign(value=values).dropna(subset="value")
+    if claim.take == "mean":
+        frame = frame.groupby(axis, sort=False, as_index=False).agg({"value": "mean"})
+    others = [name for name in names if name != axis and name in frame]
+    groups = frame.groupby(others, sort=False) if others else [((), frame)]
+    answers = []
+    for _, group in groups:
+        x = group[axis].to_numpy()
+        is_numeric = x.dtype.kind in "ifb"
+        places = x.astype(float) if is_numeric else np.arange(len(x), dtype=float)
+        answers.append(trend(places, group["value"].to_numpy()))
+    holds_everywhere = all(isinstance(answer, bool) for answer in answers)
+    return np.array([min(answers)] if holds_everywhere else answers, dtype=float)
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+PRINTED_UNITS = {
+    "GFLOPS": ("FLOP/s", 1e9),
+    "PBW": ("B", 1e15),
+    "billion params": ("1", 1e9),
+}
+"""Units as papers print them that no specification is written in: dimension, size in SI."""
+TOKENS = re.compile(r"\btok(ens?)?\b", re.IGNORECASE)
+"""What tables count, so that it is no unit: `tok/s` is `1/s`."""
+
+
+def unit_size(claim: Claim) -> float:
+    """Size of a claim's unit in that of its column [1].
+
+    Words such as `x` or `sequences` count things: they are units of ratios and of columns of
+    counts. What checks and formulas answer and what a system's own columns hold is taken as it is,
+    unless the name of the column ends in its unit.
+
+    Raises:
+        InputError: the claim's unit measures something else.
+
+    >>> unit_size(Claim("a", "", "", "", "", "72", "72", "s", metric="step_ms"))
+    1000.0
+    """
+    if claim.metric == "number":
+        column: str | None = quantity_at(claim.system).unit
+    elif is_formula(claim.metric):
+        column = None
+    else:
+        column = "1" if claim.over else column_unit(claim.metric)
+    if column is None:
+        return 1.0
+    stated, needed = _plain(claim.unit), _plain(column)
+    if stated == needed:
+        return 1.0
+    dimension, size = _measure(stated)
+    if needed in ("", "1"):
+        required, column_size = "1", 1.0
+        dimension = dimension or "1"
+    else:
+        required, column_size = _measure(needed)
+    if dimension != required:
+        subject = "a ratio" if claim.over else claim.metric
+        if claim.metric == "number":
+            subject = claim.system
+        written = column if needed not in ("", "1") else "x or a word for what is counted"
+        raise InputError(f"{claim.unit!r} does not measure {subject}; write {written}")
+    return size / column_size
+
+
+def column_unit(metric: str) -> str | None:
+    """The unit of a column, empty of a count; None where it is not known."""
+    if metric in checks():
+        return None
+    units = {str(row["column"]): str(row["unit"]) for row in column_rows()}
+    if metric in units:
+        return units[metric]
+    _, underscore, ending = metric.rpartition("_")
+    dimension, _ = _measure(ending)
+    is_rate = metric.endswith("_tok_s")
+    return ending if underscore and dimension and not is_rate else None
 
 
 def size_of(unit: str) -> float:
     """One printed unit in SI; 1 for words and shares [SI]."""
+    dimension, size = _measure(unit)
+    return 1.0 if unit not in PRINTED_UNITS and dimension == "1" else size
+
+
+def _plain(unit: str) -> str:
+    """A unit without the tokens that it counts."""
+    counted = TOKENS.sub("1", unit.strip())
+    return counted.removesuffix("/1")
+
+
+def _measure(unit: str) -> tuple[str, float]:
+    """Dimension and size in SI; no dimension where it is a word and no unit."""
     if unit in PRINTED_UNITS:
-        return PRINTED_UNITS[unit][1]
+        return PRINTED_UNITS[unit]
     try:
-        dimension, size = unit_of(unit)
+        return unit_of(unit)
     except InputError:
-        return 1.0
-    return 1.0 if dimension == "1" else size
+        return "", 1.0
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+AXES = ("model", "batch", "context_tok", "output_tokens")
+"""Columns that tell the points of a claim's grid apart."""
+
+
+def command_of(claim: Claim) -> str:
+    """The command that prints what a claim is compared with, at every point of its grid.
+
+    Where a baseline divides it, a second command prints the baseline's columns. A check is
+    reproduced by `nearkv validate --id`. Empty where the claim is excluded.
+    """
+    if not claim.metric:
+        return ""
+    if claim.metric == "number" or claim.metric in checks():
+        return f"nearkv validate --id {shlex.quote(claim.id)}"
+    words = [
+        word.removeprefix(BASELINE) for word in claim.metric.partition(" = ")[0].split()
+    ]
+    shown = [word for word in dict.fromkeys(words) if word.isidentifier()]
+    own = _compare(question_of(claim), shown)
+    if not claim.over:
+        return own
+    baseline = _compare(question_of(claim, baseline=True), shown)
+    return f"{own} && {baseline}"
+
+
+def _compare(question: Question, shown: list[str]) -> str:
+    words = ["nearkv", "compare", *comma_list(question.system)]
+    options = {
+        "--model": question.model,
+        "--batch": question.batch,
+        "--context": question.context,
+        "--output-tokens": question.output_tokens,
+        "--platform": question.platform,
+        "--trace": question.trace,
+        "--method": question.method,
+    }
+    for option, value in options.items():
+        if value:
+            words += [option, value]
+    for item in filter(None, question.set.split(";")):
+        words += ["--set", item]
+    for item in filter(None, question.knob.split(";")):
+        words += ["--knob", item]
+    words += ["--columns", ",".join((*AXES, *shown))]
+    return shlex.join(words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +13,15 @@ from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
-from nearkv.sweeps.uncertainty.sampled import Sampled, sampled, tiles
+from nearkv.sweeps.uncertainty.sampled import sampled, tiles
 from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers
 from nearkv.sweeps.validation.prediction import (
-    Question,
-    claim_blocks,
+    columns_in,
+    formula,
     predict,
     question_of,
 )
+from nearkv.sweeps.validation.questions import blocks_of
 
 SAMPLES = 1024
 RUNS = ("measured", "simulated")
@@ -51,14 +52,6 @@ class SampledClaim:
     samples: Numbers
 
 
-Columns = Callable[[str], Numbers]
-FORMULAS: dict[str, Callable[[Columns], Numbers]] = {
-    "time_per_token": lambda of: 1e3 * of("batch_run") / of("throughput_tok_s"),
-    "decode_seconds": lambda of: of("total_s") - of("prefill_s"),
-}
-"""Checks that are a formula of columns, so that they are sampled as columns are."""
-
-
 def sampled_claims() -> Iterator[SampledClaim]:
     """All measured and simulated claims whose metric is a column, or a formula of columns.
 
@@ -73,9 +66,16 @@ def sampled_claims() -> Iterator[SampledClaim]:
 
 def is_run(claim: Claim) -> bool:
     """Whether a claim states a time, a rate or a ratio that was measured or simulated."""
-    if claim.kind not in RUNS or claim.is_input or claim.is_bound or claim.proof:
+    if (
+        claim.kind not in RUNS
+        or claim.is_input
+        or claim.is_bound
+        or claim.proof
+        or claim.trend
+    ):
         return False
-    if claim.metric not in COLUMNS and claim.metric not in FORMULAS:
+    names = columns_in(claim.metric)
+    if not names or any(name not in COLUMNS for name in names):
         return False
     return claim.method != "simulate" and float(claim.low) > 0
 
@@ -86,15 +86,16 @@ def source_of(paper: str, claim: Claim) -> str:
 
 
 def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
-    system, baseline = _questions(claim)
-    both = [*claim_blocks(system), *(claim_blocks(baseline) if baseline else ())]
+    system = question_of(claim)
+    baseline = question_of(claim, baseline=True) if claim.over else None
+    both = [*blocks_of(system), *(blocks_of(baseline) if baseline else ())]
     band = _band(both)
-    values = _column(
-        claim.metric, [replace(block, band=band) for block in claim_blocks(system)]
-    )
-    if baseline:
-        over = [replace(block, band=band) for block in claim_blocks(baseline)]
-        values = values / _column(claim.metric, over)
+
+    def column(name: str, of_baseline: bool) -> Numbers:
+        question = question_of(claim, of_baseline)
+        return _column(name, [replace(block, band=band) for block in blocks_of(question)])
+
+    values = formula(claim, column)
     stated, predicted = _stated(claim), predict(claim)
     if len(set(stated)) == 1 and predicted[0] == predicted[1]:
         stated, predicted = stated[:1], predicted[:1]
@@ -103,32 +104,12 @@ def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
         paper=paper,
         source=source_of(paper, claim),
         claim=claim,
-        mechanism=_mechanism(claim_blocks(system)),
+        mechanism=_mechanism(blocks_of(system)),
         of=RATIO if baseline else VALUE,
         stated=stated,
         predicted=predicted,
         samples=samples[: len(stated)],
     )
-
-
-def _questions(claim: Claim) -> tuple[Question, Question | None]:
-    """The studies of a claim and of the baseline that divides it."""
-    if claim.metric not in FORMULAS:
-        return question_of(claim), question_of(claim, baseline=True) if claim.over else None
-    platform, system, model, batch, context, output, last = claim.system.split(",")
-    is_set = claim.metric == "time_per_token"
-    words = replace(
-        claim,
-        platform=platform,
-        system=system,
-        model=model,
-        batch=batch,
-        context=context,
-        output_tokens=output,
-        set=last if is_set else "",
-        knob="" if is_set else last,
-    )
-    return question_of(words), None
 
 
 def _band(blocks: Sequence[Block]) -> Band:
@@ -143,15 +124,9 @@ def _column(metric: str, blocks: Sequence[Block]) -> Numbers:
     pieces = []
     for block in blocks:
         for outer, _ in tiles(block, block.grid.whole):
-            values = _metric(metric, sampled(block, outer))
+            values = sampled(block, outer).column(metric)
             pieces.append(values.reshape(-1, SAMPLES))
     return np.concatenate(pieces)
-
-
-def _metric(metric: str, answers: Sampled) -> Numbers:
-    if metric in FORMULAS:
-        return FORMULAS[metric](answers.column)
-    return answers.column(metric)
 
 
 def _stated(claim: Claim) -> Numbers:

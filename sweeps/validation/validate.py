@@ -13,8 +13,7 @@ import numpy as np
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
 from nearkv.sweeps.validation.claims_file import read_claims
-from nearkv.sweeps.validation.prediction import Values, predict
-from nearkv.sweeps.validation.reproduce import command_of
+from nearkv.sweeps.validation.prediction import Values, command_of, predict
 
 Row = dict[str, Any]
 

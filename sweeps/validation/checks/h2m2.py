@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -126,35 +125,6 @@ def h2m2_cost(*models: str) -> list[float]:
 
 
 @check
-def falls_with_length(name: str, *systems: str) -> float:
-    """Whether every system's speed-up over LPDDR-only falls from each length to the next.
-
-    Source: Sec. 3.2.
-    """
-    return all_of([np.diff(_speedup(system, name)) < 0 for system in systems])
-
-
-@check
-def gap_narrows(name: str, system: str, best: str) -> float:
-    """Whether what a system lacks to the best shrinks from each length to the next (sec. 3.2)."""
-    lack = 1 - _speedup(system, name) / _speedup(best, name)
-    return all_of(np.diff(lack) < 0)
-
-
-@check
-def faster_at_every_length(name: str, *systems: str) -> float:
-    """Whether each system is faster than all that follow it, at every length (sec. 3.3)."""
-    speedups = [_speedup(system, name) for system in systems]
-    return all_of([faster > slower for faster, slower in pairwise(speedups)])
-
-
-@check
-def first_beats_rest(name: str, first: str, *rest: str) -> float:
-    """Whether the first system is faster than each of the others at every length (sec. 3.3)."""
-    return all_of([_speedup(first, name) > _speedup(system, name) for system in rest])
-
-
-@check
 def gains_more(larger: str, smaller: str, *systems: str) -> float:
     """Whether systems gain more over LPDDR-only, averaged over lengths, with one model than
     another.
@@ -195,10 +165,3 @@ def crossover_context(name: str, first: str, second: str) -> float:
     lengths = np.arange(64.0, 2049.0, 64.0)
     first_crossing = crossings(lead, 1, lengths, True)[0]
     return float(first_crossing.above)
-
-
-@check
-def mappings(name: str, sublayers: str) -> float:
-    """Ways to put 0 to N heads of so many sub-layers on HBM (sec. 3.2, 3.3) [1]."""
-    _, llm = model_on(PLATFORM, name)
-    return float((llm.heads + 1) ** int(sublayers))

@@ -98,13 +98,13 @@ def _first_only(tables: Any, last: int) -> Any:
 
 
 @check
-def attention_share_grows(name: str) -> float:
-    """Whether the KV cache's share of a model's bytes grows with length (fig. 3)."""
+def attention_share_of_bytes(name: str) -> Values:
+    """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
     _, llm = model_on(PLATFORM, name)
     batch, lengths = BATCHES[name], LENGTHS[name]
     work = Workload(batch, lengths, 1.0).at(lengths)
     cache = footprint(llm, work, llm.heads, 0.0, 0.0)["attention"]
-    return all_of(np.diff(cache / decoder_bytes(llm, batch, lengths)) > 0)
+    return np.asarray(cache / decoder_bytes(llm, batch, lengths))
 
 
 @check

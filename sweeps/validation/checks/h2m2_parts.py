@@ -5,8 +5,6 @@ Source: H2M2 sec. 2, 4, 5.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
@@ -81,19 +79,6 @@ def busier_side(name: str, first: str, second: str) -> float:
 
 
 @check
-def rising_energy(name: str, *systems: str) -> float:
-    """Whether memory energy per token, averaged over lengths, rises from each system to the next.
-
-    Source: Fig. 19.
-    """
-    energies = []
-    for system in systems:
-        energy = estimate(system, name).also["memory_energy_j_tok"]
-        energies.append(np.mean(np.asarray(energy)))
-    return all_of(np.diff(energies) > 0)
-
-
-@check
 def dynamic_speedup(name: str, system: str, base: str) -> float:
     """Speed-up of a system while requests grow and end at random, mean over 128 iterations [1].
 
@@ -127,13 +112,6 @@ def static_lags_more_when_lengths_change(name: str) -> float:
 
 
 @check
-def share_of_hbm(size: str) -> float:
-    """A number of bytes over the HBM capacity (sec. 4.2.1) [1]."""
-    hw = load_platform(PLATFORM).machine()
-    return float(size) / float(hw.hbm.count * hw.hbm.memory)
-
-
-@check
 def page_table(space: str, unit: str) -> float:
     """Flat page table of a logical space (sec. 4.2.1), in a unit."""
     hw = load_platform(PLATFORM).machine()
@@ -155,25 +133,6 @@ def chip(what: str) -> float:
         "scratchpad": 2 * part.scratchpad / 1e6,
     }
     return float(np.asarray(numbers[what]))
-
-
-@check
-def all_weights_gigabytes(name: str, width: str) -> float:
-    """All weights of a model at a number of bits (sec. 2.2.1) [GB]."""
-    _, llm = model_on(PLATFORM, name)
-    return float(np.asarray(llm.parameters)) * float(width) / 8 / 1e9
-
-
-@check
-def grouped_over_multi_head(name: str) -> float:
-    """KV cache of a model over that of the same model with a KV head a query head [1].
-
-    Source: Sec. 5.2.3.
-    """
-    _, llm = model_on(PLATFORM, name)
-    multi_head = replace(llm, kv_heads=llm.heads)
-    ratio = llm.kv_bytes(1, 1) / multi_head.kv_bytes(1, 1)
-    return float(np.asarray(ratio))
 
 
 @check

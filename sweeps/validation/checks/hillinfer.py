@@ -24,7 +24,6 @@ from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.kv_eviction import fetch
-from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import best_beta
 from nearkv.sweeps.validation.checks import check
@@ -45,28 +44,6 @@ def _point(
 
 
 # --- sec. 1 to 3: footprints and shares -------------------------------------------------------
-
-
-@check
-def footprint(model: str, batch: str, context: str, bits: str) -> Real:
-    """Weights at 16 bit and KV cache at a number of bits (sec. 1, 3.1) [GB]."""
-    _, llm, _ = _point(model)
-    layer = llm.kv_bytes(float(batch), float(context))
-    kv = llm.layers * layer * (float(bits) / 16)
-    return (llm.weight_bytes + kv) / 1e9
-
-
-@check
-def kv_saving(bits: str) -> Real:
-    """Share of the 16-bit KV cache that fewer bits save (sec. 3.1) [%]."""
-    return 100 * (1 - float(bits) / 16)
-
-
-@check
-def combined_memory() -> float:
-    """GPU memory and host memory as printed (sec. 3.1, 5.2) [GB]."""
-    roles = load_platform(BED).roles
-    return roles["gpu"].numbers["memory"].value + roles["host"].numbers["memory"].value
 
 
 @check
@@ -101,15 +78,6 @@ def transfer_over_attention(model: str, batch: str, context: str) -> Real:
     return transfer.seconds / attention.seconds
 
 
-@check
-def share_from_ssd(share: str) -> float:
-    """Time to read a share of the KV cache from the SSD: Qwen-7B, batch 8, 12K (fig. 3a) [ms]."""
-    hw, llm, work = _point()
-    kv = llm.layers * llm.kv_bytes(work.batch, work.prompt)
-    seconds = float(share) * kv / (hw.ssd.count * hw.ssd.read)
-    return float(1e3 * seconds)
-
-
 # --- sec. 4: scoring and the two pools --------------------------------------------------------
 
 
@@ -117,13 +85,6 @@ def share_from_ssd(share: str) -> float:
 def score_block() -> Real:
     """Bytes of one token in a score block (sec. 5.4) [B]."""
     return SCORE_BYTES
-
-
-@check
-def score_share(model: str) -> Real:
-    """Score block over K and V of one token in one layer (sec. 5.4) [%]."""
-    _, llm, _ = _point(model)
-    return 100 * SCORE_BYTES / llm.kv_bytes(1.0, 1.0)
 
 
 @check
@@ -212,13 +173,3 @@ def ranking_overlap(heads: str) -> Real:
     top_by_score = np.argsort(raw.sum(axis=0))[-kept:]
     top_by_weight = np.argsort(weights.sum(axis=0))[-kept:]
     return len(np.intersect1d(top_by_score, top_by_weight)) / kept
-
-
-@check
-def attention_keeps_up(drive: str) -> Real:
-    """1 where the attention kernel HILOS built on one device takes K and V as fast as its flash
-    gives them, else 0.
-    """
-    numbers = load_platform(BED).roles[drive].numbers
-    # without grouped queries one FLOP a byte: two a 16-bit element
-    return float(numbers["kernel_g1"].si >= numbers["p2p_read"].si)

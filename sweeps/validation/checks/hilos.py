@@ -105,21 +105,6 @@ def best_interval(*models: str) -> Values:
     return np.array(best)
 
 
-@check
-def long_interval_loss(*models: str) -> Values:
-    """Decode throughput lost from c = 16 to c = 64, 16K to 128K, for every model and alpha of
-    `best_alpha` [%].
-
-    Source: Sec. 7.3.
-    """
-    losses = []
-    for model, alpha, context in product(models, ALPHAS, ("16k", "32k", "64k", "128k")):
-        rare = _step(model, alpha, 64.0, context)
-        kept = _step(model, alpha, 16.0, context) / rare
-        losses.append(100 * (1 - kept))
-    return np.array(losses)
-
-
 def _step(model: str, alpha: float, interval: float, context: str = "32k") -> float:
     """A decode step with the devices at which B_SSD / B_PCI is 3 [s]."""
     knobs = f"alpha={alpha};interval={interval};devices=16"
@@ -142,9 +127,3 @@ def kernel_rates() -> Values:
     hw = load_platform(PLATFORM).machine()
     rates = [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
     return np.array(rates, dtype=float)
-
-
-@check
-def kernel_order() -> float:
-    """1 where larger groups stream KV more slowly (sec. 6.4)."""
-    return float(np.all(np.diff(kernel_rates()) <= 0))

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_part
-from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import default_knobs, model_on
@@ -35,52 +33,6 @@ ONE_BATCH = 0.0
 
 
 # --- throughput on traces, fig. 8 -------------------------------------------------------------
-
-
-@cache
-def _cells(system: str) -> Columns:
-    """All models on all traces, 1,000 simulated requests each (fig. 8)."""
-    return table(Study((system,), MODELS, traces=TRACES, method="simulate"))
-
-
-def _throughputs(system: str) -> Values:
-    rates: Values = _cells(system)["throughput_tok_s"].astype(float)
-    return rates
-
-
-@check
-def gains(first: str, second: str, *traces: str) -> Values:
-    """Throughput of a system over another's, for all models on these traces, where both run [1].
-
-    Source: Fig. 8.
-    """
-    ratio = _throughputs(first) / _throughputs(second)
-    chosen = np.isin(_cells(first)["trace"], traces)
-    return ratio[chosen]
-
-
-@check
-def worst_rank(first: str, *others: str) -> float:
-    """Worst rank of a system by throughput among others, over all models and traces [1].
-
-    Source: Fig. 8.
-    """
-    mine = _throughputs(first)
-    ahead = [np.nan_to_num(_throughputs(system)) > mine for system in others]
-    return float(1 + np.sum(ahead, axis=0).max())
-
-
-@check
-def trace_runs_out(system: str, model: str, *traces: str) -> list[float]:
-    """1 where a system cannot hold the requests of a trace, else 0 (fig. 8)."""
-    rows = table(Study((system,), (model,), traces=traces))
-    return [float(status != "ok") for status in rows["status"]]
-
-
-@check
-def trace_statistic(key: str, *traces: str) -> list[float]:
-    """A statistic of traces as they are specified (Table 4) [tokens]."""
-    return [load_part(trace, "trace").numbers[key].si for trace in traces]
 
 
 # --- larger memories, fig. 9 ------------------------------------------------------------------
@@ -106,13 +58,6 @@ def _openr1(model: str, capacity: float, ranksets: float) -> float:
         ("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs
     )
     return float(table(study)["throughput_tok_s"][0])
-
-
-@check
-def smallest_memory(unit: str) -> float:
-    """Memory from which the study of larger ones starts (sec. 6.2), in a unit."""
-    hw, _ = model_on(PLATFORM, "gpt-175b")
-    return float(hw.dimm.count * SMALLEST_DIMM / unit_of(unit)[1])
 
 
 @check

@@ -16,7 +16,6 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
 )
 from nearkv.costmodel.mechanisms.serving.parallel import (
     gpu_attention,
-    kv_token_bytes,
     linear,
 )
 from nearkv.costmodel.model.queue import Load
@@ -79,47 +78,9 @@ def one_rank_fills_its_channel() -> float:
 
 
 @check
-def computing_while_receiving() -> float:
-    """Share of the banks' work that goes on while one rankset receives (sec. 5.1) [%]."""
-    return float(100 * (1 - 1 / _machine().dimm.ranksets))
-
-
-@check
 def bank_row_efficiency() -> float:
     """Share of its peak that a bank streaming whole rows reaches, refresh apart (Table 2) [1]."""
     return float(row_efficiency(_machine()))
-
-
-@check
-def left_beside_weights(model: str, unit: str) -> float:
-    """Memory of all GPUs that a model's weights leave free, in a unit (sec. 6.2)."""
-    hw, llm = model_on(PLATFORM, model)
-    free = hw.gpu.count * hw.gpu.memory - llm.weight_bytes
-    return float(free / unit_of(unit)[1])
-
-
-@check
-def requests_that_fill_a_gpu(model: str, context: str) -> float:
-    """Requests whose KV cache fills one GPU of the platform, weights apart (sec. 1) [1]."""
-    hw, llm = model_on(PLATFORM, model)
-    request = float(context) * kv_token_bytes(llm)
-    return float(hw.gpu.memory / request)
-
-
-@check
-def requests_beside_weights(model: str, context: str) -> float:
-    """Requests whose KV cache fits beside a model's weights on one GPU (sec. 2.3) [1]."""
-    hw, llm = model_on(PLATFORM, model)
-    request = float(context) * kv_token_bytes(llm)
-    return float((hw.gpu.memory - llm.weight_bytes) / request)
-
-
-@check
-def block_parameters(model: str) -> float:
-    """Parameters of the transformer blocks, embeddings apart, 12 L D^2 (Table 3) [1e9]."""
-    _, llm = model_on(PLATFORM, model)
-    layer = llm.layer_parameters(llm.experts)
-    return float(llm.layers * layer / 1e9)
 
 
 # --- kernels ----------------------------------------------------------------------------------

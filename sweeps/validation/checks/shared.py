@@ -5,34 +5,12 @@ from __future__ import annotations
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
-from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on, published_choices
 
 CONTEXT = 32768.0
 """Context of the step whose traffic is compared [tokens]."""
 BATCH = 16.0
-
-
-@check
-def parameters(name: str) -> Real:
-    """Parameters of a model, computed from its shape [1]."""
-    _, llm = model_on("hilos-a100", name)
-    return llm.parameters
-
-
-@check
-def kv_gigabytes(name: str, batch: str, context: str) -> Real:
-    """KV cache of a model at 16 bit [GB]."""
-    _, llm = model_on("hilos-a100", name)
-    layer = llm.kv_bytes(float(batch), size(context, "context"))
-    return llm.layers * layer / 1e9
-
-
-@check
-def kv_terabytes(model: str, batch: str, context: str) -> Real:
-    """KV cache at 16 bit [TB] (HILOS sec. 3.1, INF² sec. 3)."""
-    return kv_gigabytes(model, batch, context) / 1e3
 
 
 @check

@@ -11,38 +11,42 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.checks.hillinfer import (
-    attention_keeps_up,
     best_beta_over_bound,
-    combined_memory,
-    footprint,
-    kv_saving,
     kv_share,
     ranking_overlap,
 )
 from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.questions import arithmetic
 
+STATED = {claim.id: claim for claim in load("hillinfer")}
 NUMBERS = load_platform("aipc-4090").roles
+
+
+def footprint(batch: int, context: int, bits: int) -> float:
+    """Weights at 16 bit and KV at a number of bits of Llama-2-13B [GB]."""
+    kv = f"{batch} * {context} * llama2-13b:kv_bytes * {bits} / 16"
+    return float(arithmetic(f"( llama2-13b:weight_bytes + {kv} ) / 1e9"))
 
 
 def test_combined_memory_is_88_gb() -> None:
     # HI-026, sec. 3.1 prints 84
-    assert combined_memory() == 88
+    assert predict(STATED["HI-026"])[0] == 88
 
 
 def test_int2_fits_the_memory_it_is_said_to_exceed() -> None:
     # HI-024, HI-025, HI-028; sec. 3.1: 240 GB natively, 96 GB with INT2, above 88
-    whole, int2 = (footprint("llama2-13b", "8", "32768", bits) for bits in ("16", "2"))
+    whole, int2 = (footprint(8, 32768, bits) for bits in (16, 2))
     assert whole == pytest.approx(240.8, abs=0.1)
     assert int2 == pytest.approx(52.9, abs=0.1)
     # a 16-bit scale and zero for every 32 values are one bit more a value
-    assert footprint("llama2-13b", "8", "32768", "3") == pytest.approx(66.3, abs=0.1)
-    assert (kv_saving("2"), kv_saving("3")) == (87.5, 81.25)
+    assert footprint(8, 32768, 3) == pytest.approx(66.3, abs=0.1)
 
 
 def test_16k_exceeds_memory_at_batch_8_only() -> None:
     # HI-027
-    assert footprint("llama2-13b", "8", "16384", "16") == pytest.approx(133.4, abs=0.1)
-    assert footprint("llama2-13b", "1", "16384", "16") == pytest.approx(39.5, abs=0.1)
+    assert footprint(8, 16384, 16) == pytest.approx(133.4, abs=0.1)
+    assert footprint(1, 16384, 16) == pytest.approx(39.5, abs=0.1)
 
 
 def test_half_of_all_kv_cannot_migrate() -> None:
@@ -83,7 +87,7 @@ def test_half_precision_positions_are_exact_to_2048() -> None:
     # HI-050: position and score in half precision, whose 11 digits hold 2^11 positions
     assert 2 * np.dtype(np.float16).itemsize == SCORE_BYTES
     exact = 2 ** (np.finfo(np.float16).nmant + 1)
-    (longest,) = [claim.context for claim in load("hillinfer") if claim.id == "HI-001"]
+    longest = STATED["HI-001"].context
     assert size(longest.split(",")[-1], "context") > exact
 
 
@@ -95,4 +99,4 @@ def test_raw_scores_do_not_rank_the_sum_over_heads() -> None:
 
 def test_exact_attention_keeps_up_with_one_drive() -> None:
     # HI-081; HILOS Table 3: 11.9 GFLOP/s on one KU15P
-    assert attention_keeps_up("csd") == 1
+    assert predict(STATED["HI-081"])[0] == 1

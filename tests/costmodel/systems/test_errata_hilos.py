@@ -10,8 +10,9 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.resources import csd, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_part, load_platform
-from nearkv.sweeps.validation.checks.hilos_trends import million_requests, value_of_whole_machines
 from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.questions import arithmetic
 from nearkv.sweeps.validation.validate import row
 
 BED = load_platform("hilos-a100").machine()
@@ -63,7 +64,7 @@ def test_the_device_count_of_the_ratio_decides_it() -> None:
 
 
 def test_endurance_needs_binary_units() -> None:
-    decimal = float(million_requests("opt-175b", "8k", "350", "16", "alpha=0.5"))
+    decimal = predict(STATED["hilos-endur-175b-long"])[0]
     assert decimal == pytest.approx(3.71, rel=0.005)
     assert decimal * 2**40 / 1e12 == pytest.approx(
         float(STATED["hilos-endur-175b-long"].low), rel=0.005
@@ -103,7 +104,12 @@ def test_cost_efficiency_leaves_out_the_server() -> None:
     price = {name: load_part(name).numbers["price"].si for name in ("h100-80gb", "smartssd")}
     alone = (1.29 / 1.39) * price["h100-80gb"] / (4 * price["smartssd"])
     assert alone == pytest.approx(2.91, rel=0.005)
-    whole = value_of_whole_machines("4")
+    host, gpu, chassis = (f"hilos-a100:{role}.price" for role in ("host", "gpu", "chassis"))
+    drives = "hilos-a100:ssd.count * hilos-a100:ssd.price"
+    upgrade = f"( {host} + h100-80gb:price + {drives} )"
+    hilos = f"( {host} + {gpu} + {chassis} + 4 * hilos-a100:csd.price )"
+    gain = "stated:hilos-hilos-vs-h100-speed / stated:hilos-h100-speedup"
+    whole = arithmetic(f"{gain} * {upgrade} / {hilos}")
     assert whole == pytest.approx(
         (1.29 / 1.39) * (15000 + 30000 + 4 * 400) / (15000 + 7000 + 10000 + 4 * 2400)
     )

@@ -8,8 +8,8 @@ from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_part, load_platform
-from nearkv.sweeps.validation.checks.inf2 import drives_that_pay, stated_rate
 from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
 from nearkv.sweeps.validation.validate import row
 
 STATED = {claim.id: claim for claim in load("inf2")}
@@ -33,7 +33,7 @@ def test_filling_memory_with_x_loses_on_an_a100() -> None:
 def test_the_knee_is_stated_twice() -> None:
     stated = {float(STATED[name].low) for name in ("inf2-raid-knee", "inf2-raid-limit2")}
     assert stated == {2.0, 3.0}
-    assert drives_that_pay("opt-30b", "32k") in stated
+    assert predict(STATED["inf2-raid-knee"])[0] in stated
 
 
 def test_a_csd_has_two_prices() -> None:
@@ -47,7 +47,7 @@ def test_a_csd_has_two_prices() -> None:
 
 
 def test_16_over_4133_ms_is_not_3_88() -> None:
-    assert stated_rate("inf2-sq-latency", "16") == pytest.approx(3.871, abs=5e-4)
+    assert predict(STATED["inf2-sq-tput"])[0] == pytest.approx(3.871, abs=5e-4)
 
 
 def test_a_decoded_token_on_eight_a100_cannot_take_four_seconds() -> None:

@@ -20,8 +20,8 @@ from nearkv.sweeps.validation import validate as validation
 from nearkv.sweeps.validation.checks import check, checks, find_check
 from nearkv.sweeps.validation.claims import FOLDER, load
 from nearkv.sweeps.validation.claims_file import read_claims
-from nearkv.sweeps.validation.prediction import predict
-from nearkv.sweeps.validation.reproduce import command_of
+from nearkv.sweeps.validation.prediction import command_of, predict
+from nearkv.sweeps.validation.questions import Question, arithmetic, columns_of
 
 HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
 STEP = "id,low,unit,metric,system"
@@ -196,3 +196,39 @@ def test_a_check_has_one_name() -> None:
     some = next(iter(checks().values()))
     with pytest.raises(ValueError, match="registered twice"):
         check(some)
+
+
+def test_arithmetic_on_columns_and_numbers() -> None:
+    """Decode alone, in ms a token: both columns of one table."""
+    claim = replace(
+        load("hilos")[0],
+        metric="1000 * ( total_s - prefill_s ) / 63",
+        system="hilos",
+        model="opt-66b",
+        context="32k",
+        output_tokens="64",
+        over="",
+        knob="",
+    )
+    own = columns_of(Question("hilos", "opt-66b", context="32k", output_tokens="64"))
+    decode = float(own["total_s"][0]) - float(own["prefill_s"][0])
+    assert predict(claim)[0] == pytest.approx(1000 * decode / 63)
+    assert arithmetic("( 1 + 3 ) ** 2 / 4 - 16k") == 4 - 16384
+    with pytest.raises(InputError, match="is no arithmetic"):
+        arithmetic("1 + + * 2")
+
+
+@pytest.mark.parametrize(
+    ("trend", "stated"),
+    [("rises", 0), ("falls", 1), ("exceeds 1", 0), ("largest that fits", 65536)],
+)
+def test_a_trend_along_an_axis(trend: str, stated: float) -> None:
+    """Tokens per second while decoding fall with the context, below 1; 64k is the longest asked."""
+    claim = replace(
+        load("hilos")[0], metric="decode_tok_s", over="", knob="", take="", unit="1/s", batch="64"
+    )
+    asked = replace(claim, model="opt-30b,opt-66b", context="4k:64k:x2", axis="context_tok")
+    low, high = predict(replace(asked, trend=trend, platform="hilos-a100"))
+    assert low == high == stated
+    with pytest.raises(InputError, match="unknown trend"):
+        predict(replace(asked, trend="raises"))

@@ -1,0 +1,227 @@
+"""Questions that claims put to the models: studies, estimates, arithmetic on catalogued numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.quantity import Quantity
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.evaluate.evaluate import Columns, table
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
+from nearkv.sweeps.validation.claims import load, papers
+
+
+@dataclass(frozen=True)
+class Question:
+    """A study in words; hashable, because many claims ask for the same table.
+
+    Attributes:
+        system, model, platform: comma-separated names.
+        knob, set: `name=value;name=value`.
+        batch, context, output_tokens, trace, method: as on the command line; the defaults of a
+            study where blank.
+    """
+
+    system: str
+    model: str
+    platform: str = ""
+    knob: str = ""
+    set: str = ""
+    batch: str = ""
+    context: str = ""
+    output_tokens: str = ""
+    trace: str = ""
+    method: str = ""
+
+    @property
+    def study(self) -> Study:
+        """The study to evaluate.
+
+        Raises:
+            InputError: a list that cannot be read.
+        """
+        return Study(
+            systems=comma_list(self.system),
+            models=comma_list(self.model),
+            batch=self.batch or Study.batch,
+            context=self.context or Study.context,
+            output_tokens=self.output_tokens or Study.output_tokens,
+            platforms=comma_list(self.platform),
+            sets=pairs(filter(None, self.set.split(";")), "set"),
+            knobs=pairs(filter(None, self.knob.split(";")), "knob"),
+            traces=comma_list(self.trace),
+            method=self.method or Study.method,
+        )
+
+
+@cache
+def blocks_of(question: Question) -> tuple[Block, ...]:
+    """The design points of a question.
+
+    Raises:
+        InputError: the question refers to something that does not exist.
+    """
+    return tuple(blocks(question.study))
+
+
+@cache
+def columns_of(question: Question) -> Columns:
+    """The table that answers a question, as `nearkv compare` prints it.
+
+    Raises:
+        InputError: the question refers to something that does not exist.
+    """
+    return table(question.study)
+
+
+@cache
+def estimate_of(question: Question) -> Estimate:
+    """What one system answers, where a check needs more than columns: traffic, leaves, busy time.
+
+    Raises:
+        InputError: the question refers to something that does not exist.
+    """
+    (block,) = blocks_of(question)
+    inputs = block.inputs(block.grid.whole)
+    return resolve_knobs(block.system, *inputs).estimate
+
+
+@cache
+def model_on(platform: str, name: str) -> tuple[Machine, LLM]:
+    """A platform, and a model at the widths of its elements."""
+    hw = load_platform(platform).machine()
+    return hw, llm_from_part(load_llm(name), hw["precision"])
+
+
+# --- numbers by name ------------------------------------------------------------------------------
+
+OF_MODELS: Mapping[str, Callable[[LLM], Real]] = {
+    "parameters": lambda llm: llm.parameters,
+    "block_parameters": lambda llm: llm.layers * llm.layer_parameters(llm.experts),
+    "weight_bytes": lambda llm: llm.weight_bytes,
+    "kv_bytes": lambda llm: llm.layers * llm.kv_bytes(1, 1),
+    "x_bytes": lambda llm: llm.layers * llm.x_bytes(1, 1),
+    "head_bytes": lambda llm: llm.head_size * llm.kv_width,
+}
+"""Numbers that follow from a model's shape at 16 bit; bytes of KV and X are of a token [1, B]."""
+_NATIVE = "hilos-a100"
+"""A platform that stores every element in 16 bits."""
+_OPERATORS: Mapping[type[ast.operator], Callable[[Real, Real], Real]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def quantity_at(address: str) -> Quantity:
+    """A number `NAME:ROLE.KEY` of a platform, or `NAME:KEY` of a part, a trace or a model.
+
+    Raises:
+        InputError: nothing has that address.
+    """
+    name, _, key = address.partition(":")
+    if name in names("platform"):
+        role, _, key = key.partition(".")
+        roles = load_platform(name).roles
+        if role not in roles:
+            raise unknown("part", role, roles, name)
+        numbers = roles[role].numbers
+    elif name in names("trace"):
+        numbers = load_part(name, "trace").numbers
+    else:
+        numbers = (load_part if name in names("part") else load_llm)(name).numbers
+    if key not in numbers:
+        raise unknown("number", key, numbers, name)
+    return numbers[key]
+
+
+def number_at(address: str) -> Real:
+    """A number by its address [SI], one of `OF_MODELS`, or what a claim states: `stated:ID`.
+
+    Raises:
+        InputError: nothing has that address.
+    """
+    name, _, key = address.partition(":")
+    if name == "stated":
+        return stated(key)
+    if key in OF_MODELS:
+        _, llm = model_on(_NATIVE, name)
+        return OF_MODELS[key](llm)
+    return quantity_at(address).si
+
+
+def stated(claim: str) -> float:
+    """What a claim of some paper states, in its unit; the lower end of a range.
+
+    Raises:
+        InputError: no such claim.
+    """
+    numbers = {known.id: known.low for paper in papers() for known in load(paper)}
+    if claim not in numbers:
+        raise unknown("claim", claim, numbers)
+    return float(numbers[claim])
+
+
+def number_or_size(word: str) -> Real:
+    """A number `0.5`, a size `16k`, or a number by its address.
+
+    Raises:
+        InputError: none of these.
+    """
+    if ":" in word:
+        return number_at(word)
+    try:
+        return float(word)
+    except ValueError:
+        return size(word, "a number of a claim")
+
+
+def arithmetic(text: str, value_of: Callable[[str], Any] = number_or_size) -> Any:
+    """Evaluate words joined by + - * / ** and parentheses, all apart by blanks.
+
+    Args:
+        text: such as `opt-66b:x_bytes / opt-66b:kv_bytes`.
+        value_of: what a word stands for.
+
+    Raises:
+        InputError: a word or an expression that cannot be read.
+
+    >>> arithmetic("100 * ( 1 - 1 / 4 )")
+    75.0
+    """
+    values: list[Any] = []
+    words = []
+    for word in text.split():
+        if word in ("+", "-", "*", "/", "**", "(", ")"):
+            words.append(word)
+        else:
+            # names hold - and /, so each word becomes a name of its own before Python reads them
+            words.append(f"v{len(values)}")
+            values.append(value_of(word))
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.BinOp):
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.Name):
+            return values[int(node.id[1:])]
+        raise InputError(f"{text!r} is no arithmetic; join words by + - * / **")
+
+    try:
+        return value(ast.parse(" ".join(words), mode="eval").body)
+    except SyntaxError:
+        raise InputError(f"{text!r} is no arithmetic; join words by + - * / **") from None
