@@ -19,7 +19,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
     WeightStream,
-    file_storage,
+    drives_of,
     weights_from_files,
 )
 from nearkv.costmodel.model.capacity import batch_with_states, fits, reduced_batch
@@ -27,7 +27,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system
-from nearkv.costmodel.model.resources import host, link
+from nearkv.costmodel.model.resources import host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -60,7 +60,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 6.1, 6.3.
     """
-    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    drives = drives_of(hw)
     activations = llm.activation_bytes(work.prompt)
     sequence = llm.kv_cache_bytes(1, work.final) + activations
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))

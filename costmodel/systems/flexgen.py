@@ -14,7 +14,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
-from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, loop_over
+from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, decode_layer
 from nearkv.costmodel.mechanisms.weights.residency import (
     SSD_WEIGHTS,
     WEIGHTS,
@@ -31,6 +31,7 @@ from nearkv.costmodel.mechanisms.weights.residency import (
 from nearkv.costmodel.mechanisms.weights.streaming import (
     FileStorage,
     WeightStream,
+    drives_of,
     file_storage,
     weights_from_files,
 )
@@ -141,7 +142,7 @@ def flexgen_ssd(
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
-    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    drives = drives_of(hw)
     return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches)
 
 
@@ -180,7 +181,7 @@ def flexgen_dram(
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
         Source: HILOS sec. 2.2, 6.3.
     """
-    drives = file_storage(hw, "ssd", link(hw, "ssd_link", "pcie"), host(hw))
+    drives = drives_of(hw)
     sequence = llm.kv_cache_bytes(1, work.final)
     passing = passing_latents(llm, work, gpu_batches)
     room = Headroom(host(hw).memory - sequence, passing)
@@ -192,20 +193,18 @@ def flexgen_dram(
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), state_room)
     relay = link(hw, "gpu_link", "cache_relay")
 
-    def prefill_layer(kind: WeightStream) -> Span:
+    def prefill(kind: WeightStream) -> Span:
         cache = relay.outward(kind.llm.kv_bytes(b, work.prompt), "4bsh")
         return kind.prefill_layer(work, b, cache=cache)
 
-    def decode_layer(kind: WeightStream) -> Span:
-        path = drives.read, drives.write
-        loop = loop_over(kind.llm)
-        return loop(hw, kind, b, work.context, gpu_batches, 0.0, *path).layer()
+    def decode(kind: WeightStream) -> Span:
+        return decode_layer(hw, kind, work, b, gpu_batches, 0.0, drives)
 
     rounds = work.batch / b
     working = gpu_working_set(llm, work.prompt, tiers.gpu, b)
     return Estimate(
-        prefill=rounds * streamed.over_kinds(prefill_layer, b),
-        step=rounds * streamed.over_kinds(decode_layer, b),
+        prefill=rounds * streamed.over_kinds(prefill, b),
+        step=rounds * streamed.over_kinds(decode, b),
         fits=fits(
             gpu=(working + passing, streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
@@ -266,18 +265,16 @@ def kv_on_storage(
     b, stored = work.batch, 1 - in_dram
     passing = passing_latents(weights.llm, work, gpu_batches)
 
-    def prefill_layer(kind: WeightStream) -> Span:
+    def prefill(kind: WeightStream) -> Span:
         cache = put_cache(hw, kind.llm, work, drives, stored)
         return kind.prefill_layer(work, b, cache=cache)
 
-    def decode_layer(kind: WeightStream) -> Span:
-        path = drives.read, drives.write
-        loop = loop_over(kind.llm)
-        return loop(hw, kind, b, work.context, gpu_batches, stored, *path).layer()
+    def decode(kind: WeightStream) -> Span:
+        return decode_layer(hw, kind, work, b, gpu_batches, stored, drives)
 
     return Estimate(
-        prefill=weights.over_kinds(prefill_layer, b),
-        step=weights.over_kinds(decode_layer, b),
+        prefill=weights.over_kinds(prefill, b),
+        step=weights.over_kinds(decode, b),
         fits=capacity_check(hw, weights, work, drives, in_dram, passing),
         work=work,
         batch_run=b,

@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.weights.percent import (
     relay,
     whole_tensors,
 )
-from nearkv.costmodel.mechanisms.weights.residency import Residency
+from nearkv.costmodel.mechanisms.weights.residency import beside_gpu
 from nearkv.costmodel.mechanisms.weights.streaming import (
     FileStorage,
     WeightStream,
@@ -144,15 +144,14 @@ def flexgen_percent(
     Returns:
         Prefill, one decode step and what fits. Source: Sheng et al., sec. 4.1, 4.2, Alg. 1.
     """
-    streamed_share = 1 - gpu_weights
-    in_files = streamed_share * ssd_weights
-    given = Residency(gpu_weights, streamed_share - in_files, in_files)
-    tiers = whole_tensors(llm, given, divided=tensors)
-    weights = weights_from_files(hw, llm, tiers, drives_of(hw))
-    run = SharedRun(
+    asked = beside_gpu(gpu_weights, ssd_weights)
+    tiers = whole_tensors(llm, asked, divided=tensors)
+    drives = drives_of(hw)
+    weights = weights_from_files(hw, llm, tiers, drives)
+    run = PercentRun(
         hw=hw,
         work=work,
-        storage=drives_of(hw),
+        drives=drives,
         on_gpu=np.equal(cache, 0) * 1.0,
         stored=np.equal(cache, 2) * 1.0,
         by_gpu=np.equal(attend, 1) * 1.0,
@@ -162,19 +161,19 @@ def flexgen_percent(
     return Estimate(
         prefill=weights.over_kinds(run.prefill_layer, work.batch),
         step=weights.over_kinds(run.decode_layer, work.batch),
-        fits=memories(weights, work, run.storage, run.on_gpu, run.stored),
+        fits=memories(weights, work, drives, run.on_gpu, run.stored),
         work=work,
         batch_run=work.batch,
     )
 
 
 @dataclass(frozen=True)
-class SharedRun:
+class PercentRun:
     """Layers of a run whose cache lives in one of three memories.
 
     Attributes:
         hw, work: the machine, what runs.
-        storage: the drives.
+        drives: where a cache on the drives goes, and comes from.
         on_gpu, stored: 1 where the cache is on the GPU, on the drives [1].
         by_gpu: 1 where the GPU attends to a cache elsewhere, 0 where the CPU does [1].
         unpinned: 1 where weights in host memory are not pinned [1].
@@ -183,69 +182,58 @@ class SharedRun:
 
     hw: Machine
     work: Workload
-    storage: FileStorage
+    drives: FileStorage
     on_gpu: Real
     stored: Real
     by_gpu: Real
     unpinned: Real
     batches: Real
 
-    def decode_layer(self, kind: WeightStream) -> Span:
-        """One layer of a step, for each tier of the cache and who attends to it."""
-        off_gpu = 1 - self.on_gpu
-        by_gpu = 1.0 if isinstance(kind.llm, Latent) else self.by_gpu
-        to_gpu = off_gpu * by_gpu
-        on_cpu = self.loop(PackedLoop, kind)
-        on_gpu = self.loop(GpuLoop, kind)
-        near = beside_weights(kind, self.work.batch, self.work.context)
-        kv = kind.llm.kv_bytes(self.work.batch, self.work.context)
-        in_host = to_gpu * (1 - self.stored) * kv
+    def decode_layer(self, weights: WeightStream) -> Span:
+        """One layer of a step: the cache is on the GPU, comes to it, or is left to the CPU.
+
+        Of the three ways one has weight 1 and the others 0, so that one tree serves design points
+        that choose differently.
+        """
+        llm, b, s = weights.llm, self.work.batch, self.work.context
+        # no rate is known of a CPU that attends to latents
+        by_gpu = 1.0 if isinstance(llm, Latent) else self.by_gpu
+        to_gpu = (1 - self.on_gpu) * by_gpu
+        to_cpu = (1 - self.on_gpu) - to_gpu
+        cache = to_gpu * (1 - self.stored) * llm.kv_bytes(b, s)
+        loop = (self.hw, weights, b, s, self.batches, self.stored, self.drives)
         return serial(
-            relay=relay(self.hw, self.copied(kind, self.work.batch) + in_host),
-            cache_on_gpu=self.on_gpu * near,
-            cache_to_gpu=to_gpu * on_gpu.layer(),
-            cache_to_cpu=(off_gpu - to_gpu) * on_cpu.layer(),
+            relay=relay(self.hw, self.unpinned_weights(weights, b) + cache),
+            cache_on_gpu=self.on_gpu * layer_with_cache(weights, b, s),
+            cache_to_gpu=to_gpu * CacheToGpu(*loop).layer(),
+            cache_to_cpu=to_cpu * CacheToCpu(*loop).layer(),
         )
 
-    def copied(self, kind: WeightStream, tokens: Real) -> Real:
-        """Weights of a layer that are copied to pinned buffers [B]."""
-        packed = kind.llm.layer_weight_bytes(tokens)
-        return self.unpinned * kind.tiers.host * packed
-
-    def loop(self, form: type[DecodeLoop], kind: WeightStream) -> DecodeLoop:
-        """FlexGen's loop of a form over the layers of a kind."""
-        return form(
-            hw=self.hw,
-            weights=kind,
-            b=self.work.batch,
-            s=self.work.context,
-            batches=self.batches,
-            stored=self.stored,
-            read=self.storage.read,
-            write=self.storage.write,
-        )
-
-    def prefill_layer(self, kind: WeightStream) -> Span:
+    def prefill_layer(self, weights: WeightStream) -> Span:
         """One layer over all prompts, whose cache leaves meanwhile."""
-        llm, work = kind.llm, self.work
-        prompts = llm.kv_bytes(work.batch, work.prompt)
+        llm, b, prompt = weights.llm, self.work.batch, self.work.prompt
+        packed, cache = llm.layer_weight_bytes(b * prompt), llm.kv_bytes(b, prompt)
         outward = link(self.hw, "gpu_link", "cache_relay").outward
-        packed = llm.layer_weight_bytes(work.batch * work.prompt)
-        unpack = dequantise_weights(llm, packed, kind.gpu, EAGER)
+        unpack = dequantise_weights(llm, packed, weights.gpu, EAGER)
         layer = overlap(
-            weights=kind.load(packed),
+            weights=weights.load(packed),
             compute=serial(
                 unpack=self.batches * unpack,
-                products=eager_prompts(llm, work.batch, work.prompt, kind.gpu),
+                products=eager_prompts(llm, b, prompt, weights.gpu),
             ),
-            cache=outward((1 - self.on_gpu) * prompts, "4bsh, not pinned"),
-            drives=stream(self.stored * prompts, "4bsh", **self.storage.write),
+            cache=outward((1 - self.on_gpu) * cache, "4bsh, not pinned"),
+            drives=stream(self.stored * cache, "4bsh", **self.drives.write),
         )
-        copied = self.copied(kind, work.batch * work.prompt)
+        copied = self.unpinned_weights(weights, b * prompt)
         return serial(relay=relay(self.hw, copied), layer=layer)
 
+    def unpinned_weights(self, weights: WeightStream, tokens: Real) -> Real:
+        """Weights of a layer that are copied to pinned buffers [B]."""
+        packed = weights.llm.layer_weight_bytes(tokens)
+        return self.unpinned * weights.tiers.host * packed
 
-def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
+
+def layer_with_cache(weights: WeightStream, b: Real, s: Real) -> Span:
     """One layer with its cache on the GPU: the next layer's weights beside all its work."""
     computed = serial(
         products=products(weights, b, EAGER),
@@ -256,22 +244,18 @@ def beside_weights(weights: WeightStream, b: Real, s: Real) -> Span:
 
 
 @dataclass(frozen=True)
-class PackedLoop(DecodeLoop):
+class CacheToCpu(DecodeLoop):
     """FlexGen's loop with weights that each GPU batch dequantises before its products."""
 
     def attend(self) -> Span:
         """Projections on the GPU and attention on the CPU, of one GPU batch."""
-        return serial(
-            unpack=self.dequantise(self.weights.attention_weights(self.sequences)),
-            attend=super().attend(),
-        )
+        weights = self.weights.attention_weights(self.sequences)
+        return serial(unpack=self.dequantise(weights), attend=super().attend())
 
     def feed_forward(self) -> Span:
         """Feed-forward products of one GPU batch on the GPU."""
-        return serial(
-            unpack=self.dequantise(self.weights.feed_forward_weights(self.sequences)),
-            products=super().feed_forward(),
-        )
+        weights = self.weights.feed_forward_weights(self.sequences)
+        return serial(unpack=self.dequantise(weights), products=super().feed_forward())
 
     def dequantise(self, packed: Real) -> Span:
         """Write weights in full width, given their packed bytes [B]."""
@@ -279,24 +263,24 @@ class PackedLoop(DecodeLoop):
 
 
 @dataclass(frozen=True)
-class GpuLoop(PackedLoop):
-    """The same where the GPU attends to a cache that comes from host memory or drives."""
+class CacheToGpu(CacheToCpu):
+    """FlexGen's loop where the GPU attends to a cache that comes from host memory or drives."""
 
     def read_cache(self) -> Span:
         """Keys and values to the GPU, of one GPU batch."""
         kv = self.weights.llm.kv_bytes(self.sequences, self.s)
-        inward = self.weights.link.inward
         return overlap(
-            drives=stream(self.stored * kv, "4sh", **self.read),
+            drives=stream(self.stored * kv, "4sh", **self.drives.read),
             dram=self.weights.host.read(kv, "4sh"),
-            link=inward(kv, "4sh, from pinned buffers"),
+            link=self.weights.link.inward(kv, "4sh, from pinned buffers"),
         )
 
     def attend(self) -> Span:
         """Projections and attention of one GPU batch on the GPU."""
         llm, gpu = self.weights.llm, self.weights.gpu
+        weights = self.weights.attention_weights(self.sequences)
         return serial(
-            unpack=self.dequantise(self.weights.attention_weights(self.sequences)),
+            unpack=self.dequantise(weights),
             projections=self.weights.projections(self.sequences),
             attend=attend_on_gpu(llm, gpu, self.sequences, self.s, EAGER, COPIES),
         )

@@ -20,11 +20,11 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.cpu_attention import attend_on_cpu, exchange_with_cpu
-from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
+from nearkv.costmodel.mechanisms.weights.streaming import FileStorage, WeightStream
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
-from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Link, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 ATTENDS = ("full", "window", "chunk", "latent", "state")
@@ -44,7 +44,7 @@ class DecodeLoop:
         s: context [1].
         batches: GPU batches, n, at least one [1].
         stored: share of the KV cache on the drives [1].
-        read, write: the ports from the drives to host memory and back.
+        drives: the ports from the drives to host memory and back.
     """
 
     hw: Machine
@@ -53,8 +53,7 @@ class DecodeLoop:
     s: Real
     batches: Real
     stored: Real
-    read: Path
-    write: Path
+    drives: FileStorage
 
     def layer(self) -> Span:
         """The attention half of all GPU batches, then their feed-forward half."""
@@ -96,12 +95,12 @@ class DecodeLoop:
     def read_cache(self) -> Span:
         """Keys and values on the drives, of one GPU batch (HILOS eq. 3: 4sh a sequence)."""
         kv = self.weights.llm.kv_bytes(self.sequences, self.s)
-        return stream(self.stored * kv, "4sh, eq. 3", **self.read)
+        return stream(self.stored * kv, "4sh, eq. 3", **self.drives.read)
 
     def _write_cache(self) -> Span:
         """Keys and values of the new token, of all GPU batches (HILOS eq. 3: 4h a sequence)."""
         new = self.weights.llm.kv_bytes(self.b, 1)
-        return stream(self.stored * new, "4h, eq. 3", **self.write)
+        return stream(self.stored * new, "4h, eq. 3", **self.drives.write)
 
     def attend(self) -> Span:
         """Projections on the GPU, Q, K, V to the CPU and its result back, attention there."""
@@ -119,7 +118,7 @@ class DecodeLoop:
 
 @dataclass(frozen=True)
 class LatentLoop(DecodeLoop):
-    """The same over latents, which come to the GPU as FlexGen's cache does without a CPU's help.
+    """The loop over latents, which come to the GPU as FlexGen's cache does without a CPU's help.
 
     Absorbed attention multiplies each cached element with every head, 242 times in DeepSeek-V3;
     the rate of a CPU at that is not known. The cache is not pinned: `derate.pageable` inward,
@@ -131,7 +130,7 @@ class LatentLoop(DecodeLoop):
         latents = self.weights.llm.kv_bytes(self.sequences, self.s)
         eq = "(r + dr) s elements"
         return overlap(
-            drives=stream(self.stored * latents, eq, **self.read),
+            drives=stream(self.stored * latents, eq, **self.drives.read),
             dram=self.weights.host.read(latents, eq),
             link=self._unpinned("pageable").inward(latents, eq),
         )
@@ -155,6 +154,21 @@ class LatentLoop(DecodeLoop):
         return link(self.hw, "gpu_link", derate)
 
 
-def loop_over(llm: LLM) -> type[DecodeLoop]:
-    """The loop over layers of a kind, whose cache the CPU attends to or the GPU."""
-    return LatentLoop if isinstance(llm, Latent) else DecodeLoop
+def decode_layer(
+    hw: Machine,
+    weights: WeightStream,
+    work: Workload,
+    b: Real,
+    batches: Real,
+    stored: Real,
+    drives: FileStorage,
+) -> Span:
+    """One layer of a step of b sequences; the CPU attends to heads, the GPU to latents.
+
+    Args:
+        hw, weights, batches, stored, drives: as in `DecodeLoop`.
+        work: for the context.
+        b: sequences of all GPU batches [1].
+    """
+    loop = LatentLoop if isinstance(weights.llm, Latent) else DecodeLoop
+    return loop(hw, weights, b, work.context, batches, stored, drives).layer()
