@@ -1,18 +1,20 @@
-"""GPUs alone, and GPUs with the CPU attending to what they cannot hold: baselines of L3 (sec. 6.1).
+"""What L3 compares with: GPUs alone, with the CPU, with units in HBM or at the ranks of DIMMs.
 
-Symbols: N resident, Ng and Nc of them on the GPU and the CPU, L layers.
+Source: L3 sec. 2.6, 6.1; the paper names them and prints no equations.
+
+Symbols: n decoding sequences, N resident, Ng and Nc of them on the GPU and the CPU, L layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.serving.cpu_share import (
-    at_share,
     balanced_share,
     beyond_gpus,
     capacities,
@@ -20,24 +22,30 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import (
     served,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.fluid import POLICY, resident, steady
+from nearkv.costmodel.mechanisms.serving.dimm import dimm_capacity, dimms
+from nearkv.costmodel.mechanisms.serving.fluid import POLICY, resident, steady, switch
 from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
+    LACKS,
     all_prompts_alone,
     beside_weights,
     data_parallel,
     decode_attention,
-    gpu_room,
     in_use,
-    kv_token_bytes,
     linear,
     on_gpus,
+    paired,
+    products_and_states,
+    prompts_to_dimms,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
+    longest_requests,
     request_size,
+    room_beside_states,
     room_in,
     seen_by_kinds,
+    weights_and_states,
 )
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
@@ -77,6 +85,24 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
             attention=decode_attention(hw, llm, load, kind),
         )
 
+    return cached_on_gpus(hw, llm, work, layer, policy)
+
+
+def cached_on_gpus(
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    layer: Callable[[LLM, Load], Span],
+    policy: Real,
+) -> Estimate:
+    """Serve a queue whose weights and caches are in GPU memory; prompts come first.
+
+    Args:
+        hw: the GPUs in use.
+        llm, work: what runs.
+        layer: one layer of an iteration.
+        policy: 0 paged, 1 reserve.
+    """
     kept = partial(on_gpus, hw, llm)
     serving = Serving(
         iteration=lambda load: over_kinds(llm, load, layer),
@@ -95,6 +121,8 @@ CPU_LACKS = {
     "latent": "no rate is known of a CPU that attends to latents",
     "sparse": "no rate is known of a CPU that chooses tokens",
 }
+
+
 CPU_SHARE = Knob(
     "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
     default="balanced",
@@ -142,23 +170,12 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     serving = Serving(
         iteration=lambda load: over_kinds(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
-        room=room_of_both(hw, llm, work, cpu_share),
+        room=capacities(hw, llm, work).holding(cpu_share) * work.context,
         replicas=data_parallel(hw, llm),
         longest_room=np.greater(cpu_share, 0) * room_in(hw.host.memory, llm, work, 0.0),
         kinds=seen_by_kinds(llm, work),
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
-
-
-def room_of_both(hw: Machine, llm: LLM, work: Workload, cpu_share: Real) -> Real:
-    """Tokens of the requests of which GPUs and host hold their shares [1]."""
-    if llm.kinds:
-        return capacities(hw, llm, work).holding(cpu_share) * work.context
-    host_room = hw.host.memory / kv_token_bytes(llm)
-    return np.minimum(
-        at_share(gpu_room(hw, llm), 1 - cpu_share),
-        at_share(host_room, cpu_share),
-    )
 
 
 def both_memories(
@@ -182,3 +199,100 @@ def both_memories(
     if llm.kinds:
         gpu_need = gpu_need + residents * llm.all_state_bytes(1)
     return fits(gpu=(gpu_need, gpu(hw).memory), host=(size.unit * on_host, hw.host.memory))
+
+
+SUB_BATCHES = switch(
+    "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)"
+)
+
+
+@system(
+    "hbm-pim",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host"),
+    attends=HEADS_AND_STATES,
+    lacks=LACKS,
+    knobs={"interleave": SUB_BATCHES, "policy": POLICY},
+)
+def hbm_pim(
+    hw: Machine, llm: LLM, work: Workload, *, interleave: Real, policy: Real
+) -> Estimate:
+    """Attention at the banks of HBM, two sub-batches in turn, prompts first (NeuPIMs, AttAcc).
+
+    While one sub-batch computes on the GPU the other attends in memory, max(fc(b0), a1) +
+    max(fc(b1), a0): every sub-batch reads the weights. Double row buffers let both use the HBM at
+    once (sec. 6.1), so the banks are a resource of their own. One batch takes fc(b) + a.
+
+    Args:
+        hw: roles gpu (with pim_bandwidth), nvlink.
+        llm, work: what runs.
+        interleave: 1 two sub-batches, 0 one batch.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1, Table 2.
+    """
+    hw = in_use(hw, llm, most=work.batch)
+    banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
+
+    def layer(kind: LLM, load: Load) -> Span:
+        def parts(part: Load) -> dict[str, Span]:
+            cache = kind.kv_bytes(part.tokens, 1)
+            return {
+                "gpu": products_and_states(hw, llm, part, kind),
+                "pim": banks(cache, "kappa tokens / L"),
+            }
+
+        in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
+        return serial(
+            interleaved=2 * in_turns * overlap(**parts(load.share(0.5))),
+            one_batch=(1 - in_turns) * serial(**parts(load)),
+        )
+
+    return cached_on_gpus(hw, llm, work, layer, policy)
+
+
+@system(
+    "rank-pim",
+    platform="dgx-a100-pim",
+    cite="l3",
+    owns=("gpu", "host", "dimm"),
+    attends=HEADS_AND_STATES,
+    lacks=LACKS,
+    knobs={"policy": POLICY},
+)
+def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
+    """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).
+
+    Args:
+        hw: roles gpu, nvlink, gpu_link, dimm.
+        llm, work: what runs.
+        policy: 0 paged, 1 reserve.
+
+    Returns:
+        Prefill, one decode step of all rounds, and what fits. Source: L3 sec. 2.6, 6.1.
+    """
+    hosted = longest_requests(dimm_capacity(hw), llm, work)
+    hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
+    memory = dimms(hw)
+
+    def layer(kind: LLM, load: Load) -> Span:
+        return serial(
+            linear=products_and_states(hw, llm, load, kind),
+            attention=memory.ranks(kind.kv_bytes(load.tokens, 1), "kappa tokens / L"),
+        )
+
+    serving = Serving(
+        iteration=lambda load: over_kinds(llm, load, layer),
+        prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
+        room=room_beside_states(hw, llm, work, memory.capacity, policy),
+        replicas=data_parallel(hw, llm),
+        reserve=policy,
+        kinds=seen_by_kinds(llm, work),
+    )
+    memories = fits(
+        gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
+        dimm=(cache_needed(llm, work, serving), memory.capacity),
+    )
+    return steady(work, serving, memories)
