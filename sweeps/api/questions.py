@@ -180,7 +180,7 @@ def sensitivity(
     >>> bool(table["elasticity"].abs().is_monotonic_decreasing)
     True
     """
-    from nearkv.sweeps.explore.importance import importance
+    from nearkv.sweeps.explore.sensitivity import importance
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
     study = study_of(system, model, axes)

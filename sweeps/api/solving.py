@@ -33,8 +33,7 @@ class Options(Axes, total=False):
     Attributes:
         systems: names, where the question is about chosen systems.
         method: of `mapping`: exact, greedy, milp or brute.
-        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for;
-            1 is the worst machine.
+        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for.
         vary: of `hardware`: the number to choose (`csd.count=1:64`).
         slo: of `batch` and `hardware`: what must hold, as `step_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.

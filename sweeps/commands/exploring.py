@@ -131,7 +131,7 @@ def sensitivity(
 
 def show_importance(study: Study, of: str, view: View) -> None:
     """Print what a band is made of, and what to measure first."""
-    from nearkv.sweeps.explore.importance import importance
+    from nearkv.sweeps.explore.sensitivity import importance
 
     answer = importance(study, of)
     width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"

@@ -75,8 +75,7 @@ Robust = Annotated[
     typer.Option(
         "--robust",
         metavar="SHARE",
-        help="With --band: also the value that makes this quantile of the draws short, as 0.9; "
-        "1: the worst machine within all ranges.",
+        help="With --band: also the value that makes this quantile of the draws short, as 0.9.",
     ),
 ]
 SolveMethod = Annotated[

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.capacity import STATUSES, Fits
-from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import COLUMNS, Answer, without_idle_power
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
@@ -70,7 +69,9 @@ def cells(
         for name, value in simulated(block, box, resolved).items():
             offered[name] = partial(np.asarray, value)
     if block.band is not None:
-        offered |= _band(block, box, resolved.estimate, wanted)
+        from nearkv.sweeps.uncertainty.bands import band_columns
+
+        offered |= band_columns(block, box, resolved.estimate, wanted)
         earlier = dict(offered)
         offered["note"] = partial(_note_of_draws, earlier)
     return _chosen(offered, wanted, extra)
@@ -166,18 +167,6 @@ def _offered(
         times = Times(estimate, where)
         offered |= times.most() | (times.by_resource() if TIMES in asked else {})
     return offered | footprint(llm, work), resolved
-
-
-def _band(block: Block, box: Box, estimate: Estimate, wanted: Collection[str]) -> Offered:
-    """The lower end, the middle and the upper end of every number."""
-    from nearkv.sweeps.uncertainty.bands import FITS, BandColumns
-
-    bands = BandColumns(block, box, estimate, wanted)
-    columns: Offered = {}
-    for name, column, place in bands.names:
-        columns[name] = partial(bands.quantile, column, place)
-    columns[FITS] = bands.fits
-    return columns
 
 
 def _note_of_draws(earlier: Offered) -> Names:

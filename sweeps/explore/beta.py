@@ -15,10 +15,11 @@ from nearkv.solvers.beta import best_beta as solve_beta
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.explore.knob import excess
+from nearkv.sweeps.explore.knob import check_robust, excess
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
-from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.study import Block, Numbers, Study
 
 
 def best_beta(study: Study, robust: float = 0.0) -> Columns:
@@ -45,30 +46,39 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
 
     Source: HillInfer sec. 4.3, 5.4.
     """
-    if robust and not study.band:
-        raise InputError(
-            "--robust is over the draws of a band; give --band, as in --band 90"
-        )
+    check_robust(study, robust)
     if "hot_share" in study.knobs:
         raise InputError("--knob hot_share: is what is solved for; leave it out")
     study_blocks = searched(replace(study, systems=("hillinfer",)))
     warn_of_unread(study_blocks)
-    return stack([_with_draws(block, robust) for block in study_blocks])
+    return stack([_solved(block, robust) for block in study_blocks])
 
 
-def _with_draws(block: Block, robust: float) -> Columns:
-    """The columns of a block, and with a band what becomes of its splits over the draws."""
-    table = _beta_columns(block)
-    if block.band is None:
-        return table
-    from nearkv.sweeps.explore.beta_bands import beta_bands
+def _over_draws(block: Block, hot_share: Numbers, robust: float) -> Columns:
+    """Ends of the best beta of each draw, what the split as stated loses, and the robust one."""
+    from nearkv.sweeps.explore.knob_bands import knob_bands
+    from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
-    ok = table["status"] == "ok"
-    hot_share = table["hot_share"].astype(float)
-    return table | beta_bands(block, np.where(ok, hot_share, np.nan), robust)
+    band, box = block.band, block.grid.whole
+    assert band is not None
+    solved = replace(block, requested={**block.requested, "hot_share": "auto"})
+
+    def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
+        share = sampled(solved, outer).column("hot_share")
+        with np.errstate(divide="ignore"):
+            return ends(band, "value", share / (1 - share))
+
+    betas = reduced(solved, box, of_tile)
+    stated = hot_share.reshape(block.grid.shape)
+    losses = knob_bands(solved, box, "hot_share", stated, robust)
+    is_split = ~np.isnan(hot_share)
+    return {
+        name: np.where(is_split, column.ravel(), np.nan)
+        for name, column in (betas | losses).items()
+    }
 
 
-def _beta_columns(block: Block) -> Columns:
+def _solved(block: Block, robust: float) -> Columns:
     hw, llm, work, requested = block.inputs(block.grid.whole)
     knobs: dict[str, Real] = {}
     for name, value in requested.items():
@@ -84,7 +94,7 @@ def _beta_columns(block: Block) -> Columns:
         block, requested={**block.requested, "hot_share": answer.best.hot_share}
     )
     evaluated = columns(chosen, block.grid.whole)
-    table = {
+    table: Columns = {
         name: evaluated[name]
         for name in evaluated
         if name == "step_ms" or name not in COLUMNS
@@ -94,6 +104,8 @@ def _beta_columns(block: Block) -> Columns:
         blank = "" if name == "bound_by" else np.nan
         shown = np.where(ok, column, blank)
         table[name] = np.broadcast_to(shown, block.grid.shape).ravel()
+    if block.band is not None:
+        table |= _over_draws(block, table["hot_share"].astype(float), robust)
     return table
 
 

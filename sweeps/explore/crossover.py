@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
+from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.solvers.search import CLOSE, Crossing, Points, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
-from nearkv.sweeps.evaluate.probe import Probe, check_column
+from nearkv.sweeps.evaluate.probe import Probe, check_column, column
+from nearkv.sweeps.evaluate.slo import FAR, higher_is_better
 from nearkv.sweeps.explore.lines import (
     WORKLOAD,
     Line,
@@ -20,10 +23,9 @@ from nearkv.sweeps.explore.lines import (
     searched,
     stated,
 )
-from nearkv.sweeps.explore.race import Change, Race
 from nearkv.sweeps.explore.rows import Row, Rows, sentences
-from nearkv.sweeps.study.bands import Band, check_band
-from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.study.bands import RATIO_ERROR, Band, check_band
+from nearkv.sweeps.study.study import NONE, Block, Numbers, Study
 from nearkv.sweeps.tables.table import plain
 
 LOOKS = 97
@@ -56,7 +58,13 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
         InputError: not two systems with the same points, or an axis or a column that cannot be
             used.
     """
-    axis, limits = _axis(along)
+    axis, equals, limits = along.partition("=")
+    if not equals or limits.count(":") != 1:
+        raise InputError(
+            f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M"
+        )
+    if "." not in axis and axis not in WORKLOAD:
+        raise unknown("axis", axis, [*WORKLOAD, "csd.count"], "--along")
     band = Band(study.band, study.samples, study.seed) if study.band else None
     if band is not None:
         check_band(band, study.method)
@@ -77,24 +85,13 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
     return rows
 
 
-def _axis(along: str) -> tuple[str, str]:
-    """Name and limits of the axis to walk along."""
-    axis, equals, limits = along.partition("=")
-    if not equals or limits.count(":") != 1:
-        raise InputError(
-            f"--along {along!r}: write it as AXIS=LOW:HIGH, as in context=4k:1M"
-        )
-    if "." not in axis and axis not in WORKLOAD:
-        raise unknown("axis", axis, [*WORKLOAD, "csd.count"], "--along")
-    return axis, limits
-
-
 def _blocks(study: Study, axis: str) -> list[Block]:
     """Blocks of both systems, with one value on the axis that is walked."""
     if axis in WORKLOAD:
         if getattr(study, axis) != getattr(Study, axis):
             raise InputError(f"--{axis}: is what --along walks; leave it out")
-        study = _with_one(study, axis)
+        fixed: dict[str, Any] = {axis: "1"}
+        study = replace(study, **fixed)
     study_blocks = searched(study)
     for block in study_blocks:
         refuse_set(study, block, axis, "--along")
@@ -102,94 +99,206 @@ def _blocks(study: Study, axis: str) -> list[Block]:
     return study_blocks
 
 
-def _with_one(study: Study, axis: str) -> Study:
-    """The study with one value on an axis of its workload."""
-    if axis == "batch":
-        return replace(study, batch="1")
-    if axis == "context":
-        return replace(study, context="1")
-    return replace(study, output_tokens="1")
+@dataclass(frozen=True)
+class Change:
+    """A value along an axis at which the leader changes.
+
+    Attributes:
+        point: index of the design point.
+        below, above: values on either side of it, as of a `Crossing`.
+        before, after: 1 where the first system leads, -1 where the second does, 0 where neither.
+    """
+
+    point: int
+    below: float
+    above: float
+    before: int
+    after: int
+
+    @property
+    def rises(self) -> bool:
+        """Whether the first system gains."""
+        return self.after > self.before
+
+    @property
+    def side(self) -> int:
+        """The system that falls behind or catches up: 1 the first, or both; -1 the second."""
+        return -1 if self.before + self.after > 0 else 1
+
+
+Edge = TypeVar("Edge", Change, Crossing)
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two systems along an axis, compared by a column, at the stated numbers or at every draw.
+
+    A point of the search is a design point at a draw, `design * draws + draw`.
+
+    Attributes:
+        first, second: the systems, point for point.
+        axis: `batch`, `context`, `output_tokens` or `role.key`.
+        of: the column.
+        ours, theirs: hardware numbers of the first and the second system, one value a draw [SI].
+        error: model error of the ratio's logarithm (designs, draws) [1]; None at stated numbers.
+    """
+
+    first: Probe
+    second: Probe
+    axis: str
+    of: str
+    ours: Mapping[str, Numbers] = field(default_factory=dict)
+    theirs: Mapping[str, Numbers] = field(default_factory=dict)
+    error: Numbers | None = None
+
+    @property
+    def draws(self) -> int:
+        """How often each design point is looked at."""
+        return 1 if self.error is None else self.error.shape[1]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of both systems."""
+        return self.first.block.system.name, self.second.block.system.name
+
+    def columns(self, point: Points, value: Numbers) -> tuple[Numbers, Numbers]:
+        """The column of each system, NaN where it does not fit.
+
+        Raises:
+            InputError: a system runs and has no such number, so that it cannot be called behind.
+        """
+        design, draw = np.divmod(point, self.draws)
+        answers = []
+        for probe, drawn in ((self.first, self.ours), (self.second, self.theirs)):
+            numbers = {address: values[draw] for address, values in drawn.items()}
+            answer = self.answer(probe, design, value, numbers)
+            values = column(answer, self.of, len(point))
+            blank = np.isnan(values) & answer.estimate.fits.ok
+            if blank.any():
+                name, place = probe.block.system.name, value[np.argmax(blank)]
+                raise InputError(
+                    f"--of {self.of}: {name} runs at {self.axis} {place:g} and has no {self.of} "
+                    f"there (see `nearkv columns show {self.of}`); compare another column, "
+                    "as with --of throughput_tok_s"
+                )
+            answers.append(values)
+        ours, theirs = answers
+        return ours, theirs
+
+    def answer(
+        self,
+        probe: Probe,
+        design: Points,
+        value: Numbers,
+        numbers: Mapping[str, Numbers] = NONE,
+    ) -> Answer:
+        """What one system answers at some values along the axis."""
+        if self.axis in WORKLOAD:
+            return probe.answer(design, {WORKLOAD[self.axis]: value}, numbers)
+        return probe.answer(design, NONE, {**numbers, self.axis: value})
+
+    def lead(self, point: Points, value: Numbers) -> Numbers:
+        """How far the first is ahead, on a logarithmic scale, model error included.
+
+        A system that does not fit is far behind.
+        """
+        better = 1.0 if higher_is_better(self.of) else -1.0
+        ours, theirs = self.columns(point, value)
+        with np.errstate(divide="ignore"):
+            ours, theirs = better * np.log(ours), better * np.log(theirs)
+        lead = np.nan_to_num(ours, nan=-FAR) - np.nan_to_num(theirs, nan=-FAR)
+        lead = np.clip(lead, -FAR, FAR)
+        if self.error is None:
+            return lead
+        both_fit = np.abs(lead) < FAR / 2
+        return np.where(both_fit, lead + self.error.ravel()[point], lead)
+
+    def edges(self, side: int, walk: Line) -> list[Crossing]:
+        """Where the first falls behind or catches up, or (side -1) where the second does."""
+
+        def margin(point: Points, value: Numbers) -> Numbers:
+            lead: Numbers = side * self.lead(point, value)
+            return lead
+
+        count = self.first.size * self.draws
+        edges = crossings(margin, count, walk.values, walk.whole)
+        return [replace(edge, rises=edge.rises == (side > 0)) for edge in edges]
+
+    def changes(self, walk: Line) -> list[Change]:
+        """Where the leader changes along a line of values, point by point, rising."""
+        edges = sorted(
+            {
+                (edge.point, edge.below, edge.above)
+                for side in (1, -1)
+                for edge in self.edges(side, walk)
+            }
+        )
+        if not edges:
+            return []
+        points, below, above = (np.array(numbers) for numbers in zip(*edges, strict=True))
+        before = np.sign(self.lead(points, below)).astype(int)
+        after = np.sign(self.lead(points, above)).astype(int)
+        changes: list[Change] = []
+        for edge, old, new in zip(edges, before.tolist(), after.tolist(), strict=True):
+            change = Change(*edge, old, new)
+            last = changes[-1] if changes else None
+            # a tie of rounding alone lies within one crossing
+            if last and not walk.whole and _meet(last, change):
+                changes[-1] = replace(last, above=change.above, after=new)
+            else:
+                changes.append(change)
+        return [change for change in changes if change.before != change.after]
+
+    def contested(self, edges: Sequence[Edge]) -> list[Edge]:
+        """Crossings on both sides of which at least one system fits."""
+        if not edges:
+            return []
+        points = np.array([edge.point for edge in edges])
+        runs = np.ones(len(edges), bool)
+        for values in ([edge.below for edge in edges], [edge.above for edge in edges]):
+            ours, theirs = self.columns(points, np.array(values))
+            runs &= np.isfinite(ours) | np.isfinite(theirs)
+        return [edge for edge, keep in zip(edges, runs, strict=True) if keep]
+
+
+def _meet(last: Change, change: Change) -> bool:
+    """Whether a change begins where the last ends."""
+    is_close = change.below - last.above <= CLOSE * abs(change.below)
+    return last.point == change.point and is_close
+
+
+def _rows(race: Race, limits: str, band: Band | None) -> Rows:
+    """A row per crossing of each design point, or one that says there is none."""
+    if race.first.size != race.second.size:
+        raise InputError(UNEQUAL)
+    walk = _line(race.axis, limits, race.first.block)
+    contested = race.contested(race.changes(walk))
+    bands = _Bands(race, walk, band, contested) if band else None
+    rows: Rows = []
+    for point in range(race.first.size):
+        names = race.first.names(point, (race.axis, WORKLOAD.get(race.axis, "")))
+        del names["system"]
+        own = [change for change in contested if change.point == point]
+        for change in (*own, *([] if own else [None])):
+            answer = (
+                _crossing(race, walk, change)
+                if change
+                else _none(race, walk, point, limits)
+            )
+            over_draws = bands.of(point, change) if bands else {}
+            row = {**names, **answer, "resolution": walk.resolution, **over_draws}
+            rows.append({**row, "note": walk.note})
+    return rows
 
 
 def _line(axis: str, limits: str, block: Block) -> Line:
+    """Values of the axis that are looked at."""
     whole, unit = True, "1"
     if axis not in WORKLOAD:
         key, _, unit = stated(block, axis)
         whole = key.whole
     edges = limits_of(limits, block, axis, f"--along {axis}={limits}")
     return line(axis, edges, LOOKS, whole, unit)
-
-
-def _rows(race: Race, limits: str, band: Band | None) -> Rows:
-    if race.first.size != race.second.size:
-        raise InputError(UNEQUAL)
-    walk = _line(race.axis, limits, race.first.block)
-    changes = race.changes(walk.values, walk.whole)
-    contested = [change for change in changes if race.is_contested(change)]
-    bands = _bands(race, walk, contested, band) if band else None
-    rows: Rows = []
-    for point in range(race.first.size):
-        own = [change for change in contested if change.point == point]
-        answers = _answers(race, walk, point, own, limits)
-        for place, answer in enumerate(answers):
-            row = {**_names(race, point), **answer, "resolution": walk.resolution}
-            over_draws = bands[point][place] if bands else {}
-            rows.append({**row, **over_draws, "note": walk.note})
-    return rows
-
-
-def _bands(
-    race: Race, walk: Line, stated: Sequence[Change], band: Band
-) -> list[list[dict[str, Any]]]:
-    """Bands of the crossings of each design point."""
-    from nearkv.sweeps.explore.crossover_bands import crossing_bands
-
-    own: list[list[Change]] = [[] for _ in range(race.first.size)]
-    for change in stated:
-        own[change.point].append(change)
-    return crossing_bands(race, band, walk, own)
-
-
-def _names(race: Race, point: int) -> dict[str, Any]:
-    """What tells a design point from the others."""
-    names = race.first.names(point, (race.axis, WORKLOAD.get(race.axis, "")))
-    del names["system"]
-    return names
-
-
-def _answers(
-    race: Race, walk: Line, point: int, own: Sequence[Change], limits: str
-) -> list[dict[str, Any]]:
-    if own:
-        return [_crossing(race, walk, change) for change in own]
-    leader, why = _leader(race, walk, point)
-    over = limits.replace(":", " to ")
-    return [
-        {
-            "from": leader,
-            "to": "",
-            "along": race.axis,
-            "below": None,
-            "above": None,
-            "unit": None,
-            **_quantities(race, point, walk.values[0]),
-            "reason": f"never: {why} from {over}",
-        }
-    ]
-
-
-def _leader(race: Race, walk: Line, point: int) -> tuple[str, str]:
-    """Which system leads wherever one does, if any, and the words for it."""
-    points = np.full(len(walk.values), point)
-    lead = race.lead(points, walk.values)
-    ahead = lead[lead != 0]
-    if len(ahead):
-        leader = race.names[0] if ahead[0] > 0 else race.names[1]
-        where = "" if len(ahead) == len(lead) else ", where one does,"
-        return leader, f"{leader} leads{where}"
-    if np.isfinite(race.columns(points, walk.values)).any():
-        return "", "both are equal"
-    return "", "neither has a value"
 
 
 def _crossing(race: Race, walk: Line, change: Change) -> dict[str, Any]:
@@ -203,7 +312,31 @@ def _crossing(race: Race, walk: Line, change: Change) -> dict[str, Any]:
         "above": plain(change.above / walk.scale),
         "unit": walk.unit,
         **_quantities(race, change.point, change.above),
-        "reason": "; ".join(race.misfits(change)),
+        "reason": "; ".join(_misfits(race, change)),
+    }
+
+
+def _none(race: Race, walk: Line, point: int, limits: str) -> dict[str, Any]:
+    """The row of a design point without a crossing: the system that leads wherever one does."""
+    points = np.full(len(walk.values), point)
+    lead = race.lead(points, walk.values)
+    ahead = lead[lead != 0]
+    leader, why = "", "neither has a value"
+    if len(ahead):
+        leader = race.names[0] if ahead[0] > 0 else race.names[1]
+        where = "" if len(ahead) == len(lead) else ", where one does,"
+        why = f"{leader} leads{where}"
+    elif np.isfinite(race.columns(points, walk.values)).any():
+        why = "both are equal"
+    return {
+        "from": leader,
+        "to": "",
+        "along": race.axis,
+        "below": None,
+        "above": None,
+        "unit": None,
+        **_quantities(race, point, walk.values[0]),
+        "reason": f"never: {why} from {limits.replace(':', ' to ')}",
     }
 
 
@@ -212,6 +345,74 @@ def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
     values = race.columns(np.array([point]), np.array([value]))
     names = [f"{name}_{race.of}" for name in race.names]
     return {name: plain(value[0]) for name, value in zip(names, values, strict=True)}
+
+
+def _misfits(race: Race, change: Change) -> list[str]:
+    """Sentences on systems that have an answer on one side of a change only."""
+    parts = []
+    point, ends = np.full(2, change.point), np.array([change.below, change.above])
+    for probe in (race.first, race.second):
+        fits = race.answer(probe, point, ends).estimate.fits
+        below, above = (fits.reasons[place] for place in np.broadcast_to(fits.reason, 2))
+        name = probe.block.system.name
+        if above and not below:
+            parts.append(f"{name} no longer runs there: {above}")
+        if below and not above:
+            parts.append(f"{name} does not run before: {below}")
+    return parts
+
+
+class _Bands:
+    """Crossings over all draws of what is unknown: an interval in place of one value.
+
+    Args:
+        race: at the stated numbers.
+        walk: the values looked at.
+        band: level and draws.
+        changes: the crossings at the stated numbers.
+    """
+
+    def __init__(
+        self, race: Race, walk: Line, band: Band, changes: Sequence[Change]
+    ) -> None:
+        from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error
+        from nearkv.sweeps.uncertainty.sampled import drawn_numbers
+
+        first, second = race.first.block, race.second.block
+        names = {RATIO_ERROR, *first.draws.values(), *second.draws.values()}
+        self.band = replace(band, names=tuple(sorted(names)))
+        self.scale = walk.scale
+        points = np.arange(race.first.size)
+        middle = np.full(len(points), walk.values[len(walk.values) // 2])
+        estimate = race.answer(race.first, points, middle).estimate
+        drawn = replace(
+            race,
+            ours=drawn_numbers(first, self.band),
+            theirs=drawn_numbers(second, self.band),
+            error=drawn_error(first, self.band, estimate, points.shape, RATIO),
+        )
+        sides = {1} | {change.side for change in changes}
+        self.edges = {side: drawn.contested(drawn.edges(side, walk)) for side in sides}
+
+    def of(self, point: int, change: Change | None) -> dict[str, Any]:
+        """Ends of the first crossing in each draw, in the direction of a change or in any.
+
+        Returns:
+            `above_p05` and so on, and `crossing_share`, the share of the draws that have one.
+        """
+        from nearkv.sweeps.uncertainty.sampled import ends
+
+        first: dict[int, float] = {}
+        for edge in self.edges[change.side if change else 1]:
+            design, draw = divmod(edge.point, self.band.samples)
+            if design == point and (change is None or edge.rises == change.rises):
+                first.setdefault(draw, edge.above / self.scale)
+        values = np.full(self.band.samples, np.nan)
+        values[: len(first)] = list(first.values())
+        columns = {
+            name: plain(end) for name, end in ends(self.band, "above", values).items()
+        }
+        return {**columns, "crossing_share": len(first) / self.band.samples}
 
 
 def why_crossover(rows: Sequence[Row]) -> list[str]:

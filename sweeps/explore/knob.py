@@ -35,8 +35,8 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     Args:
         study: what to evaluate; every system in it must have the knob.
         knob: its name.
-        robust: share of the draws of the study's band that the knob is also made best for; 1 for
-            the worst machine within all ranges; 0 for none. See `robust_knob`.
+        robust: share of the draws of the study's band that the knob is also made best for; 0 for
+            none. See `knob_bands`.
 
     Returns:
         `value` of the knob, its `step_ms`, `bound_ms` that no value beats and `gap`, the relative
@@ -49,10 +49,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     Raises:
         InputError: a system has no such knob, or the study cannot be evaluated.
     """
-    if robust and not study.band:
-        raise InputError(
-            "--robust is over the draws of a band; give --band, as in --band 90"
-        )
+    check_robust(study, robust)
     if knob in study.knobs:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
@@ -60,32 +57,32 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     solved = blocks(replace(study, knobs={**study.knobs, knob: "auto"}))
     check_rows(solved)
     warn_of_no_effect(study, solved)
-    answer = stack(
+    return stack(
         [
-            _solved(block, box, knob)
+            _solved(block, box, knob, robust)
             for block in solved
             for box in block.grid.boxes(POINTS_AT_ONCE)
         ]
     )
-    if study.band:
-        answer |= _over_draws(solved, knob, answer, robust)
-    return answer
 
 
-def _over_draws(solved: list[Block], knob: str, answer: Columns, robust: float) -> Columns:
-    """What the solved value costs at every draw, and the value that is best for bad draws."""
-    from nearkv.sweeps.explore.knob_bands import regrets
-    from nearkv.sweeps.explore.robust import robust_knob
+def check_robust(study: Study, robust: float) -> None:
+    """Refuse a share of the draws that is none, or without draws.
 
-    ok = answer["status"] == "ok"
-    value = np.where(ok, answer["value"].astype(float), np.nan)
-    columns = regrets(solved, knob, value)
-    if robust:
-        columns |= robust_knob(solved, knob, value, robust)
-    return columns
+    Raises:
+        InputError: it is.
+    """
+    if robust and not study.band:
+        raise InputError(
+            "--robust is over the draws of a band; give --band, as in --band 90"
+        )
+    if robust and not 0.5 <= robust < 1:
+        raise InputError(
+            f"--robust {robust:g}: give a share of the draws from 0.5 to below 1, as in 0.9"
+        )
 
 
-def _solved(block: Block, box: Box, knob: str) -> Columns:
+def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
     is_share = block.system.knobs[knob].kind == "share"
@@ -120,6 +117,11 @@ def _solved(block: Block, box: Box, knob: str) -> Columns:
         blank = "" if np.asarray(cell).dtype.kind == "U" else np.nan
         shown = np.where(ok, cell, blank)
         table[name] = np.broadcast_to(shown, ok.shape).ravel()
+    if block.band is not None:
+        from nearkv.sweeps.explore.knob_bands import knob_bands
+
+        value = table["value"].astype(float).reshape(ok.shape)
+        table |= knob_bands(block, box, knob, value, robust)
     return table
 
 

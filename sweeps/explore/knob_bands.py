@@ -1,77 +1,96 @@
-"""How far a solved knob moves over what is unknown, and what choosing it wrong costs."""
+"""What a solved knob loses over what is unknown, and the value that is best for bad draws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import Block, Numbers
-from nearkv.sweeps.uncertainty.sampled import sampled, tiles
+from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error
+from nearkv.sweeps.uncertainty.sampled import Sampled, ends, reduced, sampled
 
 STEP = "step_ms"
+SHARES = 201
+"""Values of a continuous knob that are tried."""
 
 
-def regrets(blocks: Sequence[Block], knob: str, value: Numbers) -> Columns:
-    """What the knob's best value at the stated numbers costs where the numbers are others.
+def knob_bands(
+    block: Block, box: Box, knob: str, value: Numbers, robust: float
+) -> dict[str, Numbers]:
+    """What the best value at the stated numbers loses where the numbers are others.
 
     Args:
-        blocks: of a study with a band, the knob solved.
+        block: with a band, the knob solved.
+        box: the design points.
         knob: its name.
-        value: its best value at the stated numbers, a row per design point.
+        value: its best value at the stated numbers, as large as the box; NaN where the design does
+            not fit.
+        robust: share of the draws whose longest step is also made short, as 0.9; 0 for none.
 
     Returns:
         `regret_p05` and so on: how much longer a step takes than with the knob solved anew for
-        each draw; and `regret_mean`.
+        each draw, and `regret_mean`. With `robust` the value that makes this quantile of the step
+        shortest, `robust_step_ms`, that quantile, and `value_step_ms`, that with `value`.
     """
-    pieces = []
-    first = 0
-    for block in blocks:
-        last = first + block.grid.size
-        own = value[first:last]
-        chosen = own.reshape(block.grid.shape)
-        pieces.append(_of_block(block, knob, chosen))
-        first = last
-    names = pieces[0]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
-
-
-def _of_block(block: Block, knob: str, value: Numbers) -> dict[str, Numbers]:
     band = block.band
     assert band is not None
-    shape = block.grid.shape
-    ends = np.empty((3, *shape))
-    mean = np.empty(shape)
-    chosen = stated(block, knob, value)
-    for outer, inner in tiles(block, block.grid.whole):
-        knobs = {knob: chosen[inner]}
+    # a design that does not fit at the stated numbers may fit in some draws
+    chosen = np.where(np.isnan(value), block.system.knobs[knob].low, value)
+
+    def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
         best = sampled(block, outer).column(STEP)
-        fixed = sampled(block, outer, knobs).column(STEP)
-        ratio = fixed / best
-        loss = np.maximum(ratio - 1, 0.0)
-        everywhere = (slice(None), *inner)
-        ends[everywhere] = quantiles(loss, band.shares)
-        mean[inner] = _mean(loss)
-    columns = {}
-    for suffix, end in zip(band.suffixes, ends, strict=True):
-        columns[f"regret_{suffix}"] = end.ravel()
-    columns["regret_mean"] = mean.ravel()
-    return columns
+        usual = sampled(block, outer, {knob: chosen[inner]})
+        loss = np.maximum(usual.column(STEP) / best - 1, 0.0)
+        columns = ends(band, "regret", loss)
+        known = np.sum(~np.isnan(loss), axis=-1)
+        with np.errstate(invalid="ignore"):
+            columns["regret_mean"] = np.nansum(loss, axis=-1) / known
+        if robust:
+            columns["value_step_ms"] = _high_step(block, outer, usual, robust)
+        return columns
+
+    columns = reduced(block, box, of_tile)
+    if robust:
+        usual = columns.pop("value_step_ms")
+        columns |= _robust(block, box, knob, robust, chosen, usual)
+    return {name: column.ravel() for name, column in columns.items()}
 
 
-def _mean(values: Numbers) -> Numbers:
-    """Mean over the draws in which both fit; NaN where there is none."""
-    known = ~np.isnan(values)
-    count = np.sum(known, axis=-1)
-    total = np.sum(values, axis=-1, where=known)
-    with np.errstate(invalid="ignore"):
-        mean: Numbers = total / count
-    return mean
+def _robust(
+    block: Block, box: Box, knob: str, share: float, chosen: Numbers, usual: Numbers
+) -> dict[str, Numbers]:
+    """The value with the shortest quantile of a step; the chosen one where no other is better."""
+    limits = block.system.knobs[knob]
+    candidates = np.arange(limits.low, limits.high + 1)
+    if limits.kind == "share":
+        candidates = np.linspace(limits.low, limits.high, SHARES)
+    # the values tried are one more axis of the grid, the last
+    grid = Grid((*block.grid.axes, Axis(knob, candidates)))
+    requested = {name: value for name, value in block.requested.items() if name != knob}
+    tried = replace(block, grid=grid, requested=requested)
+    steps = reduced(
+        tried,
+        (*box, slice(0, len(candidates))),
+        lambda outer, _: {STEP: _high_step(tried, outer, sampled(tried, outer), share)},
+    )[STEP]
+    least = steps.min(axis=-1)
+    best = np.where(least < usual, candidates[np.argmin(steps, axis=-1)], chosen)
+    shortest = np.minimum(least, usual)
+    columns = {"robust": best, "robust_step_ms": shortest, "value_step_ms": usual}
+    fits = np.isfinite(shortest)
+    return {name: np.where(fits, column, np.nan) for name, column in columns.items()}
 
 
-def stated(block: Block, knob: str, value: Numbers) -> Numbers:
-    """Values of a knob; its lowest one where the design does not fit at the stated numbers."""
-    lowest = block.system.knobs[knob].low
-    return np.where(np.isnan(value), lowest, value)
+def _high_step(block: Block, box: Box, answers: Sampled, share: float) -> Numbers:
+    """A high quantile of a step [ms], model error included; infinite where it does not fit."""
+    assert block.band is not None
+    hw, llm, work, requested = block.inputs(box)
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    error = drawn_error(block, block.band, estimate, shape_of(box), VALUE)
+    steps = answers.column(STEP) * np.exp(error)
+    high: Numbers = quantiles(np.where(np.isnan(steps), np.inf, steps), [share])[0]
+    return high

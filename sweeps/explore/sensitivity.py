@@ -1,27 +1,41 @@
-"""`nearkv sensitivity`: elasticity to each hardware number, and the band that assumptions leave."""
+"""`nearkv sensitivity`: elasticity to each number, and with `--sobol` what the band is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.quantity import Quantity
+from nearkv.solvers.uncertainty.draws import ranks
+from nearkv.solvers.uncertainty.sobol import sobol_indices
+from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.evaluate.evaluate import evaluate
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
 from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
+from nearkv.sweeps.study.bands import MODEL_ERROR, Band
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 from nearkv.sweeps.tables.table import plain
+from nearkv.sweeps.uncertainty.model_error import VALUE, error_power, spreads
+from nearkv.sweeps.uncertainty.sampled import drawn_number
 
 STEP = 1e-4
 """Relative step, on a logarithmic scale, to either side of a number."""
 NEAR = 1e-6
 """A step so small that only a discontinuity changes anything over it."""
 SMALLEST_JUMP = 1e-9
+FIRST = 3
+"""Numbers that are named to be measured first."""
+KNOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Ranks at which a number may turn out to be, all equally likely."""
+LEAST = 1e-4
+"""Total index from which on an unknown is shown [1]."""
 LEVEL = 90.0
 """Share inside the band where none is asked for [%]."""
 
@@ -47,31 +61,35 @@ def sensitivity(study: Study, of: str) -> tuple[Rows, dict[str, Any]]:
     Raises:
         InputError: not one design point, an unknown column, or a point that does not fit.
     """
-    block = one_point(replace(study, band=0.0), "sensitivity")
-    probe = Probe(block)
-    check_column(of, probe.own_columns)
-    point = _Point(probe, of)
-    value = float(point.values({}, 1)[0])
-    if not np.isfinite(value) or not value:
-        raise InputError(
-            f"{of} has no value at this design point; `nearkv estimate` says why"
-        )
-    factors = _factors(block)
-    rows = _elasticities(point, value, factors) if factors else []
-    return rows, _band(study, of, value)
+    point = _Point.of_study(study, of)
+    factors = _factors(point.probe.block)
+    rows = _elasticities(point, factors) if factors else []
+    return rows, _band(study, of, point.value)
 
 
 @dataclass(frozen=True)
 class _Point:
-    """One design point and the column looked at."""
+    """One design point and the column looked at, with its value at the stated numbers."""
 
     probe: Probe
     of: str
+    value: float
 
-    def values(self, numbers: Mapping[str, Numbers], size: int) -> Numbers:
-        """The column for so many values of some numbers [unit of the column]."""
-        point = np.zeros(size, np.intp)
-        return column(self.probe.answer(point, numbers=numbers), self.of, size)
+    @classmethod
+    def of_study(cls, study: Study, of: str) -> _Point:
+        """The only design point of a study.
+
+        Raises:
+            InputError: there are several, the column is unknown, or the point has no answer.
+        """
+        probe = Probe(one_point(replace(study, band=0.0), "sensitivity"))
+        check_column(of, probe.own_columns)
+        value = float(column(probe.answer(np.zeros(1, np.intp)), of, 1)[0])
+        if not np.isfinite(value) or not value:
+            raise InputError(
+                f"{of} has no value at this design point; `nearkv estimate` says why"
+            )
+        return cls(probe, of, value)
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,7 @@ def _factors(block: Block) -> list[_Factor]:
     return factors
 
 
-def _elasticities(point: _Point, value: float, factors: Sequence[_Factor]) -> Rows:
+def _elasticities(point: _Point, factors: Sequence[_Factor]) -> Rows:
     """All factors in one evaluation: each has points of its own in which it alone changes."""
     looks = np.array([factor.looks for factor in factors])
     count = looks.size
@@ -121,9 +139,10 @@ def _elasticities(point: _Point, value: float, factors: Sequence[_Factor]) -> Ro
         changed = np.full(looks.shape, factor.quantity.si)
         changed[i] = looks[i]
         numbers[factor.address] = changed.ravel()
-    answers = point.values(numbers, count).reshape(looks.shape)
+    answer = point.probe.answer(np.zeros(count, np.intp), numbers=numbers)
+    answers = column(answer, point.of, count).reshape(looks.shape)
     rows = [
-        _row(factor, point.of, looks[i], answers[i], value)
+        _row(factor, point.of, looks[i], answers[i], point.value)
         for i, factor in enumerate(factors)
     ]
     rows = [row for row in rows if row.pop("matters")]
@@ -178,7 +197,7 @@ def _is_jump(near: float, far: float) -> bool:
 
 
 def _band(study: Study, of: str, value: float) -> dict[str, Any]:
-    """The same band of the column as `estimate` gives."""
+    """The band of the column, that of `estimate`."""
     band = study if study.band else replace(study, band=LEVEL)
     (block,) = blocks(band)
     (table,) = evaluate([block])
@@ -194,3 +213,107 @@ def _band(study: Study, of: str, value: float) -> dict[str, Any]:
         "samples": block.band.samples,
         "fits_share": float(table["fits_share"][0]),
     }
+
+
+@dataclass(frozen=True)
+class Importance:
+    """What a band is made of.
+
+    Attributes:
+        rows: a row an unknown, that with the largest total index first.
+        of: the column.
+        value: its value at the stated numbers.
+        width: upper over lower end of its band [1].
+    """
+
+    rows: Rows
+    of: str
+    value: float
+    width: float
+
+    @property
+    def advice(self) -> list[str]:
+        """Which numbers to measure first, one sentence each."""
+        measurable = [row for row in self.rows if row["number"] != MODEL_ERROR]
+        measurable.sort(key=lambda row: row["width_if_known"])
+        sentences = []
+        for row in measurable[:FIRST]:
+            narrower = f"from {self.width:.3g}x to {row['width_if_known']:.3g}x"
+            sentences.append(f"measure {row['number']}: the band narrows {narrower}")
+        return sentences
+
+
+def importance(study: Study, of: str) -> Importance:
+    """Sobol's indices of the unknowns of one design point, and what knowing each would do.
+
+    The indices are shares of the variance of the column's logarithm. `first` is what a number
+    explains alone, `total` what remains if all others are known; each has its standard error.
+    `width_if_known` is the upper over the lower end of the band once the number is known, the mean
+    over what it may turn out to be.
+
+    Args:
+        study: one system at one design point.
+        of: the column.
+
+    Raises:
+        InputError: not one design point, an unknown column, or a point without an answer.
+    """
+    if of not in COLUMNS:
+        raise unknown("column", of, COLUMNS, "--of")
+    point, samples = _Point.of_study(study, of), study.samples
+    draws = point.probe.block.draws
+    names = sorted({MODEL_ERROR, *draws.values()})
+    stated = point.probe.answer(np.zeros(1, np.intp)).estimate
+    spread = float(np.ravel(spreads(point.probe.block, stated, (1,), VALUE))[0])
+    logarithm = partial(_logarithm, point, error_power(of) * spread)
+    indices = sobol_indices(logarithm, names, samples, study.seed)
+    drawn = dict(ranks(tuple(names), samples, study.seed))
+    band = Band(study.band or LEVEL, samples, study.seed)
+    rows: Rows = []
+    for name, index in indices.items():
+        if index.total < LEAST:
+            continue
+        known = [{**drawn, name: np.full(samples, rank)} for rank in KNOWN]
+        widths = [_width(logarithm(ranks_then), band) for ranks_then in known]
+        addresses = [address for address, draw in draws.items() if draw == name]
+        rows.append(
+            {
+                "number": ", ".join(addresses) or name,
+                "first": index.first,
+                "first_error": index.first_error,
+                "total": index.total,
+                "total_error": index.total_error,
+                "width_if_known": float(np.mean(widths)),
+            }
+        )
+    rows.sort(key=lambda row: -row["total"])
+    return Importance(
+        rows=rows,
+        of=of,
+        value=point.value,
+        width=_width(logarithm(drawn), band),
+    )
+
+
+def _width(logarithms: Numbers, band: Band) -> float:
+    """Upper over lower end of a band [1]."""
+    low, _, high = np.quantile(logarithms, band.shares)
+    return float(np.exp(high - low))
+
+
+def _logarithm(point: _Point, error: float, rank: Mapping[str, Numbers]) -> Numbers:
+    """Logarithm of the column at ranks of everything that is drawn, model error included.
+
+    A draw in which the design does not fit has its time all the same.
+    """
+    block = point.probe.block
+    numbers = {
+        address: drawn_number(block.platform, address, rank[name])
+        for address, name in block.draws.items()
+    }
+    score = scores(rank[MODEL_ERROR])
+    count = len(score)
+    answer = point.probe.answer(np.zeros(count, np.intp), numbers=numbers)
+    values = np.broadcast_to(COLUMNS[point.of].compute(answer), (count,))
+    logarithms: Numbers = np.log(values) + error * score
+    return logarithms

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.solvers.uncertainty.draws import ranks
+from nearkv.solvers.uncertainty.spread import scores
+from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.study import Block
 
 TABLE = Path(__file__).with_name("model_error.csv")
@@ -106,6 +109,22 @@ def spreads(block: Block, estimate: Estimate, shape: tuple[int, ...], of: str) -
     own = [find_error(name, of, block.system.cite).spread for name in names]
     chosen: NDArray[np.float64] = np.array(own)[places]
     return chosen
+
+
+def drawn_error(
+    block: Block, band: Band, estimate: Estimate, shape: tuple[int, ...], of: str
+) -> NDArray[np.float64]:
+    """Logarithm of the model error at each design point and draw (*shape, draws) [1].
+
+    Args:
+        block, estimate, shape, of: as of `spreads`.
+        band: how much is drawn, and with which seed.
+    """
+    name = MODEL_ERROR if of == VALUE else RATIO_ERROR
+    score = scores(ranks(band.names, band.samples, band.seed)[name])
+    size = np.broadcast_to(spreads(block, estimate, shape, of), shape)
+    errors: NDArray[np.float64] = size[..., np.newaxis] * score
+    return errors
 
 
 def slowest(

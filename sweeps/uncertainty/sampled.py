@@ -1,24 +1,73 @@
-"""A block evaluated at all draws of its uncertain numbers: one more axis, the last."""
+"""A block evaluated at all draws of its uncertain hardware numbers: one more axis, the last.
+
+What is asked of the draws (an end of a band, a share, a mean) reduces over that axis.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
+from nearkv.hardware.platform import Platform
+from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import Key
+from nearkv.hardware.units import unit_of
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.uncertainty.draws import Law, Measured, Ranged, listed, ranks
+from nearkv.solvers.uncertainty.quantiles import quantiles
+from nearkv.sweeps.study.bands import Band
 from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import NONE, Block
-from nearkv.sweeps.uncertainty.numbers import drawn_numbers
 
 Numbers = NDArray[np.float64]
 ELEMENTS_AT_ONCE = 1 << 17
 """Design points times draws evaluated together; bounds the memory whatever is asked."""
+
+
+def law_of(number: Quantity, key: Key) -> Law:
+    """The law of an uncertain number [SI].
+
+    Measured quantiles go before a range. Shares of something are uniform; times, rates, sizes and
+    prices err by factors, so their logarithms are.
+    """
+    if number.quantiles_si is not None:
+        _, most = key.limits
+        return Measured(*number.quantiles_si, most=most)
+    exact = (number.si, number.si)
+    low, high = number.range_si or exact
+    is_share = number.unit == "1"
+    is_log = not is_share and low > 0
+    return Ranged(low, number.si, high, is_log)
+
+
+def drawn_number(platform: Platform, address: str, rank: Numbers) -> Numbers:
+    """A number of a platform at each rank [SI]."""
+    role, _, name = address.partition(".")
+    part = platform.roles[role]
+    key = platform.key(address)
+    law = law_of(part.numbers[name], key)
+    drawn = law.at(rank)
+    if key.only:
+        _, size = unit_of(key.unit)
+        values = np.array(key.only, dtype=float)
+        return listed(drawn, size * values)
+    return np.round(drawn) if key.whole else drawn
+
+
+def drawn_numbers(block: Block, band: Band) -> dict[str, Numbers]:
+    """All uncertain numbers of a block by `role.key`, one value a draw [SI]."""
+    common = ranks(band.names, band.samples, band.seed)
+    numbers = {}
+    for address, name in block.draws.items():
+        numbers[address] = drawn_number(block.platform, address, common[name])
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -26,13 +75,13 @@ class Sampled:
     """The answers of some design points at every draw.
 
     Attributes:
-        resolved: what the system answered, draws along the last axis.
-        answer: the same, as columns read it.
+        answer: of the system, draws along the last axis.
+        knobs: value of every knob, the solved ones solved anew in each draw [1].
         shape: of the design points and draws.
     """
 
-    resolved: Resolved
     answer: Answer
+    knobs: Mapping[str, Real]
     shape: tuple[int, ...]
 
     @cached_property
@@ -42,20 +91,11 @@ class Sampled:
 
     def column(self, name: str) -> Numbers:
         """A column or a knob at every draw; NaN where the design does not fit."""
-        values = np.asarray(self._values(name), dtype=float)
-        everywhere = np.broadcast_to(values, self.shape)
-        return np.where(self.fits, everywhere, np.nan)
-
-    def _values(self, name: str) -> object:
-        if name in COLUMNS:
-            metric = COLUMNS[name]
-            return metric.compute(self.answer)
-        if name in self.resolved.knobs:
-            return self.resolved.knobs[name]
-        also = self.answer.estimate.also
-        if name not in also:
+        own = {**self.answer.estimate.also, **self.knobs}
+        if name not in COLUMNS and name not in own:
             raise InputError(f"--band: {name} has no band; leave out one of them")
-        return also[name]
+        values = COLUMNS[name].compute(self.answer) if name in COLUMNS else own[name]
+        return np.where(self.fits, np.broadcast_to(values, self.shape), np.nan)
 
 
 def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
@@ -72,20 +112,16 @@ def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Samp
     mesh = _with_draws(block.grid.mesh(box))
     numbers = drawn_numbers(block, block.band)
     hw, llm, work, requested = block.at(mesh, numbers)
-    stated = _arrays(block.requested)
+    # a knob with a value of its own at each design point has no axis of draws yet
+    stated = {
+        name: value
+        for name, value in block.requested.items()
+        if isinstance(value, np.ndarray) and value.ndim
+    }
     values = {**requested, **_with_draws({**stated, **knobs})}
     resolved = resolve_knobs(block.system, hw, llm, work, values)
     answer = Answer(resolved.estimate, hw, block.system.owns)
-    shape = (*shape_of(box), block.band.samples)
-    return Sampled(resolved, answer, shape)
-
-
-def _arrays(requested: Mapping[str, Requested]) -> dict[str, Numbers]:
-    """Knobs that have a value of their own at each design point."""
-    items = requested.items()
-    return {
-        name: value for name, value in items if isinstance(value, np.ndarray) and value.ndim
-    }
+    return Sampled(answer, resolved.knobs, (*shape_of(box), block.band.samples))
 
 
 def _with_draws(arrays: Mapping[str, Numbers]) -> dict[str, Numbers]:
@@ -113,3 +149,29 @@ def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:
             stop = side.start + piece.stop
             outer.append(slice(start, stop))
         yield tuple(outer), inner
+
+
+def reduced(
+    block: Block, box: Box, reduce: Callable[[Box, Box], Mapping[str, Numbers]]
+) -> dict[str, Numbers]:
+    """Columns of a box that are reduced over the draws tile by tile, so that memory is bounded.
+
+    Args:
+        block: with a band.
+        box: the design points.
+        reduce: a tile, as a box of the block's grid and as a box of the given one -> its columns,
+            without the axis of draws.
+    """
+    columns: dict[str, Numbers] = {}
+    for outer, inner in tiles(block, box):
+        for name, values in reduce(outer, inner).items():
+            columns.setdefault(name, np.empty(shape_of(box)))[inner] = values
+    return columns
+
+
+def ends(band: Band, name: str, samples: Numbers) -> dict[str, Numbers]:
+    """Lower end, middle and upper end of samples along the last axis, as `NAME_p05` and so on."""
+    values = quantiles(samples, band.shares)
+    return {
+        f"{name}_{end}": value for end, value in zip(band.suffixes, values, strict=True)
+    }

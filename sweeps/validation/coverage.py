@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.solvers.uncertainty.draws import ranks
-from nearkv.solvers.uncertainty.quantiles import quantiles
-from nearkv.solvers.uncertainty.scores import interval_score
+from nearkv.solvers.uncertainty.quantiles import interval_score, quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.study.bands import MODEL_ERROR

@@ -12,8 +12,7 @@ from support.command_line import succeed
 import nearkv
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.uncertainty.draws import ranks
-from nearkv.solvers.uncertainty.laws import Measured, Ranged, listed
+from nearkv.solvers.uncertainty.draws import Measured, Ranged, listed, ranks
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.solvers.uncertainty.spread import scores, spread
 from nearkv.sweeps.evaluate.probe import Probe
@@ -21,7 +20,7 @@ from nearkv.sweeps.study.bands import MODEL_ERROR, check_draws, draws_of
 from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.uncertainty.model_error import find_error
-from nearkv.sweeps.uncertainty.numbers import drawn_numbers
+from nearkv.sweeps.uncertainty.sampled import drawn_numbers
 
 RANKS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 

@@ -13,7 +13,7 @@ import pytest
 from support.command_line import succeed
 
 from nearkv import plot
-from nearkv.solvers.uncertainty.scores import interval_score
+from nearkv.solvers.uncertainty.quantiles import interval_score
 from nearkv.sweeps.uncertainty.model_error import TABLE, error_power
 from nearkv.sweeps.validation.coverage import coverage, error_table, reliability
 from nearkv.sweeps.validation.sampled_claims import SampledClaim, sampled_claims

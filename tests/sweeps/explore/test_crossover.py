@@ -12,8 +12,8 @@ import pytest
 from nearkv.solvers.search import Numbers, Points
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.probe import Probe
-from nearkv.sweeps.explore.crossover import crossovers, why_crossover
-from nearkv.sweeps.explore.race import Race
+from nearkv.sweeps.explore.crossover import Race, crossovers, why_crossover
+from nearkv.sweeps.explore.lines import Line
 from nearkv.sweeps.study.study import Study
 
 
@@ -65,8 +65,8 @@ def test_a_tie_of_rounding_is_part_of_a_crossing(
 ) -> None:
     """A range in which both are equal has two ends; a point of it is no range."""
     one = cast("Probe", SimpleNamespace(size=1))
-    race = Tie(one, one, "context", "decode_tok_s", width)
-    changes = race.changes(np.array([0.1, 0.5, 0.9]), whole=False)
+    race = Tie(one, one, "context", "decode_tok_s", width=width)
+    changes = race.changes(Line("context", np.array([0.1, 0.5, 0.9]), whole=False, unit="1"))
     assert [(change.before, change.after) for change in changes] == leaders
     ends = [0.3 - width, 0.3 + width][-len(changes) :]
     assert [change.above for change in changes] == pytest.approx(ends)

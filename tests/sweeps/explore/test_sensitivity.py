@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import nearkv
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.uncertainty.indices import Index, sobol_indices
+from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
 
 Numbers = NDArray[np.float64]
 
