@@ -101,9 +101,9 @@ def write_figure(
     """
     import pandas as pd
 
-    from nearkv.sweeps.figures.stacked import PREFIX, breakdown
+    from nearkv.sweeps.figures.breakdown import PREFIX, breakdown
+    from nearkv.sweeps.figures.plot import suitable
     from nearkv.sweeps.figures.style import load_pyplot, save
-    from nearkv.sweeps.figures.suiting import suitable
     from nearkv.sweeps.tables.table import varying
 
     table = pd.DataFrame(columns)
@@ -120,7 +120,7 @@ def write_figure(
 
 def print_chart(columns: Columns, study: Study, only: str) -> None:
     """Print a bar a row, named by what the study varies."""
-    from nearkv.sweeps.figures.terminal import chart
+    from nearkv.sweeps.figures.chart import chart
     from nearkv.sweeps.tables.table import records, varying
     from nearkv.sweeps.tables.terminal import width_of_output
 

@@ -120,7 +120,7 @@ def breakdown(
 
     Example: nearkv plot breakdown out.csv --relative -o breakdown.pdf
     """
-    from nearkv.sweeps.figures.stacked import breakdown
+    from nearkv.sweeps.figures.breakdown import breakdown
 
     draw(table, file, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
 
@@ -183,7 +183,7 @@ def tornado(table: Table, file: Figure, width: Width = "column") -> None:
 
     Example: nearkv sensitivity ... --format csv | nearkv plot tornado - -o tornado.pdf
     """
-    from nearkv.sweeps.figures.stacked import tornado
+    from nearkv.sweeps.figures.tornado import tornado
 
     draw(table, file, lambda rows: tornado(rows, width=width))
 
@@ -205,7 +205,7 @@ def reliability(
 
     Example: nearkv coverage --reliability --format csv | nearkv plot reliability - -o bands.pdf
     """
-    from nearkv.sweeps.figures.reliability import reliability
+    from nearkv.sweeps.figures.scatter import reliability
 
     draw(table, file, lambda rows: reliability(rows, by=by, width=width))
 

@@ -1,31 +1,34 @@
-"""Figures of the papers: what we predict along their axes, and beside what they state."""
+"""Figures of the papers: what we predict along their axes, and beside what they state.
+
+A study file says in its table `[figure]` how it is drawn; numbers that the paper states in words
+stand below, each beside our prediction.
+"""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.requested import ON_REQUEST, on_request
 from nearkv.sweeps.figures.bars import bars, tick_of
-from nearkv.sweeps.figures.described import Drawing, check_drawn, drawing_of
+from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
-from nearkv.sweeps.figures.series import check_columns, levels
-from nearkv.sweeps.figures.stacked import breakdown, draw_stacks
-from nearkv.sweeps.figures.stated import (
-    Statement,
-    draw_statements,
-    height_of,
-    statements_of,
-)
-from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, load_pyplot
+from nearkv.sweeps.figures.series import levels
+from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, colour, load_pyplot
+from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.tables.labels import label_of, stem_and_unit
+from nearkv.sweeps.validation.claims import Claim, load, papers
+from nearkv.sweeps.validation.prediction import predict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +40,74 @@ PANEL_HEIGHT, LEGEND_HEIGHT = 2.0, 0.16
 
 LEGEND_COLUMNS = 3
 
+NAMES = ("system", "platform", "model")
+"""Columns whose values are names, which say themselves what they are."""
+
 SERIES = "series"
 """The column that names a bar where several columns do."""
+
+KINDS = ("bars", "lines", "breakdown", "stack")
+
+LONGEST = 52
+"""Characters of a line of a statement; it has two at most."""
+
+MARKERS = {"at_most": "<", "at_least": ">"}
+"""A bound points to the side where the prediction may lie."""
+
+LINE_HEIGHT, AXIS_HEIGHT, KEY_HEIGHT = 0.24, 0.5, 0.3
+"""Heights of a statement, around those of one unit, and of the legend [inch]."""
+
+RANGE = "#BBDDF4"
+"""Colour of a bar between the lowest and the highest prediction."""
+
+YES_OR_NO = ("bool", "boolean")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What `[figure]` of a study file says.
+
+    Attributes:
+        kind: bars, lines, breakdown (seconds by resource) or stack (columns on top of each other).
+        value: the column that is drawn; of a stack several, comma-separated.
+        over: the column along the axis.
+        by: columns whose values, in a row, name a bar or a line.
+        baseline: such a name; every group is divided by it.
+        panels: the column with a panel for each of its values.
+        log: bars on a logarithmic scale.
+    """
+
+    kind: str
+    value: str = ""
+    over: str = ""
+    by: tuple[str, ...] = ("system",)
+    baseline: str = ""
+    panels: str = ""
+    log: bool = False
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that are drawn."""
+        return comma_list(self.value)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A number that the paper prints, and ours.
+
+    Attributes:
+        text: what is stated, in words.
+        unit: of both.
+        bound: exact, approx, at_most, at_least or range.
+        stated: lowest and highest number.
+        predicted: lowest and highest number.
+    """
+
+    text: str
+    unit: str
+    bound: str
+    stated: tuple[float, float]
+    predicted: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -58,71 +127,112 @@ class PaperFigure:
     statements: list[Statement] = field(default_factory=list)
 
 
-def figure_names() -> list[str]:
-    """Return the studies that say how they are drawn."""
-    return [name for name in names("study") if "figure" in _file(name)]
-
-
 def figure_titles() -> dict[str, str]:
-    """Return the title of every figure by its name."""
-    return {name: str(_file(name)["title"]) for name in figure_names()}
-
-
-def _file(name: str) -> dict[str, Any]:
-    return read_toml(path_of("study", name), "study")
+    """Return the title of every study that says how it is drawn, by its name."""
+    studies = {name: read_toml(path_of("study", name), "study") for name in names("study")}
+    return {
+        name: str(study["title"]) for name, study in studies.items() if "figure" in study
+    }
 
 
 def paper_figure(name: str) -> PaperFigure:
     """Evaluate a figure of a paper.
 
     Args:
-        name: a study of the catalogue, as `hilos-fig10`.
+        name: a study of the catalogue, as `hilos-fig10`, or a file.
 
     Raises:
         InputError: there is no such figure.
     """
     import pandas as pd
 
-    content = _file(name)
+    content = read_toml(path_of("study", name), "study")
     drawing = drawing_of(content, name)
     study = load_study(name)
     extra = ON_REQUEST if drawing.kind == "breakdown" else on_request(drawing.values)
     rows = pd.DataFrame(table(study, extra))
-    check_drawn(rows, drawing, name)
+    _check_drawn(rows, drawing, name)
     rows[SERIES] = _series(rows, drawing, study)
     if drawing.kind in ("bars", "lines"):
-        places = [SERIES, drawing.over, *_panel_columns(drawing)]
-        rows = rows.drop_duplicates([*places, drawing.value])
-    statements = statements_of(content.get("cite", ""), Path(name).stem)
+        places = [SERIES, *_places(drawing), drawing.value]
+        rows = rows.drop_duplicates(places)
+    statements = _statements_of(content.get("cite", ""), Path(name).stem)
     return PaperFigure(str(content.get("title", name)), drawing, rows, statements)
+
+
+def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
+    """Return how a study file says that it is drawn.
+
+    Raises:
+        InputError: it does not say so, or not in keys and kinds that exist.
+    """
+    options = content.get("figure")
+    if not isinstance(options, dict):
+        raise InputError(
+            f"{name}: has no [figure] table, which says how it is drawn; "
+            "`nearkv figure` lists studies that do"
+        )
+    known = [key.name for key in fields(Drawing)]
+    for key in options:
+        if key not in known:
+            raise unknown("key", key, known, f"{name}: figure")
+    if options.get("kind") not in KINDS:
+        raise unknown("kind", str(options.get("kind")), KINDS, f"{name}: figure")
+    by = options.get("by", ["system"])
+    if not isinstance(by, list) or {type(column) for column in by} - {str}:
+        raise InputError(f"{name}: figure: by must be a list of columns, as ['system']")
+    for key, value in options.items():
+        kind, word = (bool, "true or false") if key == "log" else (str, "text")
+        if key != "by" and not isinstance(value, kind):
+            raise InputError(f"{name}: figure: {key} must be {word}, not {value!r}")
+    for key in ("baseline", "log"):
+        if options.get(key) and options["kind"] != "bars":
+            raise InputError(f"{name}: figure: {key} is of bars, not of {options['kind']}")
+    return Drawing(**(options | {"by": tuple(by)}))
+
+
+def _check_drawn(rows: pd.DataFrame, drawing: Drawing, name: str) -> None:
+    """Check that the table has every column that the drawing names, and those that it needs.
+
+    Raises:
+        InputError: naming the key and the column.
+    """
+    named = {"value": drawing.values, "by": drawing.by, "over": comma_list(drawing.over)}
+    named["panels"] = comma_list(drawing.panels)
+    for key, columns in named.items():
+        if drawing.kind != "breakdown" and key in ("value", "over") and not columns:
+            raise InputError(
+                f"{name}: figure: {key} is missing; name a column of the table"
+            )
+        for column in columns:
+            if column not in rows:
+                known = [str(name) for name in rows.columns]
+                raise unknown("column", column, known, f"{name}: figure: {key}")
+
+
+def _places(drawing: Drawing) -> list[str]:
+    """Return the columns that say where a mark stands: along the axis, and in which panel."""
+    return [column for column in (drawing.over, drawing.panels) if column]
 
 
 def _series(rows: pd.DataFrame, drawing: Drawing, study: Study) -> list[str]:
     """Return the name of every row's bar, without what its system does not depend on."""
     by = {name: list(drawing.by) for name in rows["system"].unique()}
     if drawing.kind in ("bars", "lines"):
-        places = [drawing.over, *_panel_columns(drawing)]
         for name, own in rows.groupby("system"):
             by[str(name)] = [
-                column for column in drawing.by if _matters(own, column, drawing, places)
+                column for column in drawing.by if _matters(own, column, drawing)
             ]
     return [_name(row, by[row["system"]], study) for row in rows.to_dict("records")]
 
 
-def _matters(
-    rows: pd.DataFrame, column: str, drawing: Drawing, places: Sequence[str]
-) -> bool:
+def _matters(rows: pd.DataFrame, column: str, drawing: Drawing) -> bool:
     """Return whether a system's rows need a column to tell its bars apart."""
-    is_name = column in ("system", "platform", "model")
-    if is_name or column not in rows or rows[column].nunique() < 2:
+    if column in NAMES or column not in rows or rows[column].nunique() < 2:
         return True
     others = [name for name in drawing.by if name != column and name in rows]
-    alike = rows.groupby([*others, *places], dropna=False)[drawing.value]
+    alike = rows.groupby([*others, *_places(drawing)], dropna=False)[drawing.value]
     return bool((alike.nunique(dropna=False) > 1).any())
-
-
-def _panel_columns(drawing: Drawing) -> list[str]:
-    return [drawing.panels] if drawing.panels else []
 
 
 def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
@@ -133,8 +243,7 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
         if value in ("", "nan"):
             continue
         stem, unit = stem_and_unit(column)
-        says_itself = column in ("system", "platform", "model")
-        words.append(value if says_itself else f"{stem} {value} {unit}".strip())
+        words.append(value if column in NAMES else f"{stem} {value} {unit}".strip())
     return ", ".join(words)
 
 
@@ -144,6 +253,36 @@ def _requested(value: object, knob: str) -> str:
     options = knob.split(",")
     solved = "auto" in options and text not in options
     return "auto" if solved and text != "nan" else text
+
+
+def _statements_of(paper: str, study: str) -> list[Statement]:
+    """Return the numbers that a paper states of a figure.
+
+    Args:
+        paper: whose.
+        study: name of its study, which ends in the figure's: `hilos-fig10`, `inf2-fig15a`.
+    """
+    label = study.partition("-fig")[2]
+    rows = []
+    for claim in load(paper) if label and paper in papers() else ():
+        if is_about(claim, label) and claim.metric and claim.unit not in YES_OR_NO:
+            low, high = map(float, predict(claim))
+            stated = (float(claim.low), float(claim.high))
+            text = f"{claim.claim} [{claim.id}]"
+            rows.append(Statement(text, claim.unit, claim.bound, stated, (low, high)))
+    return rows
+
+
+def is_about(claim: Claim, label: str) -> bool:
+    """Return whether a claim's address names a figure, or a panel of it.
+
+    >>> is_about(Claim("", "s6.3; Fig10a", "", "", "", "", "", ""), "10")
+    True
+    >>> is_about(Claim("", "s6.3; Fig10a", "", "", "", "", "", ""), "1")
+    False
+    """
+    panel = "" if label[-1:].isalpha() else "[a-z]?"
+    return bool(re.search(rf"\bFig\.? ?{label}{panel}(?![0-9a-z])", claim.where))
 
 
 def draw(figure: PaperFigure) -> Figure:
@@ -156,51 +295,45 @@ def draw(figure: PaperFigure) -> Figure:
         The figure, to restyle and to save.
     """
     pyplot = load_pyplot()
-    heights = [PANEL_HEIGHT + LEGEND_HEIGHT * _legend_lines(figure)]
-    if figure.statements:
-        heights.append(height_of(figure.statements))
+    legend_lines = -(-figure.table[SERIES].nunique() // LEGEND_COLUMNS)
+    heights = [PANEL_HEIGHT + LEGEND_HEIGHT * legend_lines]
+    groups: dict[str, list[Statement]] = {}
+    for statement in figure.statements:
+        groups.setdefault(statement.unit, []).append(statement)
+    if groups:
+        lines = LINE_HEIGHT * len(figure.statements)
+        heights.append(KEY_HEIGHT + AXIS_HEIGHT * len(groups) + lines)
     with pyplot.rc_context(SETTINGS):
         size = (WIDTHS["page"], sum(heights))
-        whole = pyplot.figure(figsize=size, layout="constrained")
-        rooms = whole.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
-        _draw_panels(rooms[0, 0], figure)
-        if figure.statements:
-            draw_statements(rooms[1, 0], figure.statements)
-    return whole  # type: ignore[no-any-return]
+        drawn = pyplot.figure(figsize=size, layout="constrained")
+        parts = drawn.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)
+        _draw_panels(parts[0, 0], figure)
+        if groups:
+            _draw_statements(parts[1, 0], groups)
+    return drawn  # type: ignore[no-any-return]
 
 
-def _legend_lines(figure: PaperFigure) -> int:
-    """Return the lines of the legend."""
-    return -(-figure.table[SERIES].nunique() // LEGEND_COLUMNS)
-
-
-def _panels(figure: PaperFigure) -> dict[str, pd.DataFrame]:
-    """Return the rows of every panel by its title."""
-    column = figure.drawing.panels
-    rows = figure.table
-    if not column:
-        return {figure.title: rows}
-    panels = {}
-    for level in levels(rows, column):
-        title = level if isinstance(level, str) else f"{label_of(column)}: {level:g}"
-        at_level = rows[column] == level
-        panels[title] = rows[at_level]
-    return panels
-
-
-def _draw_panels(room: Any, figure: PaperFigure) -> None:
+def _draw_panels(part: Any, figure: PaperFigure) -> None:
     """Draw the panels beside each other, under one legend."""
-    panels = _panels(figure)
-    drawn = room.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (title, rows) in zip(drawn, panels.items(), strict=True):
-        _draw_panel(axes, figure.drawing, rows)
+    column, rows = figure.drawing.panels, figure.table
+    panels = {figure.title: rows}
+    if column:
+        panels = {
+            level if isinstance(level, str) else f"{label_of(column)}: {level:g}": rows[
+                rows[column] == level
+            ]
+            for level in levels(rows, column)
+        }
+    drawn = part.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, own) in zip(drawn, panels.items(), strict=True):
+        _draw_panel(axes, figure.drawing, own)
         axes.set_title(title)
         axes.get_legend().remove()
         if axes is not drawn[0]:
             axes.set_ylabel("")
     handles, labels = drawn[0].get_legend_handles_labels()
     place = "outside upper center"
-    room.legend(handles, labels, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
+    part.legend(handles, labels, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
 
 
 def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
@@ -219,19 +352,49 @@ def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
 
 def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
     """Draw a bar for each value along the axis, of columns on top of each other."""
-    check_columns(rows, drawing.over, *drawing.values)
     heights = {}
     for name in drawing.values:
-        numbers = rows[name].astype(float)
-        heights[_part(name)] = numbers.to_numpy()
-    ticks = [tick_of(value) for value in rows[drawing.over]]
-    draw_stacks(axes, ticks, heights)
+        before, _, part = name.partition(":")
+        label = part or stem_and_unit(before)[0].replace("_", " ")
+        heights[label] = rows[name].astype(float).to_numpy()
+    draw_stacks(axes, [tick_of(value) for value in rows[drawing.over]], heights)
     axes.set_xlabel(label_of(drawing.over))
     axes.set_ylabel(stem_and_unit(drawing.values[0].partition(":")[0])[1])
     axes.legend()
 
 
-def _part(column: str) -> str:
-    """Return what a column of a stack is called: its name without its unit."""
-    before, _, part = column.partition(":")
-    return part or stem_and_unit(before)[0].replace("_", " ")
+def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> None:
+    """Draw a bar for each prediction and a mark for what is stated, one axis a unit.
+
+    Args:
+        part: of a figure.
+        groups: statements by their unit, top down.
+    """
+    heights = [LINE_HEIGHT * len(group) for group in groups.values()]
+    drawn = part.subplots(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for axes, (unit, group) in zip(drawn, groups.items(), strict=True):
+        for place, row in enumerate(group[::-1]):
+            low, high = row.predicted
+            axes.barh(place, low, 0.6, color=colour(4), label="predicted")
+            if low < high:
+                label = "predicted, up to"
+                axes.barh(place, high - low, 0.6, left=low, color=RANGE, label=label)
+            mark = MARKERS.get(row.bound, "D")
+            look: dict[str, Any] = {"color": "black", "markersize": 4, "linewidth": 1.0}
+            axes.plot(row.stated, [place, place], marker=mark, label="stated", **look)
+        axes.set_ylim(-0.6, len(group) - 0.4)
+        texts = [_in_two_lines(row.text) for row in group[::-1]]
+        axes.set_yticks(range(len(group)), texts, fontsize=6)
+        axes.set_xlabel(f"Stated and predicted ({unit})")
+        axes.set_xlim(left=0)
+    handles, labels = drawn[0].get_legend_handles_labels()
+    entries = dict(zip(labels, handles, strict=True))
+    corner = "outside upper right"
+    part.legend(entries.values(), entries, loc=corner, ncols=3, frameon=False)
+
+
+def _in_two_lines(text: str) -> str:
+    """Return a statement in two lines at most, its address kept."""
+    words, _, name = text.rpartition(" [")
+    shortened = textwrap.shorten(words, 2 * LONGEST - 16 - len(name), placeholder=" ...")
+    return "\n".join(textwrap.wrap(f"{shortened} [{name}", LONGEST))

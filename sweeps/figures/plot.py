@@ -1,15 +1,24 @@
-"""The figures by name: `nearkv.plot.bars` and its siblings."""
+"""The figures by name: `nearkv.plot.bars` and its siblings, and the one that suits a table."""
 
 from __future__ import annotations
 
-from nearkv.sweeps.figures.bars import bars
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures.bars import BaselineError, bars
+from nearkv.sweeps.figures.breakdown import breakdown
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
-from nearkv.sweeps.figures.reliability import reliability
-from nearkv.sweeps.figures.scatter import pareto, parity
-from nearkv.sweeps.figures.stacked import breakdown, tornado
+from nearkv.sweeps.figures.scatter import pareto, parity, reliability
+from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
+from nearkv.sweeps.figures.tornado import tornado
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = [
     "PaperFigure",
@@ -25,3 +34,41 @@ __all__ = [
     "save",
     "tornado",
 ]
+
+MOST_GROUPS = 6
+"""Numbers along an axis; of more, a line shows the course better than bars."""
+
+MAP_AXES = ("context_tok", "batch")
+
+
+def suitable(
+    table: pd.DataFrame, value: str, axes: Sequence[str], baseline: str = ""
+) -> Axes:
+    """Draw bars, lines along more than a few numbers, or a map over context and batch.
+
+    Args:
+        table: a row for every design point.
+        value: the column that is drawn.
+        axes: columns that the study varies, beside the system.
+        baseline: system that bars are divided by; none, or one without a value where another has
+            one, draws the values themselves.
+
+    Raises:
+        InputError: the table varies over more than a figure shows.
+    """
+    free = [name for name in varying(table, axes) if name != "system"]
+    if set(free) == set(MAP_AXES) and table["system"].nunique() > 1:
+        return policy_map(table, value)
+    if len(free) > 1:
+        raise InputError(
+            f"the table varies over {' and '.join(free)}, which is more than a figure shows; "
+            "keep one value of all but one, or write a table and use nearkv plot"
+        )
+    over = free[0] if free else ""
+    many = bool(over) and table[over].nunique() > MOST_GROUPS
+    if many and table[over].dtype.kind in "if":
+        return lines(table, value, over=over)
+    try:
+        return bars(table, value, over=over, baseline=baseline)
+    except BaselineError:
+        return bars(table, value, over=over)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from importlib.metadata import version
@@ -13,33 +17,65 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
+from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.provenance import platform_numbers
+from nearkv.sweeps.evaluate.requested import TIMES
+from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
-from nearkv.sweeps.figures.hover import svg_of
-from nearkv.sweeps.figures.optima import KNOB, optima
-from nearkv.sweeps.figures.page_rows import SPEED, WORKLOAD, rows_as_json
 from nearkv.sweeps.figures.series import everywhere, independent, levels, varies_within
-from nearkv.sweeps.figures.stacked import PREFIX
-from nearkv.sweeps.figures.style import load_pyplot
-from nearkv.sweeps.figures.time_trees import as_json, time_tree
+from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.tables.table import cell_text, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+SPEED = "throughput_tok_s"
+"""What systems are compared by."""
+
 MOST_ROWS = 2000
-"""Rows a page holds; of a larger study the fastest are kept."""
+"""Rows that a page holds; of a larger study the fastest are kept."""
 
 MOST_STACKS = 24
 """Rows whose breakdown is drawn."""
 
 MOST_PANELS = 4
 """Values of a second axis that have bars of their own."""
+
+MOST_MARKS = 500
+"""A figure with more points than this has no texts to hover over."""
+
+MOST_COLUMNS = 14
+"""Columns that vary and that a page begins with."""
+
+MOST_OPTIMA = 100
+"""Optima that a page shows."""
+
+WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
+"""Columns that say where systems are compared: what differs beside them is a choice."""
+
+ALWAYS = ("system", "status", SPEED, f"{SPEED}_p05", f"{SPEED}_p95", "step_ms", "total_s")
+"""Columns that a page begins with, where the table has them."""
+
+LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "prefill_s", "alpha")
+"""Columns in the order of a page; all others follow."""
+
+PERCENTILE = re.compile(r"_p[\d.]+$")
+"""The end of a column of a band."""
+
+KNOB = "alpha"
+"""The knob whose optimum a page proves: the share of X in the cache."""
+
+DESIGN = ("system", "model", "platform", "batch", "context_tok", "output_tokens")
+OPTIMUM = ("value", "step_ms", "bound_ms", "gap", "rule", "rule_loss", "bound_by")
+"""Columns that name a design, before what is set, and columns of its optimum after that."""
 
 
 @dataclass(frozen=True)
@@ -73,54 +109,50 @@ def report(study: Study, command: str) -> str:
     """
     load_pyplot().switch_backend("agg")
     results = evaluated(study)
-    trees = [as_json(time_tree(block)) for block in results.blocks]
-    parts = {
-        "title": escape(
-            f"nearkv: {_names(results, 'system')} on {_names(results, 'model')}"
-        ),
-        "answer": escape(results.answer),
-        "figures": "\n".join(figures(results)),
-        "kept": escape(_kept(results)),
-        "optima": _optima(study),
-        "sources": "\n".join(_sources(results.blocks)),
-        "command": escape(command),
-        "version": version("nearkv"),
-        "report": rows_as_json(results.table, results.places, trees),
-    }
+    kept = f"{len(results.table):,} rows"
+    if results.dropped:
+        kept = (
+            f"The {kept} of highest {SPEED}; {results.dropped:,} more are not on this page."
+        )
+    names = (
+        ", ".join(map(str, levels(results.table, name))) for name in ("system", "model")
+    )
     folder = files("nearkv.sweeps.figures") / "page"
-    style, script = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    page = Template((folder / "page.html").read_text("utf-8"))
-    return page.substitute(parts, style=style, script=script)
-
-
-def _names(results: Results, column: str) -> str:
-    return ", ".join(str(name) for name in results.table[column].drop_duplicates())
+    page, style, script = (
+        (folder / f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
+    )
+    return Template(page).substitute(
+        title=escape(f"nearkv: {' on '.join(names)}"),
+        answer=escape(results.answer),
+        figures="\n".join(figures(results)),
+        kept=escape(kept),
+        optima=_optima(study),
+        sources="\n".join(_sources(results.blocks)),
+        command=escape(command),
+        version=version("nearkv"),
+        report=_as_json(results),
+        style=style,
+        script=script,
+    )
 
 
 def evaluated(study: Study) -> Results:
     """Evaluate a study; keep the fastest rows where there are more than a page holds."""
     import pandas as pd
 
-    in_order = checked_blocks(study)
-    tables = [columns(block, block.grid.whole) for block in in_order]
-    table = pd.DataFrame(stack(tables))
-    places = []
-    for index, block in enumerate(in_order):
-        places += [(index, row) for row in range(block.grid.size)]
-    if len(table) <= MOST_ROWS:
-        return Results(table, places, 0, in_order, answer(table))
-    speed = table[SPEED].astype(float).fillna(-1.0)
-    fastest = speed.nlargest(MOST_ROWS).index.sort_values()
-    kept = table.loc[fastest].reset_index(drop=True)
-    kept_places = [places[row] for row in fastest]
-    return Results(kept, kept_places, len(table) - MOST_ROWS, in_order, answer(table))
-
-
-def _kept(results: Results) -> str:
-    count = f"{len(results.table):,} rows"
-    if not results.dropped:
-        return count
-    return f"The {count} of highest {SPEED}; {results.dropped:,} more are not on this page."
+    blocks = checked_blocks(study)
+    table = pd.DataFrame(stack([columns(block, block.grid.whole) for block in blocks]))
+    places = [
+        (index, row) for index, block in enumerate(blocks) for row in range(block.grid.size)
+    ]
+    dropped = max(len(table) - MOST_ROWS, 0)
+    sentence = answer(table)
+    if dropped:
+        speed = table[SPEED].astype(float).fillna(-1.0)
+        fastest = speed.nlargest(MOST_ROWS).index.sort_values()
+        table = table.loc[fastest].reset_index(drop=True)
+        places = [places[row] for row in fastest]
+    return Results(table, places, dropped, blocks, sentence)
 
 
 def answer(table: pd.DataFrame) -> str:
@@ -129,10 +161,10 @@ def answer(table: pd.DataFrame) -> str:
     if fits.empty:
         reasons = ", ".join(sorted({str(reason) for reason in table["reason"] if reason}))
         return f"Nothing fits: {reasons or 'see the reasons in the table'}."
-    names = list(table["system"].drop_duplicates())
-    own = not varies_within(table, "platform", "system")
+    names = levels(table, "system")
+    own_machines = not varies_within(table, "platform", "system")
     where = [name for name in WORKLOAD if name in table.columns]
-    if own:
+    if own_machines:
         where.remove("platform")
     groups = fits.groupby(where, sort=False, observed=True)
     best = fits.loc[groups[SPEED].idxmax()]
@@ -147,7 +179,7 @@ def answer(table: pd.DataFrame) -> str:
     first = fits[fits["system"] == names[0]].set_index(where)[SPEED]
     reference = first.groupby(level=where).max()
     ratio = (best.set_index(where)[SPEED] / reference).dropna()
-    machines = _machines(table) if own else ""
+    machines = _machines(table) if own_machines else ""
     if names[0] == leader or ratio.empty:
         return f"{sentence}.{machines}"
     ends = dict.fromkeys(
@@ -173,24 +205,27 @@ def figures(results: Results) -> list[str]:
     baseline = str(table["system"].iloc[0]) if table["system"].nunique() > 1 else ""
     drawings: dict[str, Callable[[], Axes]] = {}
     if len(axes) <= 1:
-        drawings["Throughput"] = lambda: plot.bars(table, SPEED, baseline=baseline)
+        drawings["Throughput"] = partial(plot.bars, table, SPEED, baseline=baseline)
     if len(axes) == 2:
         drawings |= _panels(table, axes, baseline)
     if len(numeric) == 1 and len(axes) == 1:
-        drawings["Time of a decode step"] = lambda: plot.lines(table, "step_ms")
+        drawings["Time of a decode step"] = partial(plot.lines, table, "step_ms")
     if {"context_tok", "batch"} <= set(numeric) and len(axes) == 2:
-        drawings["The fastest system, darker where its margin is larger"] = lambda: (
-            plot.policy_map(table)
-        )
+        caption = "The fastest system, darker where its margin is larger"
+        drawings[caption] = partial(plot.policy_map, table)
     if len(table) <= MOST_STACKS and not results.dropped:
-        drawings["Where the time goes"] = lambda: plot.breakdown(_by_resource(results))
+        drawings["Where the time goes"] = partial(_breakdown, results.blocks)
     drawn = []
     for number, (caption, draw) in enumerate(drawings.items()):
         try:
-            svg = svg_of(draw(), f"figure-{number}")
+            svg = _svg_of(draw(), f"figure-{number}")
         except InputError:
             continue  # several rows share a mark (values of a knob): the table shows them
-        drawn.append(_figure(svg, caption))
+        label = escape(caption)  # a drawing scrolls where the screen is narrow
+        region = f'<div class="drawing" tabindex="0" role="region" aria-label="{label}">'
+        drawn.append(
+            f"<figure>{region}{svg}</div><figcaption>{label}</figcaption></figure>"
+        )
     return drawn
 
 
@@ -200,73 +235,180 @@ def _panels(
     """Return bars for each value of the axis that has fewer, as far as these are few."""
     sizes = {axis: (table[axis].nunique(), table[axis].dtype.kind in "if") for axis in axes}
     name = min(sizes, key=lambda axis: sizes[axis])
-    whole = everywhere(table, name)
-    values = levels(whole, name)
+    complete = everywhere(table, name)
+    values = levels(complete, name)
     if len(values) > MOST_PANELS:
         return {}
     drawings: dict[str, Callable[[], Axes]] = {}
     for value in values:
-        rows = whole[whole[name] == value]
+        rows = complete[complete[name] == value]
         caption = f"Throughput, {name} {tick_of(value)}"
         drawings[caption] = partial(plot.bars, rows, SPEED, baseline=baseline)
     return drawings
 
 
-def _figure(svg: str, caption: str) -> str:
-    """Return a drawing, which scrolls where the screen is narrow, above its caption."""
-    label = escape(caption)
-    room = f'<div class="drawing" tabindex="0" role="region" aria-label="{label}">'
-    return f"<figure>{room}{svg}</div><figcaption>{label}</figcaption></figure>"
+def _breakdown(blocks: Sequence[Block]) -> Axes:
+    """Draw the seconds of every row of a study by resource."""
+    import pandas as pd
+
+    tables = [columns(block, block.grid.whole, extra=[TIMES]) for block in blocks]
+    return plot.breakdown(pd.DataFrame(stack(tables)))
 
 
-def _by_resource(results: Results) -> pd.DataFrame:
-    """Return the table with seconds by resource."""
-    from nearkv.solvers.knobs import resolve_knobs
+def _svg_of(axes: Axes, name: str) -> str:
+    """Return a figure, then closed, as an inline `<svg>` whose marks say their values on hover.
 
-    table = results.table.copy()
-    start = 0
-    for block in results.blocks:
-        hw, llm, work, requested = block.inputs(block.grid.whole)
-        resolved = resolve_knobs(block.system, hw, llm, work, requested)
-        total = resolved.estimate.total
-        rows = slice(start, start + block.grid.size)
-        for resource, seconds in total.attribution().items():
-            spread = np.broadcast_to(seconds, block.grid.shape).ravel()
-            table.loc[table.index[rows], f"{PREFIX}{resource}"] = spread
-        start += block.grid.size
-    return table
+    Args:
+        axes: what `nearkv.plot` drew.
+        name: unique on the page; ids within the SVG begin with it.
+    """
+    import matplotlib as mpl
 
-
-def _sources(in_order: Sequence[Block]) -> list[str]:
-    """Return a table of the numbers of every platform, folded."""
-    tables = []
-    for name, platform in {
-        block.platform.label: block.platform for block in in_order
-    }.items():
-        rows = platform_numbers(platform)
-        tables.append(_folded(f"{name}: {len(rows)} numbers", rows))
-    return tables
+    texts = _mark_bars(axes, name) | _mark_points(axes, name)
+    stream = io.StringIO()
+    figure: Any = axes.figure
+    with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    load_pyplot().close(figure)
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for identifier, text in texts.items():
+        opening = f'<g id="{identifier}">'
+        svg = svg.replace(opening, f"{opening}<title>{escape(text)}</title>", 1)
+    # Ids of shared definitions get the figure's name too: two figures of a page have the same.
+    foreign = rf"(?!{re.escape(name)}-)"
+    svg = re.sub(f'id="{foreign}', f'id="{name}-', svg)
+    return re.sub(rf'((?:href="|url\()#){foreign}', rf"\g<1>{name}-", svg)
 
 
-def _folded(summary: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Return a table under a line that opens it."""
-    names = list(rows[0])
-    head = "".join(f'<th scope="col">{escape(key)}</th>' for key in names)
-    body = "".join(f"<tr>{_cells(row, names)}</tr>" for row in rows)
-    label = escape(summary)
-    room = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<details><summary>{label}</summary>{room}{table}</div></details>"
+def _mark_bars(axes: Axes, name: str) -> dict[str, str]:
+    """Give every bar an id; return its text by id."""
+    texts: dict[str, str] = {}
+    for group in axes.containers:
+        for bar in group:
+            height = bar.get_height() if hasattr(bar, "get_height") else math.nan
+            if math.isfinite(height):
+                identifier = f"{name}-bar-{len(texts)}"
+                bar.set_gid(identifier)
+                texts[identifier] = f"{group.get_label()}: {height:.4g}"
+    return texts
+
+
+def _mark_points(axes: Axes, name: str) -> dict[str, str]:
+    """Lay an invisible mark with an id over every point of a line; return its text by id."""
+    points = [
+        (str(line.get_label()), float(x), float(y))
+        for line in axes.lines
+        if line.get_marker() not in ("None", "x")
+        for x, y in np.asarray(line.get_xydata())
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    texts: dict[str, str] = {}
+    for label, x, y in points if len(points) <= MOST_MARKS else ():
+        identifier = f"{name}-point-{len(texts)}"
+        axes.scatter(x, y, s=40, alpha=0.0, gid=identifier)
+        texts[identifier] = f"{label}: {y:.4g}"
+    return texts
+
+
+def _as_json(results: Results) -> str:
+    """Return the rows, time trees and column choices as JSON that is safe inside a page."""
+    whole = results.table
+    leading = [name for name in LEADING if name in whole.columns]
+    table = whole[[*leading, *(name for name in whole.columns if name not in leading)]]
+    names = [str(name) for name in table.columns]
+    many = [name for name in names if table[name].nunique(dropna=False) > 1]
+    telling = [name for name in many if not PERCENTILE.search(name)][:MOST_COLUMNS]
+    shown = [names.index(name) for name in names if name in telling or name in ALWAYS]
+    rows = [[_value(value) for value in row] for row in table.to_numpy(dtype=object)]
+    page = {
+        "columns": names,
+        "shown": shown,
+        "rows": rows,
+        "places": results.places,
+        "trees": [time_tree(block) for block in results.blocks],
+    }
+    text = json.dumps(page, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c")
+
+
+def _value(value: object) -> object:
+    """Return a cell as JSON takes it: blank numbers as null, infinity in words."""
+    cell = plain(value)
+    return str(cell) if isinstance(cell, float) and math.isinf(cell) else cell
+
+
+def time_tree(block: Block) -> dict[str, list[list[Any]]]:
+    """Return the spans of a block's whole requests, parents before their parts.
+
+    Spans that take no time at any row are left out; what does not fit takes none.
+
+    Returns:
+        `spans`: of each its path (names joined by slashes, blank for the total), how its parts are
+        composed (`serial`, `overlap`, ... or `leaf`), and of a leaf its resource and equation;
+        `seconds`: of each span, one number a row, in four digits [s].
+    """
+    hw, llm, work, requested = block.inputs(block.grid.whole)
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    fits = np.where(estimate.fits.ok, 1.0, 0.0)
+    nodes = list(_nodes("", estimate.total, fits, block.grid.shape))
+    return {
+        "spans": [span for span, _ in nodes],
+        "seconds": [seconds for _, seconds in nodes],
+    }
+
+
+def _nodes(
+    path: str, span: Span, times: Real, shape: tuple[int, ...]
+) -> Iterator[tuple[list[str], list[float]]]:
+    """Yield a span and, below it, its parts; repetitions multiply the seconds of their span."""
+    while isinstance(span, Repeat):
+        times = times * span.times
+        span = span.span
+    seconds = np.broadcast_to(times * span.seconds, shape).ravel()
+    if path and not np.any(seconds):
+        return
+    leaf = [span.resource, span.eq] if isinstance(span, Leaf) else ["", ""]
+    rounded = [float(f"{value:.4g}") for value in seconds.tolist()]
+    yield [path, type(span).__name__.lower(), *leaf], rounded
+    for name, part in span.parts.items():
+        yield from _nodes(f"{path}/{name}" if path else name, part, times, shape)
 
 
 def _optima(study: Study) -> str:
-    """Return the optima of a study with the bounds that prove them."""
-    rows = optima(study)
-    if not rows:
-        return "<p>No knob of this study was solved for.</p>"
-    return _folded(f"{KNOB}: {len(rows)} optima, each beside its bound and its rule", rows)
+    """Return the optima of a study with the bounds that prove them; a page shows a hundred."""
+    nothing = "<p>No knob of this study was solved for.</p>"
+    solved = [name for name in study.systems if KNOB in find_system(name).knobs]
+    if not solved or KNOB in study.knobs or study.traces:
+        return nothing
+    try:
+        rows = records(best_knob(replace(study, systems=tuple(solved), band=0.0), KNOB))
+    except InputError:
+        return nothing  # a knob of the study that one of these systems lacks
+    names = (*DESIGN, *study.sets, *study.knobs, *OPTIMUM)
+    cells = [
+        {name: cell_text(row[name]) for name in names if name in row}
+        for row in rows[:MOST_OPTIMA]
+    ]
+    return _folded(
+        f"{KNOB}: {len(cells)} optima, each beside its bound and its rule", cells
+    )
 
 
-def _cells(row: dict[str, Any], names: Sequence[str]) -> str:
-    texts = ["" if row.get(name) is None else str(row[name]) for name in names]
-    return "".join(f"<td>{escape(text)}</td>" for text in texts)
+def _sources(blocks: Sequence[Block]) -> list[str]:
+    """Return a table of the numbers of every platform, folded."""
+    numbers = {block.platform.label: platform_numbers(block.platform) for block in blocks}
+    return [_folded(f"{name}: {len(rows)} numbers", rows) for name, rows in numbers.items()]
+
+
+def _folded(summary: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table under a line that opens it."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
+    body = ""
+    for row in rows:
+        cells = ["" if row.get(name) is None else str(row[name]) for name in rows[0]]
+        body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    label = escape(summary)
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<details><summary>{label}</summary>{region}{table}</div></details>"

@@ -1,4 +1,4 @@
-"""Points: the Pareto front of designs, and predictions beside what was stated."""
+"""Points: designs of a Pareto front, predictions over statements, measurements inside bands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDES = ("stated", "predicted")
+RELIABILITY = ("level", "inside")
 
 NEAR = 1.25
 """A prediction within this factor of what is stated is near."""
@@ -55,8 +56,8 @@ def pareto(
     check_numbers(table, x, y)
     target = new_axes(axes, width)
     designs = table.sort_values([x, y])
-    draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
-    return labelled(target, label_of(x), label_of(y))
+    _draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
+    return _labelled(target, label_of(x), label_of(y))
 
 
 @styled
@@ -105,13 +106,47 @@ def parity(
         ends, ends / NEAR, ends * NEAR, color="0.9", linewidth=0, label="within 25 %"
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
-    draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
+    _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
     target.set_xscale("log")
     target.set_yscale("log")
-    return labelled(target, "Stated", "Predicted")
+    return _labelled(target, "Stated", "Predicted")
 
 
-def draw_points(
+@styled
+def reliability(
+    table: pd.DataFrame,
+    *,
+    by: str = "rows_of",
+    width: str = "column",
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the share of measurements inside bands over the level of the bands.
+
+    On the line, bands are right; below it they are too narrow, above it too wide.
+
+    Args:
+        table: rows with `level` and `inside` [%], as `coverage(reliability=True)` returns.
+        by: the column whose values have colours of their own.
+        width: of a new figure, `column` or `page`.
+        axes: where to draw; default: a new figure.
+
+    Returns:
+        The axes, to restyle.
+
+    Example:
+        >>> import nearkv
+        >>> axes = nearkv.plot.reliability(nearkv.coverage(reliability=True))
+    """
+    check_columns(table, *RELIABILITY, by)
+    target = new_axes(axes, width)
+    target.plot([0, 100], [0, 100], color="0.4", linewidth=0.8)
+    _draw_points(target, table, RELIABILITY, levels_of=by)
+    target.set_xlim(0, 100)
+    target.set_ylim(0, 100)
+    return _labelled(target, "Level of the band [%]", "Measurements inside [%]")
+
+
+def _draw_points(
     axes: Axes, table: pd.DataFrame, sides: tuple[str, str], levels_of: str, **style: Any
 ) -> None:
     """Draw the points of every value of a column in a colour and a marker of their own."""
@@ -122,7 +157,7 @@ def draw_points(
         axes.plot(rows[x], rows[y], label=str(name), **look)
 
 
-def labelled(axes: Axes, x: str, y: str) -> Axes:
+def _labelled(axes: Axes, x: str, y: str) -> Axes:
     """Label both axes and name the points; return the axes."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)

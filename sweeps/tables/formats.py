@@ -7,7 +7,6 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.tables.labels import stem_and_unit
@@ -21,8 +20,6 @@ PAGE = 80
 """Characters of a line that fit the page of a paper."""
 LONG = 40
 """A column of longer texts is a paragraph in LaTeX."""
-MOST_ACROSS = 6
-"""One row of more quantities stands upright in LaTeX."""
 SPECIAL = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%$#_{}"},
@@ -102,78 +99,45 @@ def _markdown(shown: Display) -> str:
 def _latex(shown: Display, caption: str, label: str) -> str:
     """A table for LaTeX's booktabs: the columns that fit a page, notes below in small print."""
     rows, names = shown.rows, shown.names
-    notes = [shown.title] if shown.title else []
-    remarks = []
-    if len(rows) > 1:
+    remark, notes = "", [shown.title] if shown.title else []
+    if len(rows) == 1:  # upright: a line per quantity that has a value
+        row = {name: value for name, value in rows[0].items() if value not in (None, "")}
+        notes += [
+            f"{name}: {row[name]}" for name in names if name in row and name in SENTENCES
+        ]
+        lines = [name for name in names if name in row and name not in SENTENCES]
+        rows = [{"quantity": _in_words(name), "value": row[name]} for name in lines]
+        names = ["quantity", "value"]
+    elif rows:
         chosen = layout(shown, PAGE)
         rows, names = chosen.rows, list(chosen.widths)
-        common = ", ".join(f"{name} {text}" for name, text in chosen.common.items())
-        notes += [common, *chosen.notes] if common else chosen.notes
+        notes += [chosen.common, *chosen.notes] if chosen.common else chosen.notes
         if chosen.left_out:
-            remarks = [f"% --columns shows {', '.join(chosen.left_out)} too"]
-    if len(rows) == 1 and len(names) > MOST_ACROSS:
-        lines, sentences = _upright(rows[0], names)
-        notes += sentences
-    else:
-        lines = _across(rows, names)
+            remark = f"% --columns shows {', '.join(chosen.left_out)} too\n"
+    sides = ""
+    for name in names:
+        is_long = max(len(str(row[name])) for row in rows) > LONG
+        sides += "r" if is_numeric(rows, name) else "p{6cm}" if is_long else "l"
+    header = [_escaped(_in_words(name)) for name in names]
+    body = [[_escaped(cell_text(row[name])) for name in names] for row in rows]
+    parts = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", rf"{' & '.join(header)} \\"]
+    parts += [r"\midrule", *(rf"{' & '.join(cells)} \\" for cells in body)]
+    parts += [r"\bottomrule", r"\end{tabular}"]
     if notes:
         text = r" \\ ".join(map(_escaped, notes))
-        lines.append(rf"\par\smallskip{{\footnotesize {text}\par}}")
+        parts.append(rf"\par\smallskip{{\footnotesize {text}\par}}")
     if caption or label:
-        head = [r"\begin{table}", r"\centering"]
-        head += [rf"\caption{{{_escaped(caption)}}}"] if caption else []
-        head += [rf"\label{{{label}}}"] if label else []
-        lines = [*head, *lines, r"\end{table}"]
-    return "\n".join([*remarks, *lines]) + "\n"
+        above = [rf"\caption{{{_escaped(caption)}}}"] if caption else []
+        above += [rf"\label{{{label}}}"] if label else []
+        parts = [r"\begin{table}", r"\centering", *above, *parts, r"\end{table}"]
+    return "\n".join([f"{remark}{parts[0]}", *parts[1:]]) + "\n"
 
 
-def _across(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """The tabular of some rows under a header."""
-    sides = [
-        "r" if is_numeric(rows, name) else _side_of([str(row[name]) for row in rows])
-        for name in names
-    ]
-    body = [[_latex_cell(row[name]) for name in names] for row in rows]
-    return _tabular("".join(sides), [_header(name) for name in names], body)
-
-
-def _upright(row: Row, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The tabular of one row, a line per quantity that has a value, and its sentences."""
-    filled = [name for name in names if row[name] not in (None, "")]
-    sentences = [f"{name}: {row[name]}" for name in filled if name in SENTENCES]
-    lines = [name for name in filled if name not in SENTENCES]
-    body = [[_header(name), _latex_cell(row[name])] for name in lines]
-    side = _side_of([str(row[name]) for name in lines]).replace("l", "r")
-    return _tabular(f"l{side}", [], body), sentences
-
-
-def _side_of(texts: Sequence[str]) -> str:
-    """The type of a column of texts: a paragraph where one is long."""
-    return "p{6cm}" if max(map(len, texts), default=0) > LONG else "l"
-
-
-def _tabular(sides: str, header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    top = [rf"{' & '.join(header)} \\", r"\midrule"] if header else []
-    lines = [rf"{' & '.join(cells)} \\" for cells in body]
-    return [
-        rf"\begin{{tabular}}{{{sides}}}",
-        r"\toprule",
-        *top,
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-
-
-def _header(name: str) -> str:
+def _in_words(name: str) -> str:
     """A column's name in words, its unit in brackets."""
     stem, unit = stem_and_unit(name)
     words = stem.replace("_", " ")
-    return _escaped(f"{words} [{unit}]" if unit else words)
-
-
-def _latex_cell(value: Any) -> str:
-    return r"$\infty$" if value == math.inf else _escaped(cell_text(value))
+    return f"{words} [{unit}]" if unit else words
 
 
 def _escaped(text: str) -> str:

@@ -63,14 +63,14 @@ class Layout:
     Attributes:
         rows: cells of sentences are numbers of `notes`.
         widths: characters that each column needs, of what fits and what was asked for.
-        common: the value that all rows share, by column.
+        common: the values that all rows share, in words.
         notes: the sentences that cells number.
         left_out: columns that do not fit.
     """
 
     rows: Sequence[Row]
     widths: dict[str, int]
-    common: dict[str, str]
+    common: str
     notes: list[str]
     left_out: list[str]
 
@@ -106,8 +106,9 @@ def layout(shown: Display, width: int) -> Layout:
             kept.add(name)
             free -= widths[name] + GAP
     left_out = [name for name in names if name not in kept]
+    shared = ", ".join(f"{name} {text}" for name, text in common.items())
     fitting = {name: widths[name] for name in names if name in kept}
-    return Layout(rows, fitting, common, notes, left_out)
+    return Layout(rows, fitting, shared, notes, left_out)
 
 
 def _numbered(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
-from typing import Any
 
 from rich.box import Box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from nearkv.sweeps.tables.layout import (
     GAP,
@@ -21,7 +19,7 @@ from nearkv.sweeps.tables.layout import (
     layout,
     wraps,
 )
-from nearkv.sweeps.tables.table import Row, cell_text, is_number
+from nearkv.sweeps.tables.table import cell_text
 
 TALL = 16
 """An answer of more quantities is shown in two columns."""
@@ -69,8 +67,7 @@ def _print_table(console: Console, shown: Display) -> None:
     """Several rows: what all share, the columns that fit, notes, and what does not fit."""
     chosen = layout(shown, console.width)
     if chosen.common:
-        console.print(", ".join(f"{name} {text}" for name, text in chosen.common.items()))
-    best = _best_speedups(chosen.rows)
+        console.print(chosen.common)
     for names in _tables(chosen.widths, console.width):
         table = Table(box=RULE, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
         for name in names:
@@ -83,12 +80,7 @@ def _print_table(console: Console, shown: Display) -> None:
             )
         for row in chosen.rows:
             failed = row.get("status", "ok") != "ok"
-            fastest = (
-                is_number(row.get("speedup")) and row["speedup"] == best[_workload(row)]
-            )
-            bold = ["bold" if fastest and name == "speedup" else "" for name in names]
-            texts = [cell_text(row[name]) for name in names]
-            cells = map(Text, texts, bold)
+            cells = [cell_text(row[name]) for name in names]
             table.add_row(*cells, style="red" if failed else "")
         console.print(table)
     for note in chosen.notes:
@@ -113,21 +105,6 @@ def _tables(widths: Mapping[str, int], width: int) -> list[list[str]]:
         else:
             tables.append([*naming, name])
     return tables
-
-
-def _workload(row: Row) -> tuple[Any, ...]:
-    """What a row's system was asked to do."""
-    return tuple(row.get(name) for name in KEY if name not in ("system", "platform"))
-
-
-def _best_speedups(rows: Sequence[Row]) -> dict[tuple[Any, ...], float]:
-    """The largest speed-up of every workload."""
-    best: dict[tuple[Any, ...], float] = {}
-    for row in rows:
-        if is_number(row.get("speedup")):
-            workload = _workload(row)
-            best[workload] = max(best.get(workload, 0.0), row["speedup"])
-    return best
 
 
 def _print_upright(console: Console, shown: Display) -> None:

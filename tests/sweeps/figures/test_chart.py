@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.terminal import chart
+from nearkv.sweeps.figures.chart import chart
 
 ROWS: list[dict[str, object]] = [
     {"system": "slow", "model": "m", "status": "ok", "step_ms": 2.0},

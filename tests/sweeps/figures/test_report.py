@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from nearkv.costmodel.model.registry import System
+from nearkv.sweeps.explore.explain import one_point
+from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
-from nearkv.sweeps.figures.report import answer, report
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.figures.report import answer, report, time_tree
+from nearkv.sweeps.study.study import Study, blocks
 
 STUDY = Study(("flexgen-ssd", "flexgen-dram", "hilos"), ("opt-66b",), "16", "16k,64k")
 
@@ -180,3 +184,51 @@ def test_a_platform_of_its_own_does_not_part_a_system_from_the_others() -> None:
         "dimms has the highest throughput in 1 of 1 workloads; the best is 4 times drives. "
         "Machines differ: drives on one-gpu, dimms on eight-gpus."
     )
+
+
+QUEUES = ("l3", "gpu-only", "hbm-pim", "rank-pim", "cpu-offload")
+
+
+def assert_adds_up(rows: Mapping[str, tuple[str, float]], rel: float) -> None:
+    """Serial parts add up to their span; of those at once none takes longer than it.
+
+    Args:
+        rows: path -> word and seconds.
+        rel: how exactly they are printed.
+    """
+    for path, (word, seconds) in rows.items():
+        inside = "" if path in ("", "total") else f"{path}/"
+        parts = [
+            own[1]
+            for name, own in rows.items()
+            if name not in ("", "total") and name.startswith(inside)
+            if "/" not in name.removeprefix(inside)
+        ]
+        if word == "serial":
+            assert sum(parts) == pytest.approx(seconds, rel=rel), path
+        else:
+            assert word in ("overlap", "stream", "leaf"), path
+            assert all(part <= seconds * (1 + rel) for part in parts), path
+
+
+def trees(study: Study) -> None:
+    (block,) = blocks(study)
+    rows = tree_of_a_point(one_point(study))
+    point = {str(row["span"]): (str(row["word"]), float(str(row["seconds"]))) for row in rows}
+    assert_adds_up(point, 1e-9)
+    tree = time_tree(block)
+    spans = zip(tree["spans"], tree["seconds"], strict=True)
+    nodes = {path: (word, seconds[0]) for (path, word, *_), seconds in spans}
+    assert_adds_up(nodes, 2e-3)  # a report rounds to four digits
+    assert len(nodes) >= 10
+
+
+def test_parts_of_a_tree_add_up_to_what_holds_them(system: System) -> None:
+    model = "llama2-7b" if system.platform == "aipc-4090" else "opt-66b"
+    trees(Study((system.name,), (model,), batch="1", context="8k"))
+
+
+@pytest.mark.parametrize("system", QUEUES)
+def test_so_do_the_parts_of_a_queue_and_its_drain(system: str) -> None:
+    """The drain's six iterations run for long, all at once computed or not."""
+    trees(Study((system,), ("gpt-175b",), traces=("openr1",)))

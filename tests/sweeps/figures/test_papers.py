@@ -17,9 +17,14 @@ from support.command_line import refusal, succeed
 mpl.use("agg")
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.described import drawing_of
-from nearkv.sweeps.figures.papers import PaperFigure, draw, figure_names, paper_figure
-from nearkv.sweeps.figures.stated import is_about
+from nearkv.sweeps.figures.papers import (
+    PaperFigure,
+    draw,
+    drawing_of,
+    figure_titles,
+    is_about,
+    paper_figure,
+)
 from nearkv.sweeps.figures.style import load_pyplot
 from nearkv.sweeps.validation.claims import Claim
 
@@ -47,7 +52,7 @@ def panels_and_statements(drawn: Figure) -> tuple[list[Axes], list[Axes]]:
 
 def test_every_study_of_a_paper_says_how_it_is_drawn() -> None:
     names = [file.stem for file in STUDIES if "-fig" in file.stem]
-    assert set(names) <= set(figure_names())
+    assert set(names) <= set(figure_titles())
     assert {name.partition("-")[0] for name in names} == {
         "hilos",
         "inf2",
@@ -57,7 +62,7 @@ def test_every_study_of_a_paper_says_how_it_is_drawn() -> None:
     }
 
 
-@pytest.mark.parametrize("name", figure_names())
+@pytest.mark.parametrize("name", figure_titles())
 def test_a_drawing_has_only_keys_and_kinds_that_exist(name: str) -> None:
     content = tomllib.loads(next(f for f in STUDIES if f.stem == name).read_text())
     drawing = drawing_of(content, name)
@@ -133,7 +138,7 @@ def test_every_figure_that_is_not_drawn_has_its_reason() -> None:
     page = (Path(__file__).parents[3] / "docs" / "gallery.md").read_text()
     listed = re.findall(r"^\| (\S+) (\d+[a-z]?)", page, re.M)
     assert len(listed) > 9
-    drawn = set(figure_names())
+    drawn = set(figure_titles())
     for paper, number in listed:
         name = f"{paper.lower().replace('²', '2')}-fig{number}"
         assert name not in drawn or name == "l3-fig11"

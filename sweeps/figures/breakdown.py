@@ -1,4 +1,4 @@
-"""Where the time goes and what it hinges on: stacked breakdowns and tornado charts."""
+"""Where the time goes: stacked bars of the seconds of each resource."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nearkv.sweeps.figures.series import (
     telling,
 )
 from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
-from nearkv.sweeps.tables.labels import label_of, short_number
+from nearkv.sweeps.tables.labels import short_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,9 +32,6 @@ MOST_UPRIGHT = 7
 
 LEAST_BARS, LETTER, LEGEND_LINE = 1.6, 0.06, 0.16
 """Least height of the bars, height of a letter of a turned name and of a legend's line [inch]."""
-
-MOST_NUMBERS = 12
-"""A tornado chart shows at most this many numbers, the widest."""
 
 
 @styled
@@ -126,55 +123,3 @@ def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
             texts.append(short_number(float(value)) if number else str(value))
         names.append(" ".join(texts) if len(table) > MOST_UPRIGHT else "\n".join(texts))
     return names
-
-
-@styled
-def tornado(
-    table: pd.DataFrame,
-    *,
-    width: str = "column",
-    axes: Axes | None = None,
-) -> Axes:
-    """Draw how far each uncertain number moves a prediction, the widest on top.
-
-    Args:
-        table: rows of `sensitivity`: `number` and the column at both ends of its range.
-        width: of a new figure, `column` or `page`.
-        axes: where to draw; default: a new figure.
-
-    Returns:
-        The axes, to restyle.
-
-    Raises:
-        InputError: the table is not one of `sensitivity`, or no number has a range.
-
-    Example:
-        >>> import nearkv
-        >>> axes = nearkv.plot.tornado(nearkv.sensitivity("hilos", model="opt-66b"))
-    """
-    check_columns(table, "number")
-    ends = [str(name) for name in table.columns if str(name).endswith("_at_low")]
-    if not ends:
-        raise InputError(
-            "the table has no column that ends in _at_low; make it with sensitivity"
-        )
-    column = ends[0].removesuffix("_at_low")
-    low, high = f"{column}_at_low", f"{column}_at_high"
-    check_columns(table, low, high)
-    check_no_names(table, low, high)
-    rows = table.dropna(subset=[low, high]).reset_index(drop=True)
-    if rows.empty:
-        raise InputError("no number of the table has a range; there is nothing to draw")
-    span = (rows[high] - rows[low]).abs()
-    widest = rows.loc[span.sort_values(ascending=False).index[:MOST_NUMBERS]][::-1]
-    target = new_axes(axes, width)
-    places = np.arange(len(widest))
-    for index, (end, name) in enumerate(((low, "low end"), (high, "high end"))):
-        other = high if end == low else low
-        middle = (widest[end] + widest[other]) / 2
-        style = bar_style(index)
-        target.barh(places, widest[end] - middle, 0.7, left=middle, label=name, **style)
-    target.set_yticks(places, list(widest["number"]))
-    target.set_xlabel(label_of(column))
-    target.legend(frameon=False)
-    return target

@@ -1,0 +1,130 @@
+"""Bars are as high as the table says; what does not fit is marked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.figures import TABLE, heights, vertical_segments
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.figures import plot
+from nearkv.sweeps.figures.plot import suitable
+
+NAMES_OF_SYSTEMS = ["flexgen-dram", "hilos", "l3", "h2m2"]
+
+
+LACKING = pd.DataFrame(
+    {"system": ["csd", "csd", "dram"], "devices": [4.0, 8.0, np.nan], "step_ms": [3.0, 2.0, 5.0]}
+)
+
+
+SET = pd.DataFrame(
+    {
+        "system": ["csd", "csd", "dram", "dram"],
+        "csd.count": [4, 8, 4, 8],
+        "devices": [4.0, 8.0, np.nan, np.nan],
+        "step_ms": [3.0, 2.0, 5.0, 5.0],
+    }
+)
+
+
+def test_bars_are_as_high_as_the_table_says() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s")
+    slow, fast = heights(axes)
+    assert slow == [2.0, 1.0]
+    assert fast[0] == 6.0
+    assert axes.get_ylabel() == "Decode (tok/s)"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1k", "64k"]
+
+
+def test_bars_relative_to_a_baseline_divide_group_by_group() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s", baseline="slow")
+    slow, fast = heights(axes)
+    assert slow == [1.0, 1.0]
+    assert fast[0] == 3.0
+    assert "relative to slow" in axes.get_ylabel()
+
+
+def test_a_bar_that_does_not_fit_is_marked() -> None:
+    axes = plot.bars(TABLE, "decode_tok_s")
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+
+
+def test_bars_too_small_to_be_seen_carry_their_number() -> None:
+    """1 in 600 is no pixel of a linear scale; a logarithmic one shows it."""
+    rows = TABLE.assign(decode_tok_s=[1.0, 600.0, 30.0, float("nan")])
+    axes = plot.bars(rows, "decode_tok_s")
+    assert [text.get_text() for text in axes.texts] == ["OOM", "1"]
+    assert axes.get_yscale() == "linear"
+    axes = plot.bars(rows, "decode_tok_s", log=True)
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+    assert axes.get_yscale() == "log"
+
+
+def test_a_band_is_drawn_where_the_table_has_one() -> None:
+    banded = TABLE.assign(decode_tok_s_p05=[1.0] * 4, decode_tok_s_p95=[8.0] * 4)
+    assert not plot.bars(TABLE, "decode_tok_s").collections
+    segments = vertical_segments(plot.bars(banded, "decode_tok_s"))
+    assert [segment[:, 1].tolist() for segment in segments] == [[1.0, 8.0]] * 3
+
+
+def test_a_band_of_other_percentiles_is_drawn_too() -> None:
+    """`--band 80` gives p10, p50 and p90."""
+    ends = {"decode_tok_s_p10": [1.0] * 4, "decode_tok_s_p50": [2.0] * 4}
+    banded = TABLE.assign(**ends, decode_tok_s_p90=[8.0] * 4)
+    segments = vertical_segments(plot.bars(banded, "decode_tok_s"))
+    assert [segment[:, 1].tolist() for segment in segments] == [[1.0, 8.0]] * 3
+    areas = plot.lines(banded, "decode_tok_s").collections
+    assert len(areas) == 2
+
+
+def test_more_bars_than_can_be_seen_are_refused() -> None:
+    table = pd.DataFrame({"system": "one", "context_tok": range(401), "step_ms": 1.0})
+    with pytest.raises(InputError, match="401 bars are more than a figure shows"):
+        plot.bars(table, "step_ms")
+
+
+def test_a_legend_is_no_wider_than_a_column() -> None:
+    table = pd.DataFrame({"system": NAMES_OF_SYSTEMS, "context_tok": 1024, "step_ms": 1.0})
+    figure: Any = plot.bars(table, "step_ms", width="column").figure
+    figure.draw_without_rendering()
+    legend = figure.axes[0].get_legend().get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.x1
+
+
+def test_bars_of_a_system_without_the_knob_stand_at_each_value() -> None:
+    """A group without a number had no bar, and nothing said so."""
+    axes = plot.bars(LACKING, "step_ms")
+    assert heights(axes) == [[3.0, 2.0], [5.0, 5.0]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["4", "8"]
+
+
+def test_devices_are_no_axis_beside_the_number_they_stand_for() -> None:
+    axes = plot.bars(SET, "step_ms")
+    assert heights(axes) == [[3.0, 2.0], [5.0, 5.0]]
+    assert axes.get_xlabel() == "csd.count"
+
+
+def test_what_would_tell_rows_apart_is_named() -> None:
+    with pytest.raises(InputError, match="keep one value of system"):
+        plot.bars(SET, "step_ms", by="csd.count", over="csd.count")
+
+
+def test_marks_stand_inside_the_axes() -> None:
+    rows = pd.DataFrame(
+        {
+            "system": ["a", "b"],
+            "context_tok": [1024, 1024],
+            "status": ["ok", "infeasible"],
+            "step_ms": [1.0, np.nan],
+        }
+    )
+    axes = plot.bars(rows, "step_ms")
+    assert axes.get_xlim() == (-0.5, 0.5)
+    with pytest.raises(InputError, match="baseline b has no value above 0 at 1k"):
+        plot.bars(rows, "step_ms", baseline="b")
+    assert heights(suitable(rows, "step_ms", ["context_tok"], "b"))[0] == [1.0]

@@ -1,0 +1,29 @@
+"""Lines pass through the points of the table and break where nothing fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from support.figures import TABLE
+
+from nearkv.sweeps.figures import plot
+
+LACKING = pd.DataFrame(
+    {"system": ["csd", "csd", "dram"], "devices": [4.0, 8.0, np.nan], "step_ms": [3.0, 2.0, 5.0]}
+)
+
+
+def test_lines_pass_through_the_points_and_break_where_nothing_fits() -> None:
+    axes = plot.lines(TABLE, "decode_tok_s")
+    drawn = {line.get_label(): np.asarray(line.get_ydata()) for line in axes.lines}
+    assert drawn["slow"].tolist() == [2.0, 1.0]
+    assert np.isnan(drawn["fast"]).tolist() == [False, True]
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "Context (tokens)"
+
+
+def test_its_line_is_flat() -> None:
+    axes: Any = plot.lines(LACKING, "step_ms")
+    assert [line.get_ydata().tolist() for line in axes.get_lines()] == [[3.0, 2.0], [5.0, 5.0]]
