@@ -1,128 +1,245 @@
-"""The table of contents of the command line: the commands, in the order of their use."""
+"""The command line: its commands in the order of their use, and the door that all of them pass."""
 
 from __future__ import annotations
 
-from nearkv.sweeps.commands.failures import Registry, Version
+import io
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
 
-app = Registry(
-    "Predict how long-context LLM inference behaves on heterogeneous memory, and pick what is best."
-)
-solve = Registry(
-    "Find the best value of a knob, with a proof, beside what the paper's rule picks."
-)
+import typer
+from typer.core import TyperCommand, TyperGroup
 
-app.announce("estimate", "asking", "Predict one system on one workload.")
-app.announce(
+from nearkv.hardware.errors import InputError, NearkvError, NearkvWarning, unknown
+from nearkv.sweeps.commands import (
+    calibrate,
+    columns,
+    compare,
+    coverage,
+    estimate,
+    figure,
+    hardware,
+    models,
+    pareto,
+    plot,
+    report,
+    sensitivity,
+    solve,
+    sweep,
+    systems,
+    validate,
+)
+from nearkv.sweeps.commands.writing import tell
+
+USAGE: Any = typer.BadParameter.__base__
+"""What Typer raises for words it cannot use; it exports no name of it."""
+FAULT, BAD_INPUT, STOPPED = 1, 2, 130
+"""Exit codes; 1 is also for a check that failed."""
+LONGEST = 1_000
+"""Characters of the longest sentence that is printed."""
+ORDER = (
+    "estimate",
     "compare",
-    "asking",
-    "Put systems side by side; ratios are over the first, on its first platform and knob value.",
-)
-app.announce(
     "sweep",
-    "sweeping",
-    "Evaluate a grid of design points into a file, or keep only the best.",
-)
-
-app.add(solve, "solve")
-solve.announce(
-    "alpha", "solving", "Find the best X-cache share: exact, with a lower bound."
-)
-solve.announce(
-    "beta",
-    "solving",
-    "Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.",
-)
-solve.announce("spill", "solving", "Find the best spill interval c by trying every one.")
-solve.announce(
-    "mapping",
-    "solving",
-    "Find the heads of each sub-layer to put on HBM, for one decode step.",
-)
-solve.announce(
-    "mapping-trace",
-    "solving",
-    "Map anew in every step while requests finish at random (H2M2 sec. 5.3).",
-)
-solve.announce(
-    "subbatch",
-    "splitting",
-    "Split one iteration of L3 into sub-batches and chunks: proven best.",
-)
-solve.announce(
-    "placement",
-    "designing",
-    "Place weights, KV cache and activations on GPU, CPU and disk.",
-)
-solve.announce(
-    "batch",
-    "designing",
-    "Find the largest batch that is served at once, and the batch of best throughput.",
-)
-solve.announce(
-    "hardware",
-    "designing",
-    "Find the least hardware that meets an SLO, or what stands in the way.",
-)
-solve.announce(
-    "crossover", "designing", "Find where one system overtakes another along an axis."
-)
-
-app.announce(
+    "solve",
     "pareto",
-    "exploring",
-    "Keep the designs of a sweep that no other beats in every column.",
-)
-app.announce(
     "sensitivity",
-    "exploring",
-    "Say which hardware numbers a prediction depends on, and how far its assumptions reach.",
-)
-app.announce(
     "plot",
-    "plotting",
-    "Draw a table that another command wrote: bars, lines, maps and more.",
-)
-app.announce(
     "figure",
-    "figuring",
-    "Draw a figure of a paper: our predictions, and beside them what the paper states.",
-)
-app.announce(
     "report",
-    "reporting",
-    "Write one page with the answer, figures, the table, time trees and every source.",
-)
-
-app.announce(
-    "validate", "reviewing", "Compare every published claim with what the model predicts."
-)
-app.announce(
+    "validate",
     "calibrate",
-    "reviewing",
-    "Fit assumed numbers of a platform inside their ranges; say what the rows do not determine.",
-)
-app.announce(
     "coverage",
-    "covering",
-    "Say how many measured runs lie in the bands that are predicted without them.",
+    "systems",
+    "models",
+    "hardware",
+    "columns",
+)
+"""Commands in the order of their use, as help lists them."""
+RENAMED = {"--target": "--slo", "--limit": "--slo", "--output": "--output-tokens"}
+"""Options of earlier versions, and their names now."""
+
+
+class Command(TyperCommand):
+    """A command that refuses an option without a value, and one whose first value is lost."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse words, after a look at the values that Typer would drop without a word."""
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        for parameter in self.params:
+            option = parameter.opts[0]
+            values = given.get(parameter.name)
+            for value in values if isinstance(values, list | tuple) else [values]:
+                if isinstance(value, str) and not value.strip(" ,"):
+                    place = f"{option} {value!r}" if option.startswith("-") else repr(value)
+                    raise InputError(f"{place}: is empty; give it a value, or leave it out")
+            if order.count(parameter) > 1 and not getattr(parameter, "multiple", False):
+                raise InputError(
+                    f"{option}: is given twice; give it once, with commas between values"
+                )
+        return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """A group of commands; an unknown one is refused with the nearest name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that words ask for.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            place = ctx.command_path.partition(" ")[2]
+            raise unknown("command", args[0], self.commands, place)
+        return super().resolve_command(ctx, args)
+
+
+class Nearkv(Group):
+    """The outermost door: every failure is one sentence on standard error, and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the commands in the order of their use, groups among them."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run the command line, and leave with its exit code."""
+        leaves = settings.get("standalone_mode", True)
+        settings["standalone_mode"] = False  # failures are raised to here
+        if isinstance(
+            sys.stdout, io.TextIOWrapper
+        ):  # show "?" for letters a terminal lacks
+            sys.stdout.reconfigure(errors="replace")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", NearkvWarning)
+            warnings.showwarning = _once_printed()
+            try:
+                code = super().main(*args, **settings) or 0
+                if sys.stdout:
+                    sys.stdout.flush()
+            except BrokenPipeError:  # the reader of the output has seen enough
+                _silence()
+                code = 0
+            except (KeyboardInterrupt, typer.Abort) as stopped:
+                reason = (stopped.__cause__ or stopped).args
+                complain(str(reason[0]) if reason else "stopped")
+                code = STOPPED
+            except Exception as problem:
+                code = _failure(problem)
+        if leaves or code:
+            sys.exit(code)
+
+
+def _failure(problem: Exception) -> int:
+    """Say what went wrong, and return the exit code."""
+    if type(problem).__name__ == "NoArgsIsHelpError":
+        problem.show()  # type: ignore[attr-defined]
+    elif isinstance(problem, USAGE):
+        complain(_usage(problem))
+    elif isinstance(problem, NearkvError):
+        complain(str(problem))
+    elif isinstance(problem, MemoryError):
+        complain(
+            "not enough memory; ask for fewer design points, or write them with sweep -o"
+        )
+    elif isinstance(problem, OSError):
+        _silence()
+        place = str(problem.filename) if problem.filename else "standard output"
+        complain(f"{place} cannot be used ({problem.strerror}); choose another")
+    else:
+        if os.environ.get("NEARKV_TRACEBACK"):
+            traceback.print_exception(problem)
+        fault = f"{type(problem).__name__}: {problem}"
+        complain(f"a fault of nearkv, {fault}; NEARKV_TRACEBACK=1 shows where")
+        return FAULT
+    return BAD_INPUT
+
+
+def complain(sentence: str) -> None:
+    """Print a sentence on standard error, without characters that move a terminal's cursor."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in sentence)
+    shown = printable if len(printable) <= LONGEST else f"{printable[:LONGEST]}..."
+    tell(f"nearkv: {shown}")
+
+
+def _once_printed() -> Callable[..., None]:
+    """What prints a warning, each sentence once: Python's own rule forgets with every filter."""
+    printed: set[str] = set()
+
+    def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in printed:
+            complain(f"warning: {message}")
+        printed.add(str(message))
+
+    return print_warning
+
+
+def _usage(problem: Any) -> str:
+    """What is wrong with the words of a command line, and where to read how they are meant."""
+    sentence = problem.format_message().rstrip(".")
+    if number := re.search(r"valid (integer|number)", sentence):
+        needed = "whole number" if number[1] == "integer" else "number"
+        sentence = f"{problem.param.opts[0]} takes a {needed}"
+    if renamed := RENAMED.get(getattr(problem, "option_name", "")):
+        sentence = f"{problem.option_name} is {renamed} now"
+    if "extra argument" in sentence and "=" in sentence:
+        sentence += "; repeat --set, --knob or --zip in front of each NAME=VALUE"
+    if isinstance(getattr(problem.ctx, "command", None), TyperGroup):
+        sentence += "; options follow the command"
+    place = problem.ctx.command_path if problem.ctx else "nearkv"
+    return f"{sentence}; see `{place} --help`"
+
+
+def _silence() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def group(text: str, *, alone: bool = False, cls: type[TyperGroup] = Group) -> typer.Typer:
+    """A group of commands.
+
+    Args:
+        text: its help.
+        alone: its name without a command does something.
+        cls: how its commands are found.
+    """
+    return typer.Typer(
+        cls=cls,
+        help=text,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        invoke_without_command=alone,
+        no_args_is_help=not alone,
+        add_completion=False,
+        rich_markup_mode=None,  # plain help starts at once and pipes
+        pretty_exceptions_enable=False,
+    )
+
+
+app = group(
+    "Predict how long-context LLM inference behaves on heterogeneous memory, "
+    "and pick what is best.",
+    cls=Nearkv,
 )
 
-app.announce(
-    "systems",
-    "browsing",
-    "List the systems; `systems show NAME` prints one with its knobs.",
-)
-app.announce("models", "owning", "List the models; `models show NAME` prints every number.")
-app.announce(
-    "hardware",
-    "browsing",
-    "List platforms and parts; `hardware show NAME` prints every number.",
-)
-app.announce(
-    "columns",
-    "browsing",
-    "List the columns of results; `columns show NAME` prints what one means.",
-)
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from nearkv import __version__
+
+        typer.echo(f"nearkv {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+]
 
 
 @app.callback()
@@ -131,6 +248,91 @@ def nearkv(version: Version = False) -> None:
 
     Example: nearkv compare flexgen-ssd hilos --model opt-66b --context 64k
     """
+
+
+def add(place: typer.Typer, *commands: Any, **named: Any) -> None:
+    """Add commands under the names of their functions, or under names of their own."""
+    names = {command.__name__.replace("_", "-"): command for command in commands}
+    for name, command in {**names, **named}.items():
+        place.command(name, cls=Command)(command)
+
+
+def add_group(
+    name: str, text: str, *commands: Any, alone: Any = None, **named: Any
+) -> None:
+    """Add a group of commands; with `alone`, its name without a command runs that."""
+    place = group(text, alone=bool(alone))
+    if alone:
+        place.callback()(alone)
+    add(place, *commands, **named)
+    app.add_typer(place, name=name)
+
+
+add(app, estimate.estimate, compare.compare, sweep.sweep)
+add_group(
+    "solve",
+    "Find the best value of a knob, with a proof, beside what the paper's rule picks.",
+    solve.alpha,
+    solve.beta,
+    solve.spill,
+    solve.mapping,
+    solve.mapping_trace,
+    solve.subbatch,
+    solve.placement,
+    solve.batch,
+    solve.hardware,
+    solve.crossover,
+)
+add(app, pareto.pareto, sensitivity.sensitivity)
+add_group(
+    "plot",
+    "Draw a table that another command wrote: bars, lines, maps and more.",
+    plot.bars,
+    plot.lines,
+    plot.breakdown,
+    plot.pareto,
+    plot.tornado,
+    plot.parity,
+    plot.reliability,
+    map=plot.policy_map,
+)
+add(app, figure.figure, report.report)
+add(app, validate.validate, calibrate.calibrate, coverage.coverage)
+add_group(
+    "systems",
+    "List the systems; `systems show NAME` prints one with its knobs.\n\n"
+    "Example: nearkv systems --format markdown",
+    alone=systems.systems,
+    show=systems.show,
+    new=systems.new,
+    check=systems.check,
+)
+add_group(
+    "models",
+    "List the models; `models show NAME` prints every number.\n\n"
+    "Example: nearkv models --format json",
+    alone=models.models,
+    show=models.show,
+    new=models.new,
+    check=models.check,
+)
+add_group(
+    "hardware",
+    "List platforms and parts; `hardware show NAME` prints every number.\n\n"
+    "Example: nearkv hardware --format csv",
+    alone=hardware.hardware,
+    show=hardware.show,
+    keys=hardware.keys,
+    new=hardware.new,
+    check=hardware.check,
+)
+add_group(
+    "columns",
+    "List the columns of results; `columns show NAME` prints what one means.\n\n"
+    "Example: nearkv columns --format markdown",
+    alone=columns.columns,
+    show=columns.show,
+)
 
 
 if __name__ == "__main__":

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.catalogues import parts as parts
     from nearkv.sweeps.api.catalogues import platforms as platforms
     from nearkv.sweeps.api.catalogues import systems as systems
+    from nearkv.sweeps.api.estimate import Prediction as Prediction
+    from nearkv.sweeps.api.estimate import estimate as estimate
     from nearkv.sweeps.api.evidence import Fit as Fit
     from nearkv.sweeps.api.evidence import calibrate as calibrate
     from nearkv.sweeps.api.evidence import coverage as coverage
     from nearkv.sweeps.api.evidence import validate as validate
-    from nearkv.sweeps.api.prediction import Prediction as Prediction
     from nearkv.sweeps.api.questions import compare as compare
-    from nearkv.sweeps.api.questions import estimate as estimate
     from nearkv.sweeps.api.questions import pareto as pareto
     from nearkv.sweeps.api.questions import sensitivity as sensitivity
     from nearkv.sweeps.api.questions import sweep as sweep
-    from nearkv.sweeps.api.solving import solve as solve
+    from nearkv.sweeps.api.solve import solve as solve
     from nearkv.sweeps.figures import plot as plot
     from nearkv.sweeps.study.study import Study as Study
 
@@ -61,9 +61,9 @@ _HOMES = {
         "systems",
     ),
     "sweeps.api.evidence": ("Fit", "calibrate", "coverage", "validate"),
-    "sweeps.api.prediction": ("Prediction",),
-    "sweeps.api.questions": ("compare", "estimate", "pareto", "sensitivity", "sweep"),
-    "sweeps.api.solving": ("solve",),
+    "sweeps.api.estimate": ("Prediction", "estimate"),
+    "sweeps.api.questions": ("compare", "pareto", "sensitivity", "sweep"),
+    "sweeps.api.solve": ("solve",),
     "sweeps.figures": ("plot",),
     "sweeps.study.study": ("Study",),
 }

@@ -22,6 +22,7 @@ Names = Value | Iterable[Value]
 """One name or several, also with commas between them, or paths of files."""
 Models = Names | Part | Iterable[Value | Part]
 Platforms = Names | Platform | Iterable[Value | Platform]
+_HOLDS_AXES = "the first argument is a study, which holds the axes"
 
 
 class Axes(TypedDict, total=False):
@@ -101,12 +102,18 @@ def names_of(value: Names, name: str) -> tuple[str, ...]:
     return names
 
 
-def study_of(systems: Names, model: Models, axes: Axes) -> Study:
-    """Collect arguments into a study.
+def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
+    """Collect arguments into a study; one that is a study already stays as it is.
 
     Raises:
-        InputError: an argument that does not exist or cannot be read.
+        InputError: an argument that does not exist or cannot be read, or that a study holds.
     """
+    if isinstance(systems, Study):
+        if model is not None or axes:
+            raise InputError(f"{_HOLDS_AXES}: give them there")
+        return systems
+    if model is None:
+        raise InputError("model is missing; name one, as in model='opt-66b'")
     for name in axes:
         if name not in Axes.__annotations__:
             raise unknown("argument", name, Axes.__annotations__)
@@ -166,12 +173,10 @@ def study_or_axes(
     if study is None and (systems is None or model is None):
         raise InputError("give a study, or systems and a model")
     if study is None:
-        return study_of(cast("Names", systems), cast("Models", model), axes)
+        return study_of(cast("Names", systems), model, axes)
     if systems is not None or model is not None or axes:
-        raise InputError(
-            "the first argument is a study, which holds the axes: give them there, or leave it "
-            "out and name all others, as in systems='hilos'"
-        )
+        advice = "or leave it out and name all others, as in systems='hilos'"
+        raise InputError(f"{_HOLDS_AXES}: give them there, {advice}")
     return study if isinstance(study, Study) else load_study(text_of(study, "study"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from nearkv.hardware import catalog
@@ -11,14 +13,19 @@ from nearkv.sweeps.api.arguments import Value, text_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate import catalogue
 from nearkv.sweeps.evaluate.models import model_rows
+from nearkv.sweeps.study.plugin_files import load_plugins
 
 
-def systems() -> pd.DataFrame:
+def systems(plugin: Iterable[str] = ()) -> pd.DataFrame:
     """List the systems: name, paper, platform, knobs and what they do.
+
+    Args:
+        plugin: files that register systems of your own.
 
     >>> "hilos" in set(systems()["system"])
     True
     """
+    load_plugins([plugin] if isinstance(plugin, str) else plugin)
     return table_of_rows(catalogue.system_rows())
 
 

@@ -17,33 +17,64 @@ if TYPE_CHECKING:
     from nearkv.sweeps.validation.calibration import Calibration
 
 
-def validate(paper: str = "") -> pd.DataFrame:
+def validate(
+    paper: str = "",
+    *,
+    ids: Iterable[str] = (),
+    claims: Value = "",
+    verdicts: Iterable[str] = (),
+    record: bool = False,
+) -> pd.DataFrame:
     """Compare every published claim with what the model predicts.
 
     Args:
-        paper: hilos, inf2, hillinfer, l3 or h2m2; all by default.
+        paper: hilos, inf2, hillinfer, l3, h2m2 or independent; all by default.
+        ids: compare only these claims.
+        claims: a CSV of your own claims, in place of the papers'.
+        verdicts: keep only rows with these.
+        record: compare later changes with these verdicts.
 
     Returns:
         A row a claim: what is `stated` and `predicted`, the relative `error` and the `verdict`.
+        Of all claims of a paper, `table.attrs["counts"]` holds rows of how many match, and
+        `table.attrs["worse"]` a sentence for each verdict that is worse than the recorded one.
 
     Raises:
-        InputError: an unknown paper.
+        InputError: an unknown paper, claim or verdict, or a file that cannot be used.
 
     >>> claims = validate("h2m2")
     >>> set(claims["verdict"]) <= {"match", "near", "miss", "inconsistent", "excluded"}
     True
     """
-    from nearkv.sweeps.validation.validate import check_paper
-    from nearkv.sweeps.validation.validate import validate as judged
+    from nearkv.sweeps.validation import validate as reviewed
+    from nearkv.sweeps.validation.sources import by_source
+    from nearkv.sweeps.validation.summary import summary
 
-    return table_of_rows(judged(check_paper(paper)))
+    file, chosen = text_of(claims, "claims"), list(ids)
+    if file and (paper or record):
+        raise InputError(
+            "--claims FILE.csv has no paper and records nothing; leave these out"
+        )
+    kept = reviewed.check_verdicts(list(verdicts))
+    if file:
+        rows = reviewed.validate_file(file, chosen)
+    else:
+        rows = reviewed.validate(reviewed.check_paper(paper), chosen)
+    table = table_of_rows(reviewed.with_verdicts(rows, kept))
+    count = by_source if paper == "independent" else summary
+    table.attrs["counts"] = [] if chosen or file else count(rows)
+    if record:
+        reviewed.record(rows)
+    table.attrs["worse"] = [] if file else reviewed.worse(rows)
+    return table
 
 
-def coverage(reliability: bool = False) -> pd.DataFrame:
+def coverage(reliability: bool = False, record: bool = False) -> pd.DataFrame:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     Args:
         reliability: the share inside bands of every level instead, for `plot.reliability`.
+        record: pool the model errors anew, for every later band.
 
     Returns:
         A row a group of rows: the shares inside the 50, 80 and 90 % bands, the median width of the
@@ -53,6 +84,8 @@ def coverage(reliability: bool = False) -> pd.DataFrame:
     from nearkv.sweeps.validation.sampled_claims import sampled_claims
 
     rows = list(sampled_claims())
+    if record:
+        covered.record(rows)
     return table_of_rows(
         covered.reliability(rows) if reliability else covered.coverage(rows)
     )
@@ -118,7 +151,7 @@ def calibrate(
 
     file = text_of(measurements, "measurements") if measurements is not None else ""
     if bool(file) == bool(claims):
-        raise InputError("calibrate: give either measurements or claims")
+        raise InputError("calibrate needs either measurements or claims")
     bed = text_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
     calibration = fitted(left_out(evidence, list(without)), list(factors))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
@@ -17,53 +17,41 @@ from nearkv.sweeps.api.arguments import (
     study_or_axes,
     text_of,
 )
-from nearkv.sweeps.api.prediction import Prediction, predict
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.study import Study
 
+if TYPE_CHECKING:
+    from nearkv.sweeps.jobs.running import SweepRun
 
-def estimate(system: Value, model: Models, **axes: Unpack[Axes]) -> Prediction:
-    """Predict one system on one workload.
-
-    Args:
-        system: its name; see `systems()`.
-        model: a name, a config.json or a `load_model` object.
-        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
-
-    Raises:
-        InputError: an argument that cannot be used, or more than one design point.
-
-    >>> point = estimate("hilos", "opt-66b", context="64k", sets={"csd.count": 16})
-    >>> point.status, point["platform"], point["context_tok"]
-    ('ok', 'hilos-a100', 65536)
-    >>> leaves = point.breakdown("step")
-    >>> bool(abs(leaves["seconds"].sum() * 1e3 / point["step_ms"] - 1) < 1e-9)
-    True
-    """
-    return predict(study_of(system, model, axes))
+PER = "model,context_tok,output_tokens,trace"
+"""Columns that make a workload."""
 
 
 def compare(
-    systems: Names,
-    model: Models,
+    systems: Study | Names,
+    model: Models | None = None,
     *,
     ratio: Names = (),
     breakdown: bool = False,
+    also: Names = (),
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Put systems side by side, a row per design point.
 
     Args:
-        systems: names; the first is what the others are compared with.
+        systems: names, the first of which the others are compared with; or a `Study`, which holds
+            models and axes too.
         model: names, config.json files or `load_model` objects.
         ratio: columns to give ratios of besides, as `COLUMN_ratio`.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
+        also: columns on request to add, as `footprint_gb:kv`.
         axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Returns:
         All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
         whole requests, prefill included) over the first system, on its first platform and with
-        its first knob values; NaN where either has no answer. `note` says where platforms differ.
+        its first knob values; NaN where either has no answer. `note` says where platforms differ,
+        `table.attrs["conclusion"]` which system is best, in sentences.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -73,11 +61,14 @@ def compare(
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
     from nearkv.sweeps.evaluate.compare import compare as compared
-    from nearkv.sweeps.evaluate.requested import TIMES
+    from nearkv.sweeps.evaluate.compare import conclusion
+    from nearkv.sweeps.evaluate.requested import TIMES, on_request
 
+    study = study_of(systems, model, axes)
     ratios = names_of(ratio, "ratio") if ratio else ()
-    extra = (TIMES,) if breakdown else ()
-    return table_of_columns(compared(study_of(systems, model, axes), ratios, extra))
+    extra = on_request(names_of(also, "also") if also else ())
+    columns = compared(study, ratios, (*extra, TIMES) if breakdown else extra)
+    return table_of_columns(columns, conclusion(study, columns))
 
 
 def sweep(
@@ -127,6 +118,9 @@ def pareto(
     model: Models | None = None,
     by: Names = "throughput_tok_s,cost_usd",
     where: Iterable[str] = (),
+    per: Names = PER,
+    also: Names = (),
+    run: SweepRun | None = None,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Keep the designs of a sweep that no other beats in every column.
@@ -136,6 +130,13 @@ def pareto(
         systems, model, axes: as `sweep` takes them.
         by: two or three columns; more is better of rates and endurance, less of the rest.
         where: limits, as `step_ms<=200`; designs outside are left out first.
+        per: columns that make a workload; designs are compared within one only.
+        also: columns on request to add, as `bottleneck`.
+        run: how a large space is searched; by default without a word.
+
+    Returns:
+        The designs that no other beats, with all columns; `table.attrs["conclusion"]` says in a
+        sentence how many there are.
 
     Raises:
         InputError: an argument that cannot be used, or no design is left.
@@ -145,16 +146,28 @@ def pareto(
     >>> table["csd.count"].tolist()
     [4, 2, 1]
     """
-    from nearkv.sweeps.explore.pareto import pareto as undominated
+    from nearkv.sweeps.explore.pareto import ALONE
+    from nearkv.sweeps.explore.pareto import pareto as front_of
+    from nearkv.sweeps.tables.table import counted
 
     chosen = study_or_axes(study, systems, model, axes)
     limits = [where] if isinstance(where, str) else list(where)
-    return table_of_columns(undominated(chosen, text_of(by, "by"), limits))
+    sides = names_of(by, "by")
+    workload = ",".join(names_of(per, "per"))
+    extra = names_of(also, "also") if also else ()
+    front = front_of(chosen, ",".join(sides), limits, workload, run or ALONE, extra)
+    first = front[sides[0]].astype(float)
+    reach = f"{first.min():.4g} to {first.max():.4g}"
+    if first.min() == first.max():
+        reach = f"{first[0]:.4g}"
+    beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
+    sentence = f"{counted(len(first), 'design')} {beaten}; {sides[0]} {reach}."
+    return table_of_columns(front, [sentence])
 
 
 def sensitivity(
-    system: Value,
-    model: Models,
+    system: Study | Value,
+    model: Models | None = None,
     *,
     of: str = "throughput_tok_s",
     sobol: bool = False,
@@ -171,7 +184,8 @@ def sensitivity(
     Returns:
         A row a number, the most important first, with its `elasticity` (percent of change for one
         percent). `table.attrs["band"]` holds the band of the prediction, that of `estimate`
-        (90 % unless `band` is given): `low`, `middle` and `high`.
+        (90 % unless `band` is given): `low`, `middle` and `high`; `table.attrs["conclusion"]` the
+        same in sentences.
 
     Raises:
         InputError: an argument that cannot be used, or a point without an answer.
@@ -186,8 +200,17 @@ def sensitivity(
     study = study_of(system, model, axes)
     of = text_of(of, "of")
     if sobol:
-        return table_of_rows(importance(study, of).rows)
+        answer = importance(study, of)
+        width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"
+        return table_of_rows(answer.rows, [width, *answer.advice])
     rows, band = elasticities(study, of)
-    table = table_of_rows(rows)
+    drawn = f"{band['factors']} uncertain numbers and the model error"
+    reach = f"its {band['level']:g} % band over {drawn}: {band['low']:.4g} to {band['high']:.4g}"
+    sentences = [f"{of} = {band[of]:.4g}; {reach}."]
+    if band["fits_share"] < 1:
+        sentences.append(
+            f"The design fits in {100 * band['fits_share']:.3g} % of the draws."
+        )
+    table = table_of_rows(rows, sentences)
     table.attrs["band"] = band
     return table

@@ -1,28 +1,62 @@
-"""Turn columns and rows into pandas DataFrames that hold what the command line prints."""
+"""Columns and rows as pandas DataFrames, and back; a table keeps its conclusion beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from nearkv.sweeps.tables.table import is_whole, plain
+from nearkv.sweeps.tables.table import is_whole, plain, records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def table_of_columns(columns: Mapping[str, NDArray[np.generic]]) -> pd.DataFrame:
-    """A table with a row per design point; columns of whole numbers are integers."""
-    narrowed = {}
-    for name, values in columns.items():
-        narrowed[name] = _narrowed(values)
-    return pd.DataFrame(narrowed)
+def table_of_columns(
+    columns: Mapping[str, NDArray[np.generic]], conclusion: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A table with a row per design point; columns of whole numbers are integers.
+
+    Args:
+        columns: of one length.
+        conclusion: sentences that the table proves, kept in its `attrs`.
+    """
+    import pandas as pd
+
+    narrowed = {name: _narrowed(values) for name, values in columns.items()}
+    return _concluding(pd.DataFrame(narrowed), conclusion)
 
 
-def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def table_of_rows(
+    rows: Sequence[Mapping[str, Any]], conclusion: Sequence[str] = ()
+) -> pd.DataFrame:
     """A table of rows that all have the same keys; what is missing in a row is NaN."""
-    return pd.DataFrame([_plain_row(row) for row in rows])
+    import pandas as pd
+
+    plain_rows = [{name: plain(value) for name, value in row.items()} for row in rows]
+    return _concluding(pd.DataFrame(plain_rows), conclusion)
+
+
+def columns_of(table: pd.DataFrame) -> dict[str, NDArray[np.generic]]:
+    """The columns of a table as arrays, text as NumPy text."""
+    columns: dict[str, NDArray[np.generic]] = {}
+    for name, values in table.items():
+        array = values.to_numpy()
+        is_text = len(array) and all(isinstance(value, str) for value in array)
+        columns[str(name)] = array.astype(np.str_) if is_text else array
+    return columns
+
+
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as dictionaries of plain values."""
+    return records(columns_of(table))
+
+
+def _concluding(table: pd.DataFrame, conclusion: Sequence[str]) -> pd.DataFrame:
+    table.attrs["conclusion"] = list(conclusion)
+    return table
 
 
 def csv_number(value: object) -> str:
@@ -32,10 +66,6 @@ def csv_number(value: object) -> str:
     ('2', '0.1')
     """
     return str(plain(value))
-
-
-def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in row.items()}
 
 
 def _narrowed(values: NDArray[np.generic]) -> NDArray[np.generic]:

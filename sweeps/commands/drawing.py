@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkv.sweeps.commands.views import View
+from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.writing import text_format
 
 if TYPE_CHECKING:

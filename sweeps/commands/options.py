@@ -1,10 +1,17 @@
-"""The options that commands share."""
+"""The options that commands share, and what they say together: a study, and how it is shown."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.study.study import Study
+
+TABLE_FILES = (".csv", ".jsonl", ".parquet")
 
 System = Annotated[
     str, typer.Argument(metavar="SYSTEM", help="A system; `nearkv systems` lists them.")
@@ -15,7 +22,7 @@ Systems = Annotated[
         metavar="SYSTEM...", help="Systems; the first is what the others are compared with."
     ),
 ]
-Named = Annotated[
+SystemNames = Annotated[
     str,
     typer.Option(
         "--system",
@@ -23,7 +30,7 @@ Named = Annotated[
         help="Comma-separated systems; `nearkv systems` lists them.",
     ),
 ]
-Set = Annotated[
+Sets = Annotated[
     list[str],
     typer.Option(
         "--set",
@@ -39,7 +46,7 @@ Knobs = Annotated[
         help="Set a knob to values, to a rule of the paper, or to auto: alpha=0,0.5,auto.",
     ),
 ]
-Llm = Annotated[
+Models = Annotated[
     str,
     typer.Option(
         "--model",
@@ -67,7 +74,7 @@ OutputTokens = Annotated[
         "--output-tokens", metavar="SIZES", help="Tokens that each sequence generates."
     ),
 ]
-Bed = Annotated[
+Platforms = Annotated[
     str,
     typer.Option(
         "--platform",
@@ -76,7 +83,7 @@ Bed = Annotated[
         "default: that of each system's paper.",
     ),
 ]
-Beds = Annotated[
+StatedPlatforms = Annotated[
     str,
     typer.Option(
         "--platform",
@@ -84,7 +91,7 @@ Beds = Annotated[
         help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml.",
     ),
 ]
-OneLlm = Annotated[
+OneModel = Annotated[
     str,
     typer.Option(
         "--model",
@@ -92,7 +99,7 @@ OneLlm = Annotated[
         help="One model, as `nearkv models` lists them, or path/config.json.",
     ),
 ]
-OneBed = Annotated[
+OnePlatform = Annotated[
     str,
     typer.Option(
         "--platform",
@@ -137,8 +144,8 @@ Zip = Annotated[
     list[str],
     typer.Option(
         "--zip",
-        metavar="AXIS=VALUES...",
-        help="Axes whose values are paired: context=1k,8k output_tokens=100,350.",
+        metavar="AXIS=VALUES",
+        help="An axis whose values are paired with those of every other --zip: context=1k,8k.",
     ),
 ]
 Seed = Annotated[
@@ -195,7 +202,7 @@ Caption = Annotated[
 Label = Annotated[
     str, typer.Option("--label", metavar="NAME", help="Label of the table, as --caption.")
 ]
-Only = Annotated[
+Columns = Annotated[
     str,
     typer.Option(
         "--columns", metavar="COLUMNS", help="Show only these: system,model,speedup."
@@ -203,6 +210,17 @@ Only = Annotated[
 ]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
+]
+Band = Annotated[
+    float | None,
+    typer.Option(
+        "--band",
+        metavar="PERCENT",
+        help="Add the interval that holds this share of the draws, and their median: 90.",
+    ),
+]
+Samples = Annotated[
+    int, typer.Option("--samples", metavar="N", help="Number of draws for --band.")
 ]
 Of = Annotated[
     str, typer.Option("--of", metavar="COLUMN", help="The column that is asked about.")
@@ -217,3 +235,147 @@ Out = Annotated[
         "sources of its numbers beside it; compare and sweep also draw FILE.pdf, .svg or .png.",
     ),
 ]
+
+
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="Begin with more than 10^9 rows to write, 10^10 to compare, or a small disk.",
+    ),
+]
+
+
+def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
+    """The study that the options of a command describe.
+
+    Args:
+        line: of a command that takes all options of a study.
+        systems: names; comma-separated where they are one text.
+
+    Raises:
+        InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.study.bands import check_draws
+    from nearkv.sweeps.study.plugin_files import load_plugins
+    from nearkv.sweeps.study.study import Study, comma_list, pairs
+
+    options = line.params
+    output_tokens, band = options["output_tokens"], options["band"]
+    seed, samples = options["seed"], options["samples"]
+    traces = comma_list(options["trace"])
+    check_draws(seed, samples, band, traces)
+    if output_tokens.endswith(TABLE_FILES):
+        place = f"--output-tokens {output_tokens!r}"
+        raise InputError(
+            f"{place}: is a number of tokens; -o {output_tokens} names the file"
+        )
+    load_plugins(options["plugins"])
+    return Study(
+        systems=comma_list(systems) if isinstance(systems, str) else tuple(systems),
+        models=comma_list(options["model"]),
+        batch=options["batch"],
+        context=options["context"],
+        output_tokens=output_tokens,
+        platforms=comma_list(options["platform"]),
+        sets=pairs(options["sets"], "--set"),
+        knobs=pairs(options["knobs"], "--knob"),
+        zipped=pairs(" ".join(options["zipped"]).split(), "--zip"),
+        traces=traces,
+        method=options["method"],
+        seed=seed,
+        band=band or 0.0,
+        samples=samples,
+        plugins=tuple(options["plugins"]),
+        parts=pairs(options["parts"], "--part"),
+    )
+
+
+@dataclass(frozen=True)
+class View:
+    """How a table is shown, as a user asks for it.
+
+    Attributes:
+        form: `--format`; empty for the command's own.
+        columns: `--columns`, comma-separated.
+        file: `-o`.
+        pivot: `--pivot`.
+        caption, label: of a LaTeX table.
+    """
+
+    form: str = ""
+    columns: str = ""
+    file: str = ""
+    pivot: str = ""
+    caption: str = ""
+    label: str = ""
+
+    def form_or(self, usual: str) -> str:
+        """The format asked for, or the usual one."""
+        return self.form or usual
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether a terminal's table is asked for."""
+        return self.form in ("", "table")
+
+
+def view_of(line: typer.Context) -> View:
+    """How the options of a command show its table; a format is checked before any work.
+
+    Raises:
+        InputError: an unknown format, or a caption or a label that no format prints.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.tables.formats import check_format
+
+    options = ("form", "columns", "file", "pivot", "caption", "label")
+    view = View(**{name: line.params[name] for name in options})
+    if view.form:
+        check_format(view.form)
+    is_latex = view.form == "latex" or view.file.endswith(".tex")
+    if (view.caption or view.label) and not is_latex:
+        advice = "add --format latex, or -o FILE.tex"
+        raise InputError(f"--caption and --label are of LaTeX tables; {advice}")
+    return view
+
+
+def list_view_of(line: typer.Context) -> View | None:
+    """How a catalogue is listed; None where a command behind its name prints something else.
+
+    Raises:
+        InputError: an option stands before the command that prints.
+    """
+    from nearkv.hardware.errors import InputError
+
+    view = view_of(line)
+    if line.invoked_subcommand is None:
+        return view
+    if view != View():
+        option = f"--format {view.form}" if view.form else "options"
+        place = f"{line.invoked_subcommand} NAME {option}"
+        raise InputError(f"{option}: put it behind the command, as in {place}")
+    return None
+
+
+def check_shown(view: View, breakdown: bool, ratios: Iterable[str], method: str) -> None:
+    """Refuse columns that are asked for by one option and left out by another.
+
+    Raises:
+        InputError: a breakdown or a ratio that --columns does not name, or a breakdown of a queue.
+    """
+    from nearkv.hardware.errors import InputError
+
+    columns = view.columns
+    if breakdown and method == "simulate":
+        raise InputError(
+            "--breakdown needs --method fluid; a queue has no time per resource"
+        )
+    if breakdown and columns and "time_s:" not in columns:
+        raise InputError(
+            "--columns leaves out what --breakdown adds; name time_s:RESOURCE too"
+        )
+    for name in ratios:
+        if columns and f"{name}_ratio" not in columns.split(","):
+            raise InputError(f"--columns leaves out --ratio {name}; name {name}_ratio too")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearkv.sweeps.commands.views import View
+from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.writing import check_output, save, save_text, text_format
 
 if TYPE_CHECKING:
@@ -261,3 +262,10 @@ def _is_telling(columns: Columns, name: str) -> bool:
         return False
     usual = {"status": "ok", "short_gb": 0.0, "batch_run": columns.get("batch")}
     return name not in usual or bool((columns[name] != usual[name]).any())
+
+
+def numbers_by_kind(rows: Sequence[dict[str, Any]]) -> str:
+    """How many numbers there are, and where they come from."""
+    counts = Counter(row["kind"] for row in rows)
+    parts = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    return f"{len(rows)} numbers: {parts}."

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from nearkv.sweeps.evaluate.evaluate import Columns
@@ -16,8 +20,6 @@ def check_output(file: str) -> None:
     Raises:
         InputError: no form is known by that name, or something is in the way.
     """
-    from pathlib import Path
-
     from nearkv.sweeps.jobs.execute import check_place
 
     check_place(Path(file))
@@ -27,8 +29,6 @@ def text_format(file: str) -> str:
     """The format of a file for readers; empty for files of rows, of which all are written."""
     if not file:
         return ""
-    from pathlib import Path
-
     from nearkv.sweeps.jobs.outputs import TEXTS
 
     return TEXTS.get(Path(file).suffix, "")
@@ -36,8 +36,6 @@ def text_format(file: str) -> str:
 
 def save(table: Columns, study: Study | None, file: str) -> None:
     """Write a table, and beside it where every number comes from."""
-    from pathlib import Path
-
     from nearkv.sweeps.jobs.execute import write_table
 
     tell(write_table(table, Path(file), study))
@@ -45,8 +43,6 @@ def save(table: Columns, study: Study | None, file: str) -> None:
 
 def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
     """Write a formatted table, and beside it where every number comes from."""
-    from pathlib import Path
-
     from nearkv.sweeps.jobs.execute import write_content
 
     tell(write_content(text.encode(), rows, Path(file), study))
@@ -59,3 +55,53 @@ def tell(line: str) -> None:
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with suppress(OSError):
         console.print(line, soft_wrap=not console.is_terminal, crop=False)
+
+
+def ask(question: str) -> bool:
+    """Ask the user; where there is no terminal to ask on, the answer is no."""
+    import sys
+
+    try:
+        return sys.stdin.isatty() and typer.confirm(question, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def write_toml(name: str, text_of: Callable[[str], str], option: str) -> None:
+    """Write NAME.toml, and say which option takes it.
+
+    Args:
+        name: of the file, with or without its ending.
+        text_of: the text, from the name without its ending.
+        option: what takes the file.
+
+    Raises:
+        InputError: the file exists, or cannot be written.
+    """
+    file = Path(f"{name.removesuffix('.toml')}.toml")
+    write_new(file, text_of(file.stem))
+    typer.echo(f"wrote {file}; use it as {option} {file}")
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that does not exist yet.
+
+    Raises:
+        InputError: it does, or cannot be written.
+    """
+    import os
+
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluate.provenance import write_text
+
+    if os.path.lexists(file):
+        raise InputError(f"{file}: cannot be written (File exists); choose another name")
+    write_text(file, text)
+
+
+def report_problems(file: str, sentences: Sequence[str]) -> None:
+    """Print what is wrong with a file of the user's; exit 1 where something is."""
+    for sentence in sentences or [f"{file}: nothing is wrong"]:
+        typer.echo(sentence)
+    if sentences:
+        raise typer.Exit(1)

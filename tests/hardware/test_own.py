@@ -11,7 +11,7 @@ from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, new_platform, problems
 from nearkv.hardware.units import parse
-from nearkv.sweeps.commands.browsing import write_new
+from nearkv.sweeps.commands.writing import write_new
 from nearkv.sweeps.evaluate.readers import readers
 from nearkv.sweeps.study.own_system import new_system
 

@@ -10,29 +10,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.warm_command import refused, run
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import nearkv
-from nearkv.cli import app, solve
-from nearkv.sweeps.commands.failures import Registry
+from nearkv.cli import app
 
 COMMAND = Path(sys.executable).with_name("nearkv")
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
 
 
-def commands(group: Registry, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command and every group with commands of its own, as a user writes them."""
-    for name in group.entries:
-        entry = group.entry(name)
+    for name, command in group.commands.items():
         yield (*words, name)
-        if isinstance(entry, Registry):
-            yield from commands(entry, (*words, name))
+        yield from commands(command, (*words, name)) if hasattr(command, "commands") else ()
 
 
-COMMANDS = list(commands(app))
+COMMANDS = list(commands(get_command(app)))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -47,22 +46,27 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> Non
     assert f"nearkv {' '.join(command)}" in example
 
 
-def test_a_command_is_announced_by_the_first_line_of_its_help() -> None:
-    """The table of contents is printed without importing what it lists."""
-    for group in (app, solve):
-        announced = dict(group.summaries())
-        for name in group.entries:
-            entry = group.entry(name)
-            text = entry.about if isinstance(entry, Registry) else entry.__doc__
-            assert str(text).partition("\n")[0] == announced[name], name
-
-
 def test_help_lists_commands_in_the_order_of_use() -> None:
     text = run("--help").stdout.split("Commands:")[1]
     names = re.findall(r"^  (\S+)", text, re.MULTILINE)
     first = ["estimate", "compare", "sweep", "solve"]
     assert names[:4] == first
     assert names[-4:] == ["systems", "models", "hardware", "columns"]
+
+
+def test_a_fault_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The traceback of what nobody foresaw is printed where it is asked for."""
+
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("nearkv.sweeps.commands.options.view_of", breaks)
+    outcome = CliRunner().invoke(app, ["columns", "show", "step_ms"])
+    assert outcome.exit_code == 1
+    assert outcome.stderr.startswith("nearkv: a fault of nearkv, ZeroDivisionError: division by")
+    assert outcome.stderr.count("\n") == 1
+    monkeypatch.setenv("NEARKV_TRACEBACK", "1")
+    assert "Traceback" in CliRunner().invoke(app, ["columns", "show", "step_ms"]).stderr
 
 
 def test_version_is_that_of_the_package() -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from support.measured_runs import write_runs
 
-from nearkv.cli import app
-from nearkv.sweeps.commands.failures import complain
+from nearkv.cli import app, complain
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 COMMANDS = list(

@@ -115,7 +115,7 @@ def test_paired_axes_go_together() -> None:
     ]
     lengths = [(256, 9), (1024, 8), (8192, 7)]
     assert points == [(name, *pair) for name in ("flexgen-ssd", "hilos") for pair in lengths]
-    words = "compare flexgen-ssd hilos --model opt-66b --zip context=1k,8k output_tokens=9,8"
+    words = "compare flexgen-ssd hilos --model opt-66b --zip context=1k,8k --zip output_tokens=9,8"
     text = printed(*words.split())
     assert "context_tok  output_tokens" in text
     for wrong in ({"context": "1k,2k", "output_tokens": "9"}, {"batch": "1,2"}):

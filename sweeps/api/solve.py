@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Unpack, cast, get_type_hints
 
@@ -12,12 +11,14 @@ import pandas as pd
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, study_of, text_of
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Study, one_point
 
 _TEXTS = str | Iterable[str]
-_TYPES: Mapping[Any, tuple[type, str]] = {
+_TYPES: Mapping[Any, tuple[Any, str]] = {
     str: (str, "text"),
     int: (Integral, "a whole number"),
+    int | None: ((Integral, type(None)), "a whole number"),
     float: (Real, "a number"),
     Mapping[str, float]: (Mapping, "a dictionary of numbers"),
     _TEXTS: (Iterable, "text or a list of texts"),
@@ -39,6 +40,7 @@ class Options(Axes, total=False):
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, placement, time_limit, slack: of `subbatch`.
+        requests, iterations, finish, shortest, longest: of `mapping-trace`.
     """
 
     systems: Names
@@ -48,26 +50,33 @@ class Options(Axes, total=False):
     along: str
     of: str
     search: str
-    gpu_batch: int
-    num_batches: int
+    gpu_batch: int | None
+    num_batches: int | None
     fix: Mapping[str, float]
     requests: Values
     prompts: Values
+    iterations: Values
+    finish: float
+    shortest: Values
+    longest: Values
     placement: str
     time_limit: float
     slack: float
 
 
-def solve(question: str, model: Models, **options: Unpack[Options]) -> pd.DataFrame:
+def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> pd.DataFrame:
     """Find the best value of a knob, with a proven bound and the paper's rule beside it.
 
     Args:
-        question: alpha, spill, beta, mapping, batch, hardware, crossover, placement or subbatch.
-        model: names, config.json files or `load_model` objects.
+        question: alpha, spill, beta, mapping, mapping-trace, batch, hardware, crossover, placement
+            or subbatch.
+        model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
+            and axes too.
         options: axes as `compare` takes them, and what the question takes besides; see `Options`.
 
     Returns:
-        A row a design point, with the columns of `nearkv solve QUESTION`.
+        A row a design point, with the columns of `nearkv solve QUESTION`;
+        `table.attrs["conclusion"]` says in sentences why the answer is what it is.
 
     Raises:
         InputError: an unknown question, or an argument that the question does not take.
@@ -109,79 +118,105 @@ def _check_type(name: str, value: object) -> None:
         raise InputError(f"{name}={value!r}: give {words}")
 
 
-def _study(model: Models, options: Options, systems: Names) -> Study:
+def _study(model: Study | Models, options: Options, systems: Names) -> Study:
+    if isinstance(model, Study):
+        return model
     axes = {name: value for name, value in options.items() if name in Axes.__annotations__}
     return study_of(options.get("systems", systems), model, cast("Axes", axes))
 
 
-def _alpha(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knob import best_knob
+def _alpha(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knob import best_knob, why_alpha
 
-    return table_of_columns(
-        best_knob(_study(model, options, "hilos"), "alpha", options.get("robust", 0.0))
-    )
-
-
-def _spill(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.knob import best_knob
-
-    return table_of_columns(
-        best_knob(_study(model, options, "hilos"), "interval", options.get("robust", 0.0))
-    )
+    study = _study(model, options, "hilos")
+    answer = best_knob(study, "alpha", options.get("robust", 0.0))
+    return table_of_columns(answer, why_alpha(answer))
 
 
-def _beta(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.beta import best_beta
+def _spill(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knob import best_knob, why_spill
+
+    study = _study(model, options, "hilos")
+    answer = best_knob(study, "interval", options.get("robust", 0.0))
+    return table_of_columns(answer, why_spill(answer))
+
+
+def _beta(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.beta import best_beta, why_beta
 
     study = _study(model, options, "hillinfer")
-    return table_of_columns(best_beta(study, options.get("robust", 0.0)))
+    answer = best_beta(study, options.get("robust", 0.0))
+    return table_of_columns(answer, why_beta(answer))
 
 
-def _batch(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.batch import best_batches
+def _batch(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.batch import best_batches, why_batch
 
     slo = _several(options.get("slo", ()))
-    return table_of_rows(best_batches(_study(model, options, "hilos"), slo))
+    rows = best_batches(_study(model, options, "hilos"), slo)
+    return table_of_rows(rows, why_batch(rows))
 
 
-def _hardware(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.hardware import least_hardware
+def _hardware(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
 
     slo = _several(_needed(options, "slo", "throughput_tok_s=0.5"))
     vary = _needed(options, "vary", "csd.count")
-    study = _study(model, options, "hilos")
-    return table_of_rows(least_hardware(study, vary, slo))
+    rows = least_hardware(_study(model, options, "hilos"), vary, slo)
+    return table_of_rows(rows, why_hardware(rows))
 
 
 def _several(texts: str | Iterable[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
-def _crossover(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.crossover import crossovers
+def _crossover(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.crossover import crossovers, why_crossover
 
     study = _study(model, options, "flexgen-dram,hilos")
     along = _needed(options, "along", "context=4k:1M")
-    return table_of_rows(crossovers(study, along, options.get("of", "decode_tok_s")))
+    rows = crossovers(study, along, options.get("of", "decode_tok_s"))
+    return table_of_rows(rows, why_crossover(rows))
 
 
-def _mapping(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.mapping import best_mapping
+def _mapping(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.mapping import best_mapping, why_mapping
 
     point = {"batch": "32", "context": "1k", "platform": "gh-asymmetric", **options}
+    point["output_tokens"] = "1"
     method = str(point.pop("method", "exact"))
-    study = _study(model, cast("Options", point), UNNAMED)
-    return table_of_columns(
-        best_mapping(replace(study, systems=(), output_tokens="1"), method)
+    study = _study(model, cast("Options", point), "asymmetric")
+    answer = best_mapping(study, method)
+    return table_of_columns(answer, why_mapping(answer))
+
+
+def _mapping_trace(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.mapping_trace import (
+        SYSTEMS,
+        random_trace,
+        replay,
+        why_replay,
     )
 
+    counts = {"requests": "32", "iterations": "128", "shortest": "1", "longest": "2k"}
+    read = {}
+    for name, default in counts.items():
+        text = text_of(options.get(name, default), name)
+        read[name] = int(size(text, f"--{name}"))
+    finish, seed = options.get("finish", 0.02), options.get("seed", 0)
+    trace = random_trace(finish=finish, seed=seed, **read)
+    machine = {name: options[name] for name in ("platform", "sets") if name in options}
+    point = {"batch": 1, "context": 1, "output_tokens": 1, "platform": "gh-asymmetric"}
+    study = _study(model, cast("Options", {**point, **machine}), "asymmetric")
+    answer = replay(*one_point(study), trace, SYSTEMS)
+    return table_of_columns(answer, why_replay(answer))
 
-def _placement(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.placement import placements
+
+def _placement(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.placement import placements, why_placement
 
     study = _study(model, options, UNNAMED)
     choice = {name: options.get(name) for name in ("gpu_batch", "num_batches")}
-    fixed = dict(options.get("fix", {}))
     rows = placements(
         _joined(study.models),
         text_of(options.get("context", 512), "context"),
@@ -190,14 +225,14 @@ def _placement(model: Models, options: Options) -> pd.DataFrame:
         study.sets,
         study.parts,
         search=options.get("search", "full"),
-        fixed=fixed,
+        fixed=dict(options.get("fix", {})),
         **choice,
     )
-    return table_of_rows(rows)
+    return table_of_rows(rows, why_placement(rows))
 
 
-def _subbatch(model: Models, options: Options) -> pd.DataFrame:
-    from nearkv.sweeps.explore.subbatch import SubbatchPoint, subbatch
+def _subbatch(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.subbatch import SubbatchPoint, subbatch, why_subbatch
 
     axes = {name: value for name, value in options.items() if name != "seed"}
     study = _study(model, cast("Options", axes), UNNAMED)
@@ -213,7 +248,8 @@ def _subbatch(model: Models, options: Options) -> pd.DataFrame:
         sets=study.sets,
         parts=study.parts,
     )
-    return table_of_rows(subbatch(point))
+    rows = subbatch(point)
+    return table_of_rows(rows, why_subbatch(rows))
 
 
 def _needed(options: Options, name: str, example: str) -> Any:
@@ -235,12 +271,25 @@ def _joined(items: Iterable[object]) -> str:
 
 _AXES = ("systems", *Axes.__annotations__)
 _MACHINE = ("platform", "sets", "parts")
-Question = tuple[Callable[[Models, Options], pd.DataFrame], tuple[str, ...]]
+Question = tuple[Callable[[Study | Models, Options], pd.DataFrame], tuple[str, ...]]
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),
     "beta": (_beta, (*Axes.__annotations__, "robust")),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
+    "mapping-trace": (
+        _mapping_trace,
+        (
+            "platform",
+            "sets",
+            "requests",
+            "iterations",
+            "finish",
+            "shortest",
+            "longest",
+            "seed",
+        ),
+    ),
     "batch": (_batch, (*_AXES, "slo")),
     "hardware": (_hardware, (*_AXES, "vary", "slo")),
     "crossover": (_crossover, (*_AXES, "along", "of")),

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nearkv.sweeps.commands.options import Named, StudyFile
-
-if TYPE_CHECKING:
-    from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.commands import options
 
 
 def report(
-    study: Study,
+    line: typer.Context,
     file: Annotated[
         str,
         typer.Option("--output-file", "-o", metavar="FILE.html", help="The page to write."),
     ],
-    study_file: StudyFile = "",
-    system: Named = "",
+    study_file: options.StudyFile = "",
+    system: options.SystemNames = "",
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
 ) -> None:
     """Write one page with the answer, figures, the table, time trees and every source.
 
@@ -34,14 +45,13 @@ def report(
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.evaluate.provenance import check_writable, place_of, write_text
     from nearkv.sweeps.figures.report import report as page_of
-    from nearkv.sweeps.study.study import comma_list
     from nearkv.sweeps.study.study_files import either
 
     if not file.endswith(".html"):
         raise InputError(f"-o {file}: a report is a page; its name ends in .html")
     path = place_of(file)
     check_writable(path)
-    chosen = either(study_file, replace(study, systems=comma_list(system)))
+    chosen = either(study_file, options.study_of(line, system))
     command = shlex.join(["nearkv", *sys.argv[1:]])
     write_text(path, page_of(chosen, command))
     typer.echo(f"wrote {file}", err=True)

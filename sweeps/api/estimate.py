@@ -1,27 +1,31 @@
-"""What `nearkv.estimate` returns: one design point, and where its time goes."""
+"""`nearkv.estimate`: one design point, and where its time goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
-import pandas as pd
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, names_of, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.explore.explain import (
+    ONE_STEP,
     check_has_tree,
     one_point,
     point_columns,
     time_tree,
 )
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Phase = Literal["prefill", "step", "total"]
 
@@ -35,10 +39,12 @@ class Prediction:
 
     Attributes:
         study: the question.
+        block: its design point, with machine and model.
         values: every column of the point.
     """
 
     study: Study
+    block: Block
     values: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> Any:
@@ -52,9 +58,41 @@ class Prediction:
     @cached_property
     def estimate(self) -> Estimate:
         """What the system answered: spans of time and memory needs, as it returned them."""
-        (block,) = blocks(self.study)
-        hw, llm, work, requested = block.inputs(block.grid.whole)
-        return resolve_knobs(block.system, hw, llm, work, requested).estimate
+        inputs = self.block.inputs(self.block.grid.whole)
+        return resolve_knobs(self.block.system, *inputs).estimate
+
+    @cached_property
+    def tree(self) -> list[dict[str, Any]]:
+        """The time tree, a row a span; see `explain`."""
+        return time_tree(self.block)
+
+    @property
+    def conclusion(self) -> str:
+        """How long it takes, and which resource takes most of it, in words."""
+        shares: dict[str, float] = {}
+        for row in self.tree:
+            if row["word"] == "leaf" and not row["span"].startswith(ONE_STEP):
+                resource = row["resource"]
+                shares[resource] = shares.get(resource, 0.0) + row["share"]
+        longest = max(shares, key=lambda resource: shares[resource])
+        total = f"{self['total_s']:.4g} s from the first prompt to the last token"
+        spent = f"{shares[longest]:.0%} of this time is spent on {longest}"
+        return f"{self['system']}: {total}; {spent}."
+
+    @property
+    def shortage(self) -> str:
+        """Why the design point has no answer, in words."""
+        if self.status == "infeasible":
+            return f"{self['reason']} by {self['short_gb']:.4g} GB"
+        return str(self["reason"])
+
+    def check_has_tree(self) -> None:
+        """Refuse to explain by averages what is simulated event by event.
+
+        Raises:
+            InputError: it is.
+        """
+        check_has_tree(self.study.method)
 
     def table(self) -> pd.DataFrame:
         """The design point as a table of one row, as `nearkv.compare` gives it."""
@@ -66,9 +104,11 @@ class Prediction:
         Columns: `span`, `word` (how its parts are composed), `seconds`, `share` of the total,
         and of a leaf `amount`, `unit`, `resource` and `equation`.
         """
+        import pandas as pd
+
         if self.status != "ok":
             return pd.DataFrame()
-        return table_of_rows(time_tree(one_point(self.study)))
+        return table_of_rows(self.tree)
 
     def breakdown(self, phase: Phase = "total") -> pd.DataFrame:
         """Wall-clock seconds that each leaf accounts for; they sum to those of the phase.
@@ -91,6 +131,8 @@ class Prediction:
 
         Columns: `resource`, `verb`, `unit`, `amount`.
         """
+        import pandas as pd
+
         rows = []
         for _, leaf, times in self._span(phase).leaves():
             amount = np.multiply(times, leaf.amount)
@@ -102,12 +144,14 @@ class Prediction:
         return table.groupby(keys, as_index=False).sum()
 
     def _span(self, phase: Phase) -> Span:
-        check_has_tree(self.study.method)
+        self.check_has_tree()
         span: Span = getattr(self.estimate, phase)
         return span
 
     def _shares(self, key: str, seconds: Mapping[str, Real], span: Span) -> pd.DataFrame:
         """A row a name: its seconds, and their share of the span's."""
+        import pandas as pd
+
         rows = [(name, _scalar(value)) for name, value in seconds.items()]
         table = pd.DataFrame(rows, columns=[key, "seconds"])
         table["share"] = table["seconds"] / _scalar(span.seconds)
@@ -120,18 +164,41 @@ class Prediction:
         return f"<Prediction {self['system']} {self['model']}: {answer}>"
 
     def _repr_html_(self) -> str:
+        import pandas as pd
+
         column = pd.Series(dict(self.values), dtype=object).fillna("")
         return column.rename("value").to_frame().to_html()
 
 
-def predict(study: Study) -> Prediction:
-    """Evaluate a study of one design point.
+def estimate(
+    system: Study | Value,
+    model: Models | None = None,
+    *,
+    also: Names = (),
+    **axes: Unpack[Axes],
+) -> Prediction:
+    """Predict one system on one workload.
+
+    Args:
+        system: its name, as in `systems()`, or a study of one design point.
+        model: a name, a config.json or a `load_model` object.
+        also: columns on request to add, as `footprint_gb:kv`.
+        axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Raises:
-        InputError: the study cannot be evaluated, or holds more than one point.
+        InputError: an argument that cannot be used, or more than one design point.
+
+    >>> point = estimate("hilos", "opt-66b", context="64k", sets={"csd.count": 16})
+    >>> point.status, point["platform"], point["context_tok"]
+    ('ok', 'hilos-a100', 65536)
+    >>> leaves = point.breakdown("step")
+    >>> bool(abs(leaves["seconds"].sum() * 1e3 / point["step_ms"] - 1) < 1e-9)
+    True
     """
-    (values,) = records(point_columns(one_point(study)))
-    return Prediction(study, values)
+    study = study_of(system, model, axes)
+    block = one_point(study)
+    (values,) = records(point_columns(block, names_of(also, "also") if also else ()))
+    return Prediction(study, block, values)
 
 
 def _scalar(value: object) -> float:

@@ -1,4 +1,4 @@
-"""The command `nearkv plot`: a figure of a table that another command wrote."""
+"""The commands `nearkv plot FIGURE`: a figure of a table that another command wrote."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from nearkv.sweeps.commands.failures import Registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +45,6 @@ Width = Annotated[
 
 Across = Annotated[str, typer.Option("--x", metavar="COLUMN", help="The column across.")]
 Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column upwards.")]
-
-plot = Registry("Draw a table that another command wrote: bars, lines, maps and more.")
 
 
 def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
@@ -208,13 +204,3 @@ def reliability(
     from nearkv.sweeps.figures.scatter import reliability
 
     draw(table, file, lambda rows: reliability(rows, by=by, width=width))
-
-
-plot.add(bars)
-plot.add(lines)
-plot.add(breakdown)
-plot.add(policy_map, "map")
-plot.add(pareto)
-plot.add(tornado)
-plot.add(parity)
-plot.add(reliability)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import show_rows
-from nearkv.sweeps.commands.views import View
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
@@ -31,20 +31,27 @@ Record = Annotated[
 ]
 
 
-def coverage(view: View, reliability: Reliability = False, record: Record = False) -> None:
+def coverage(
+    line: typer.Context,
+    reliability: Reliability = False,
+    record: Record = False,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.
 
     A claim's band has the model error of the rows of other papers and sources.
 
     Example: nearkv coverage --format csv
     """
-    from nearkv.sweeps.validation import coverage as covered
-    from nearkv.sweeps.validation.sampled_claims import sampled_claims
+    from nearkv.sweeps.api.evidence import coverage as answer
+    from nearkv.sweeps.api.tables import rows_of
 
-    rows = list(sampled_claims())
-    if record:
-        covered.record(rows)
-    if view.form == "markdown" and not reliability:
+    table = answer(reliability=reliability, record=record)
+    if form == "markdown" and not reliability:
         typer.echo(HEADING)
-    table = covered.reliability(rows) if reliability else covered.coverage(rows)
-    show_rows(table, view)
+    show_rows(rows_of(table), options.view_of(line))

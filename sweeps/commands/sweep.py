@@ -1,51 +1,80 @@
-"""The command `nearkv sweep`."""
+"""The command `nearkv sweep`: a grid of design points, in a file or on the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
-from nearkv.sweeps.commands.options import (
-    Breakdown,
-    Named,
-    StudyFile,
-)
 from nearkv.sweeps.commands.printing import BRIEF, show_columns
-from nearkv.sweeps.commands.running import (
-    BestPer,
-    By,
-    Jobs,
-    Quiet,
-    Resume,
-    Scheduler,
-    Top,
-    Yes,
-    ask,
-)
-from nearkv.sweeps.commands.views import View, check_shown
-from nearkv.sweeps.commands.writing import check_output, save, tell, text_format
+from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_format
 
 if TYPE_CHECKING:
     from nearkv.sweeps.jobs.best import Reducer
     from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.study.study import Study
 
+Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
+By = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN", help="What --top and --best-per compare by; throughput_tok_s."
+    ),
+]
+BestPer = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Keep only the best row for each of their values."
+    ),
+]
+Jobs = Annotated[int, typer.Option(metavar="N", help="Processes that evaluate.")]
+Scheduler = Annotated[
+    str,
+    typer.Option(metavar="ADDRESS", help="Evaluate on a Dask cluster: tcp://host:8786."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a file that was not finished.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
+
 
 def sweep(
-    study: Study,
-    view: View,
-    study_file: StudyFile = "",
-    system: Named = "",
-    breakdown: Breakdown = False,
+    line: typer.Context,
+    study_file: options.StudyFile = "",
+    system: options.SystemNames = "",
+    breakdown: options.Breakdown = False,
     top: Top = None,
     by: By = "",
     best_per: BestPer = "",
     jobs: Jobs = 1,
     scheduler: Scheduler = "",
     resume: Resume = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     quiet: Quiet = False,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
 ) -> None:
     """Evaluate a grid of design points into a file, or keep only the best.
 
@@ -57,28 +86,29 @@ def sweep(
     from nearkv.sweeps.jobs.best import reducer_of
     from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
-    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.study.study_files import either
 
-    chosen = either(study_file, replace(study, systems=comma_list(system)))
+    view = options.view_of(line)
+    study = either(study_file, options.study_of(line, system))
     reducer = reducer_of(top, by, comma_list(best_per))
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
-    check_use(run, view.file, bool(reducer), view.form)
-    check_shown(view.columns, breakdown, (), chosen.method)
-    only = _columns(chosen, view.columns, breakdown)
+    check_use(run, file, bool(reducer), form)
+    options.check_shown(view, breakdown, (), study.method)
+    only = _columns(study, columns, breakdown)
     view = replace(view, columns=",".join(only))
     if reducer:
-        _keep_best(chosen, reducer, run, view)
-    elif view.file and not text_format(view.file):
+        _keep_best(study, reducer, run, view)
+    elif file and not text_format(file):
         _check_unarranged(view)
-        _write(chosen, view.file, only, run)
+        _write(study, file, only, run)
     else:
-        _print(chosen, only, view)
+        _print(study, only, view)
 
 
-def _check_unarranged(view: View) -> None:
+def _check_unarranged(view: options.View) -> None:
     """Refuse a pivot of a file, which holds a row for every point.
 
     Raises:
@@ -100,7 +130,7 @@ def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
     return all_columns(study) if breakdown and not only else only
 
 
-def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: View) -> None:
+def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View) -> None:
     from nearkv.sweeps.jobs.best import best
     from nearkv.sweeps.study.study import comma_list
 
@@ -127,7 +157,7 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
         to_file(study, Path(file), only, run)
 
 
-def _print(study: Study, only: tuple[str, ...], view: View) -> None:
+def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.evaluate.requested import on_request
@@ -141,7 +171,7 @@ def _print(study: Study, only: tuple[str, ...], view: View) -> None:
     show_columns(rows, _printed(view, len(rows["status"])), study=study, below=below)
 
 
-def _printed(view: View, rows: int = 0) -> View:
+def _printed(view: options.View, rows: int = 0) -> options.View:
     """How a sweep is printed where no format is named: a table to a reader, else CSV."""
     import sys
 

@@ -1,0 +1,105 @@
+"""The command `nearkv calibrate`: numbers of a platform fitted to measurements or claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+Paper = Annotated[
+    str, typer.Option(metavar="PAPER", help="Fit to its measured claims: hilos.")
+]
+Runs = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.csv",
+        help="Fit to runs: system,model,batch,context,output_tokens,step_ms.",
+    ),
+]
+Platform = Annotated[
+    str,
+    typer.Option(
+        metavar="PLATFORM",
+        help="The machine; default: that of the claims, or of the system.",
+    ),
+]
+Factors = Annotated[
+    list[str],
+    typer.Option(metavar="ROLE.KEY", help="A number to fit: derate.pcie. At most six."),
+]
+LeftOut = Annotated[
+    list[str], typer.Option(metavar="ROW", help="Leave out: 'line 5', or a claim's id.")
+]
+TomlFile = Annotated[
+    str,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE.toml", help="Write the fitted platform."
+    ),
+]
+Residuals = Annotated[
+    bool, typer.Option("--residuals", help="Print the rows instead of the factors.")
+]
+
+
+def calibrate(
+    claims: Paper = "",
+    measurements: Runs = "",
+    platform: Platform = "",
+    factor: Factors = [],
+    without: LeftOut = [],
+    file: TomlFile = "",
+    residuals: Residuals = False,
+    columns: options.Columns = "",
+    form: options.Format = "table",
+) -> None:
+    """Fit assumed numbers of a platform inside their ranges; say what the rows do not determine.
+
+    By default the derates that some row depends on. Intervals hold for all factors at once with
+    95 %. A row left out is predicted by a fit to the others. FILE.toml then serves as --platform.
+
+    Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
+    """
+    from nearkv.sweeps.api.evidence import calibrate as answer
+    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.tables.formats import check_format
+
+    check_format(form)
+    place = _toml_place(file) if file else None
+    fit = answer(
+        measurements or None,
+        claims=claims,
+        platform=platform,
+        factors=factor,
+        without=without,
+    )
+    if place:
+        fit.save(place)
+        typer.echo(f"wrote {place}; use it as --platform {place}", err=True)
+    view = options.View(form, columns)
+    is_whole = form == "table" and not columns
+    if not residuals:
+        below = () if is_whole else fit.summary
+        show_rows(rows_of(fit.factors), view, below=below)
+    if is_whole or residuals:
+        show_rows(rows_of(fit.residuals), view, below=fit.summary)
+
+
+def _toml_place(file: str) -> Path:
+    """Where a fitted platform can be written, checked before the fit."""
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.evaluate.provenance import check_writable, place_of
+
+    if not file.endswith(".toml"):
+        raise InputError(f"--output-file {file}: a platform is a .toml file; name it so")
+    place = place_of(file)
+    if place.is_dir():
+        raise InputError(f"--output-file {file}: is a folder; name a file in it")
+    check_writable(place)
+    return place

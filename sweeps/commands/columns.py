@@ -1,0 +1,52 @@
+"""The commands `nearkv columns`: what the columns of results mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_rows
+
+ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
+
+
+def columns(
+    line: typer.Context,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """List the columns of results with unit and definition."""
+    from nearkv.sweeps.api.catalogues import columns as answer
+    from nearkv.sweeps.api.tables import rows_of
+
+    view = options.list_view_of(line)
+    if view is None:
+        return
+    rows = rows_of(answer())
+    below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
+    show_rows(rows, view, below=below)
+
+
+def show(
+    line: typer.Context,
+    name: ColumnName,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Print what a column means.
+
+    Example: nearkv columns show step_ms
+    """
+    from nearkv.sweeps.evaluate.catalogue import column_row
+
+    show_rows([column_row(name)], options.view_of(line))

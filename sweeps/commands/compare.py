@@ -1,0 +1,96 @@
+"""The command `nearkv compare`: systems side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.drawing import (
+    Chart,
+    check_chart,
+    check_figure,
+    is_figure,
+    print_chart,
+    write_figure,
+)
+from nearkv.sweeps.commands.printing import busy, show_columns
+from nearkv.sweeps.commands.writing import check_output, save
+
+Ratio = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Add ratios over the first system of these columns too: energy_j_tok,cost_usd.",
+    ),
+]
+
+
+def compare(
+    line: typer.Context,
+    systems: options.Systems,
+    ratio: Ratio = "",
+    breakdown: options.Breakdown = False,
+    chart: Chart = False,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Put systems side by side; ratios are over the first, on its first platform and knob value.
+
+    `speedup` compares decode steps, `total_speedup` whole requests, prefill included. `note`
+    says where devices or precision differ: compare per dollar with --ratio tok_s_per_kusd.
+
+    Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
+    """
+    from nearkv.sweeps.api.questions import compare as answer
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.study.sizes import comma_list
+    from nearkv.sweeps.tables.table import select
+
+    view, study = options.view_of(line), options.study_of(line, systems)
+    ratios = comma_list(ratio)
+    if chart:
+        check_chart(view, breakdown)
+    options.check_shown(view, breakdown, ratios, method)
+    if file:
+        (check_figure if is_figure(file) else check_output)(file)
+    answered = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
+    table = columns_of(answered)
+    if is_figure(file):
+        write_figure(table, study, file, columns, systems[0] if len(systems) > 1 else "")
+        view = replace(view, file="")
+    if chart and view.file:
+        save(select(table, columns), study, view.file)
+    if chart:
+        print_chart(table, study, columns)
+        return
+    requested = [name for name in table if name.endswith("_ratio")]
+    if "faster_share" in table:
+        requested += [name for name in table if name.startswith("speedup_p")]
+        requested.append("faster_share")
+    requested += busy(table)
+    if breakdown:
+        requested += ["step_ms", "speedup"]
+    below = answered.attrs["conclusion"]
+    show_columns(table, view, study=study, requested=requested, below=below)

@@ -1,0 +1,91 @@
+"""The command `nearkv estimate`: what a system does on one workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_rows
+
+if TYPE_CHECKING:
+    from nearkv.sweeps.api.estimate import Prediction
+    from nearkv.sweeps.study.study import Block
+
+TREE = ("span", "seconds", "share", "resource", "equation", "amount", "unit", "word")
+"""Columns that a terminal shows of a time tree."""
+
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Print where the time goes, line by line.")
+]
+
+
+def estimate(
+    line: typer.Context,
+    system: options.System,
+    explain: Explain = False,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Predict one system on one workload.
+
+    Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
+    """
+    from nearkv.sweeps.api.estimate import estimate as answer
+    from nearkv.sweeps.study.sizes import comma_list
+
+    view = options.view_of(line)
+    point = answer(options.study_of(line, [system]), also=comma_list(columns))
+    if explain:
+        point.check_has_tree()
+    if explain and point.status == "ok":
+        show_tree(point, view)
+        return
+    if explain:
+        sentence = f"{system} has no time to explain: {point.shortage}"
+        typer.echo(sentence, err=not view.is_for_people)
+    if not (explain and view.is_for_people):
+        show_rows([dict(point.values)], view, study=point.study)
+
+
+def show_tree(point: Prediction, view: options.View) -> None:
+    """Print the time tree of a design point, then its total time."""
+    from nearkv.sweeps.tables.table import indented
+
+    people = view.is_for_people
+    rows = indented(point.tree, "span") if people else point.tree
+    below = [point.conclusion]
+    show_rows(rows, view, TREE if people else (), below=below, study=point.study)
+    if point.study.band and people:
+        show_band(point.block)
+
+
+def show_band(block: Block) -> None:
+    """Print what the band of a design point is made of."""
+    from nearkv.sweeps.uncertainty.made_of import error_rows, number_rows
+
+    assert block.band
+    title = f"drawn {block.band.samples:,} times for the {block.band.level:g} % band"
+    show_rows(number_rows(block), title=title)
+    title = "error of the models: spread of ln(predicted / measured) beyond these ranges"
+    show_rows(error_rows(block), title=title)

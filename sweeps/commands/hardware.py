@@ -1,0 +1,115 @@
+"""The commands `nearkv hardware`: platforms and parts with their numbers, and one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import numbers_by_kind, show_rows
+from nearkv.sweeps.commands.writing import report_problems, write_toml
+
+NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
+"""Columns of a number, the most important first."""
+
+PlatformOrPart = Annotated[
+    str, typer.Argument(metavar="NAME", help="A platform or a part, or path/file.toml.")
+]
+KindOfPart = Annotated[
+    str, typer.Argument(metavar="KIND", help="A kind of part: gpu, csd, ...")
+]
+NewPlatform = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the new platform.")
+]
+BasePlatform = Annotated[
+    str, typer.Option("--from", metavar="NAME", help="Platform to start from.")
+]
+OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
+
+
+def hardware(
+    line: typer.Context,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """List the platforms and the parts they are made of."""
+    from nearkv.sweeps.evaluate.catalogue import hardware_rows
+
+    view = options.list_view_of(line)
+    if view is None:
+        return
+    rows = hardware_rows()
+    below = [f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."]
+    show_rows(rows, view, ("name", "kind", "what", "roles"), below=below)
+
+
+def show(
+    line: typer.Context,
+    name: PlatformOrPart,
+    sets: options.SetOnce = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Print every number of a platform or part with unit, kind and source.
+
+    Example: nearkv hardware show hilos-a100 --set csd.count=16
+    """
+    from nearkv.sweeps.evaluate.catalogue import hardware_numbers
+    from nearkv.sweeps.study.sizes import pairs
+
+    rows = hardware_numbers(name, pairs(sets, "--set"))
+    show_rows(rows, options.view_of(line), NUMBERS, below=[numbers_by_kind(rows)])
+
+
+def keys(
+    line: typer.Context,
+    kind: KindOfPart,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """List the numbers that a kind of part has: unit, meaning, usual range, systems that read it.
+
+    Example: nearkv hardware keys gpu
+    """
+    from nearkv.hardware.own import key_rows
+    from nearkv.sweeps.evaluate.readers import readers
+
+    rows = key_rows(kind)
+    by_key = readers(kind)
+    for row in rows:
+        row["used_by"] = ", ".join(by_key.get(str(row["key"]), []))
+    show_rows(rows, options.view_of(line))
+
+
+def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:
+    """Write NAME.toml, a platform that works as it is, its numbers as comments to change.
+
+    Example: nearkv hardware new my-machine --from hilos-a100
+    """
+    from nearkv.hardware.own import new_platform
+
+    write_toml(name, lambda stem: new_platform(stem, base), "--platform")
+
+
+def check(file: OwnFile) -> None:
+    """Say all that is wrong with a part or platform file; exit 1 where something is.
+
+    Example: nearkv hardware check my-machine.toml
+    """
+    from nearkv.hardware.own import problems
+
+    report_problems(file, problems(Path(file)))

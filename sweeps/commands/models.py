@@ -1,0 +1,84 @@
+"""The commands `nearkv models`: the models with their numbers, and models of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import numbers_by_kind, show_rows
+from nearkv.sweeps.commands.writing import report_problems, write_toml
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model, or path/config.json.")
+]
+NewModel = Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model.")]
+StartModel = Annotated[
+    str, typer.Option("--from", metavar="NAME", help="Model to start from.")
+]
+ModelFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A model as FILE.toml, or a config.json.")
+]
+
+
+def models(
+    line: typer.Context,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """List the models with their shapes."""
+    from nearkv.sweeps.api.catalogues import models as answer
+    from nearkv.sweeps.api.tables import rows_of
+
+    view = options.list_view_of(line)
+    if view is None:
+        return
+    rows = rows_of(answer())
+    below = [f"{len(rows)} models; `nearkv models show NAME` prints every number of one."]
+    show_rows(rows, view, below=below)
+
+
+def show(
+    line: typer.Context,
+    name: Model,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Print parameters, weights, KV cache and layers of a model, and every number's source.
+
+    Example: nearkv models show mixtral-8x7b
+    """
+    from nearkv.sweeps.evaluate.models import model_numbers
+
+    rows = model_numbers(name)
+    show_rows(rows, options.view_of(line), below=[numbers_by_kind(rows)])
+
+
+def new(name: NewModel, base: StartModel = "llama2-7b") -> None:
+    """Write NAME.toml, a model that works as it is, each number with its meaning.
+
+    Example: nearkv models new my-model --from llama2-7b
+    """
+    from nearkv.hardware import own
+
+    write_toml(name, lambda stem: own.new_model(stem, base), "--model")
+
+
+def check(file: ModelFile) -> None:
+    """Say all that is wrong with a model file; exit 1 where something is.
+
+    Example: nearkv models check my-model.toml
+    """
+    from nearkv.hardware.own import model_problems
+
+    report_problems(file, model_problems(Path(file)))

@@ -1,0 +1,94 @@
+"""The command `nearkv pareto`: the non-dominated designs of a sweep."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_columns
+from nearkv.sweeps.commands.writing import ask, tell
+
+DESIGN = (
+    "system",
+    "model",
+    "platform",
+    "batch",
+    "context_tok",
+    "output_tokens",
+    "devices",
+    "step_ms",
+)
+"""Columns that a terminal shows of a design."""
+
+FrontOf = Annotated[
+    str,
+    typer.Option("--by", metavar="COLUMNS", help="The two or three columns to trade off."),
+]
+Where = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COLUMN<=VALUE",
+        help="Keep only such designs: step_ms<=200. = stands for the better side.",
+    ),
+]
+Per = Annotated[
+    str,
+    typer.Option(
+        "--per",
+        metavar="COLUMNS",
+        help="What makes a workload; designs are compared within one only.",
+    ),
+]
+
+
+def pareto(
+    line: typer.Context,
+    study_file: options.StudyFile = "",
+    system: options.SystemNames = "",
+    by: FrontOf = "throughput_tok_s,cost_usd",
+    where: Where = [],
+    yes: options.Yes = False,
+    per: Per = "model,context_tok,output_tokens,trace",
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Keep the designs of a sweep that no other beats in every column.
+
+    More is better of rates and endurance, less of all else.
+
+    Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
+    """
+    from nearkv.sweeps.api.questions import pareto as answer
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.workers import Workers
+    from nearkv.sweeps.study.sizes import comma_list
+    from nearkv.sweeps.study.study_files import either
+
+    view = options.view_of(line)
+    study = either(study_file, options.study_of(line, system))
+    run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
+    front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
+    usual = [*DESIGN, *comma_list(by), "note"]
+    show_columns(columns_of(front), view, usual, study, below=front.attrs["conclusion"])

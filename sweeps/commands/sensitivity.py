@@ -1,0 +1,59 @@
+"""The command `nearkv sensitivity`: what a prediction depends on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_rows
+
+Sobol = Annotated[
+    bool,
+    typer.Option(
+        "--sobol", help="Shares of the band's variance, and what measuring a number buys."
+    ),
+]
+
+
+def sensitivity(
+    line: typer.Context,
+    system: options.System,
+    of: options.Of = "throughput_tok_s",
+    sobol: Sobol = False,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
+
+    With --sobol, the share of the band's variance that each unknown explains alone and in total,
+    and how wide the band is once it is known: what to measure before you believe the prediction.
+
+    Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
+    """
+    from nearkv.sweeps.api.questions import sensitivity as answer
+    from nearkv.sweeps.api.tables import rows_of
+
+    view, study = options.view_of(line), options.study_of(line, [system])
+    table = answer(study, of=of, sobol=sobol)
+    show_rows(rows_of(table), view, below=table.attrs["conclusion"], study=study)

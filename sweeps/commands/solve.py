@@ -1,0 +1,688 @@
+"""The commands `nearkv solve QUESTION`: the best value, its bound, and the paper's rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_columns, show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from nearkv.sweeps.study.study import Study
+
+POINT = [
+    "system",
+    "model",
+    "platform",
+    "trace",
+    "batch",
+    "context_tok",
+    "output_tokens",
+    "status",
+    "short_of",
+    "step_ms",
+]
+BETA = [
+    "model",
+    "platform",
+    "batch",
+    "context_tok",
+    "output_tokens",
+    "sigma",
+    "hop",
+    "status",
+    "short_of",
+    "step_ms",
+    "kv_gpu_gb",
+    "kv_host_gb",
+    "kv_drive_gb",
+    "value",
+    "t_cpu_ms",
+    "t_csd_ms",
+    "bound_ms",
+    "gap",
+    "bound_by",
+    "rule",
+    "rule_loss",
+    "rule_sec54",
+    "rule_sec54_loss",
+    "fastest",
+    "fastest_ms",
+]
+"""Columns that a terminal shows of `solve beta`."""
+PLACED = [
+    "model",
+    "platform",
+    "context_tok",
+    "output_tokens",
+    "status",
+    "gpu_batch",
+    "num_batches",
+    "throughput_tok_s",
+    "wg",
+    "wc",
+    "wd",
+    "cg",
+    "cc",
+    "cd",
+    "hg",
+    "hc",
+    "binding",
+    "reason",
+]
+"""Columns that a terminal shows of several placements."""
+BATCH = [
+    "system",
+    "model",
+    "platform",
+    "context_tok",
+    "output_tokens",
+    "largest_batch",
+    "short_of",
+    "value",
+    "throughput_tok_s",
+    "step_ms",
+]
+"""Columns of `solve batch`, the most important first."""
+SPLIT = [
+    "load",
+    "method",
+    "decode_ms",
+    "bound_ms",
+    "gap",
+    "rule_loss",
+    "sub_batch_0",
+    "sub_batch_1",
+    "larger_tok",
+    "bound_tok",
+    "proof",
+    "chunks_0",
+    "chunks_1",
+    "phase_0_ms",
+    "phase_1_ms",
+    "iteration_ms",
+    "split_decode_ms",
+    "prompt_tok",
+    "most_prompt_tok",
+]
+"""Columns that a terminal shows of sub-batches, the most important first."""
+
+SEARCHED = ("method", "resolution")
+"""Columns that say how an answer was searched, which people do not see."""
+
+Robust = Annotated[
+    float,
+    typer.Option(
+        "--robust",
+        metavar="SHARE",
+        help="With --band: also the value that makes this quantile of the draws short, as 0.9.",
+    ),
+]
+SolveMethod = Annotated[
+    str,
+    typer.Option(
+        "--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."
+    ),
+]
+Iterations = Annotated[str, typer.Option(metavar="N", help="Number of decode steps.")]
+Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
+Finish = Annotated[
+    float,
+    typer.Option(
+        metavar="CHANCE",
+        help="Chance that a request finishes in a step, and another takes its place.",
+    ),
+]
+Shortest = Annotated[
+    str, typer.Option(metavar="SIZE", help="Tokens of the shortest new request.")
+]
+Longest = Annotated[
+    str, typer.Option(metavar="SIZE", help="Tokens of the longest request: 2k.")
+]
+LengthSeed = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Seed of the random lengths.")
+]
+Slo = Annotated[
+    list[str],
+    typer.Option(
+        "--slo",
+        metavar="MEASURE=VALUE",
+        help="What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
+    ),
+]
+Search = Annotated[
+    str,
+    typer.Option(
+        metavar="SEARCH", help="full: the proven best block; paper: FlexGen's own walk."
+    ),
+]
+GpuBatch = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Sequences on the GPU at once; default: the best."),
+]
+NumBatches = Annotated[
+    int | None, typer.Option(metavar="N", help="GPU batches of a block; default: the best.")
+]
+Fix = Annotated[
+    list[str],
+    typer.Option(metavar="SHARE=VALUE", help="A share that is fixed: wg=0.2, cc=100%."),
+]
+Vary = Annotated[
+    str,
+    typer.Option(metavar="ROLE.KEY[=LOW:HIGH]", help="The number to choose: csd.count."),
+]
+Along = Annotated[
+    str,
+    typer.Option(
+        metavar="AXIS=LOW:HIGH",
+        help="The axis to search: context=4k:1M, batch=1:64 or csd.count=1:64.",
+    ),
+]
+InFlight = Annotated[
+    str,
+    typer.Option(
+        "--requests",
+        metavar="SIZES",
+        help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.",
+    ),
+]
+Prompts = Annotated[
+    str,
+    typer.Option(metavar="SIZES", help="Prompts that wait: 96,1k. A trace brings its own."),
+]
+Ranksets = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        metavar="RULE",
+        help="balanced, or random: each request on one rankset.",
+    ),
+]
+DrawSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        metavar="NUMBER",
+        min=0,
+        help="Seed of requests drawn from a trace, of their ages, and of random ranksets.",
+    ),
+]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Time to search; what is not proven by then is marked."
+    ),
+]
+Slack = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE", min=0.0, help="Time prompts may add to the fastest decoding."
+    ),
+]
+
+
+def show_knob(
+    answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
+) -> None:
+    """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
+    from nearkv.sweeps.api.tables import columns_of
+
+    beside = ("value_", "regret_", "robust", "bound_", "rule")
+    names = [
+        name for name in answer.columns if name.startswith(beside) and name not in usual
+    ]
+    below = answer.attrs["conclusion"]
+    show_columns(columns_of(answer), view, [*usual, *names], study, below=below)
+
+
+def alpha(
+    line: typer.Context,
+    system: options.SystemNames = "hilos",
+    robust: Robust = 0.0,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the best X-cache share: exact, with a lower bound.
+
+    Beside it stand the paper's closed form and its power of two (HILOS sec. 4.2), and what
+    each loses. With --band, how far it moves over what is unknown, and what that costs.
+
+    Example: nearkv solve alpha --model opt-66b,qwen2.5-32b --context 32k --platform hilos-a100
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("alpha", study, robust=robust)
+    show_knob(answer, study, view, [*POINT, "value", "gap"])
+
+
+def spill(
+    line: typer.Context,
+    system: options.SystemNames = "hilos",
+    robust: Robust = 0.0,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the best spill interval c by trying every one.
+
+    Beside it stands the paper's page over entry (HILOS sec. 4.3), and what it loses.
+
+    Example: nearkv solve spill --model opt-30b,opt-66b --context 16k --platform hilos-a100
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("spill", study, robust=robust)
+    show_knob(answer, study, view, [*POINT, "value", "gap"])
+
+
+def beta(
+    line: typer.Context,
+    robust: Robust = 0.0,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
+
+    Best is meant as in eq. 2 (HillInfer). Beside it stand eq. 4 and the formula of sec. 5.4, what
+    each loses there, and the split whose whole step is shortest, which writes back besides.
+    With --band, how far it moves; with --robust, the share in host DRAM for bad draws.
+
+    Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, "hillinfer")
+    show_knob(solve("beta", study, robust=robust), study, view, BETA)
+
+
+def mapping(
+    line: typer.Context,
+    model: options.Models,
+    batch: options.Batch = "32",
+    context: options.Context = "1k",
+    platform: options.StatedPlatforms = "gh-asymmetric",
+    sets: options.Sets = [],
+    parts: options.Parts = [],
+    method: SolveMethod = "exact",
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the heads of each sub-layer to put on HBM, for one decode step.
+
+    Beside it stand Algorithm 1 and the paper's majors (H2M2 sec. 3.3, 4.3), and what each loses.
+    The step sees the mean context, as in every command.
+
+    Example: nearkv solve mapping --model gpt3-175b --batch 32 --context 1024 --method exact
+    """
+    from nearkv.sweeps.api.arguments import Axes, study_of
+    from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.explore.mapping import BRIEF
+    from nearkv.sweeps.study.sizes import pairs
+
+    axes: Axes = {
+        "batch": batch,
+        "context": context,
+        "output_tokens": 1,
+        "platform": platform,
+        "sets": pairs(sets, "--set"),
+        "parts": pairs(parts, "--part"),
+    }
+    study = study_of("asymmetric", model, axes)
+    answer = solve("mapping", study, method=method)
+    view = options.view_of(line)
+    show_columns(columns_of(answer), view, BRIEF, study, below=answer.attrs["conclusion"])
+
+
+def mapping_trace(
+    line: typer.Context,
+    model: options.OneModel,
+    requests: Requests = "32",
+    iterations: Iterations = "128",
+    finish: Finish = 0.02,
+    shortest: Shortest = "1",
+    longest: Longest = "2k",
+    seed: LengthSeed = 0,
+    platform: options.OnePlatform = "gh-asymmetric",
+    sets: options.SetOnce = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
+
+    `speedup_migrating` pays for heads that change sides, `moves` is the share of steps in which
+    some do.
+
+    Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
+    """
+    from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.study.sizes import pairs
+
+    answer = solve(
+        "mapping-trace",
+        model,
+        requests=requests,
+        iterations=iterations,
+        finish=finish,
+        shortest=shortest,
+        longest=longest,
+        seed=seed,
+        platform=platform,
+        sets=pairs(sets, "--set"),
+    )
+    below = answer.attrs["conclusion"]
+    show_columns(
+        columns_of(answer), options.view_of(line), list(answer.columns), below=below
+    )
+
+
+def subbatch(
+    line: typer.Context,
+    model: options.OneModel,
+    requests: InFlight,
+    prompts: Prompts = "",
+    platform: options.OnePlatform = "dgx-a100-pim",
+    placement: Ranksets = "balanced",
+    time_limit: TimeLimit = 10.0,
+    slack: Slack = 0.02,
+    seed: DrawSeed = 0,
+    sets: options.SetOnce = [],
+    parts: options.OnePart = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Split one iteration of L3 into sub-batches and chunks: proven best.
+
+    Beside it stands the paper's greedy (L3 sec. 5.3), by tokens alone and by modelled times.
+    The platform needs DIMM-PIM.
+
+    Example: nearkv solve subbatch --requests 2k,3k,4k,5k --model gpt-175b --platform dgx-a100-pim
+    """
+    from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.explore.subbatch import brief
+    from nearkv.sweeps.study.sizes import pairs
+
+    answer = solve(
+        "subbatch",
+        model,
+        requests=requests,
+        prompts=prompts,
+        platform=platform,
+        placement=placement,
+        time_limit=time_limit,
+        slack=slack,
+        seed=seed,
+        sets=pairs(sets, "--set"),
+        parts=pairs(parts, "--part"),
+    )
+    view, rows = options.view_of(line), rows_of(answer)
+    people = view.is_for_people and not view.file
+    shown = brief(rows) if people else rows
+    show_rows(shown, view, SPLIT, below=answer.attrs["conclusion"])
+
+
+def placement(
+    line: typer.Context,
+    model: options.Models,
+    context: options.Context = "512",
+    output_tokens: options.OutputTokens = "32",
+    platform: options.StatedPlatforms = "t4-flexgen",
+    sets: options.Sets = [],
+    parts: options.Parts = [],
+    search: Search = "full",
+    gpu_batch: GpuBatch = None,
+    num_batches: NumBatches = None,
+    fix: Fix = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Place weights, KV cache and activations on GPU, CPU and disk.
+
+    FlexGen's linear program (ICML 2023, sec. 4.3) and the best block, with what each memory is
+    worth. The platform needs a role `offload`.
+
+    Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
+    """
+    from nearkv.sweeps.api.solve import solve
+    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.explore.placement import shares_of
+    from nearkv.sweeps.study.sizes import comma_list, pairs
+
+    swaps = pairs(parts, "--part")
+    answer = solve(
+        "placement",
+        model,
+        context=context,
+        output_tokens=output_tokens,
+        platform=platform,
+        sets=pairs(sets, "--set"),
+        parts=swaps,
+        search=search,
+        gpu_batch=gpu_batch,
+        num_batches=num_batches,
+        fix=shares_of(pairs(comma_list(",".join(fix)), "--fix")),
+    )
+    machine = [*PLACED[:2], *(f"{role}.part" for role in swaps)]
+    usual = [*machine, *PLACED[2:]] if len(answer) > 1 else ()
+    view = options.view_of(line)
+    show_rows(rows_of(answer), view, usual, below=answer.attrs["conclusion"])
+
+
+def show_answer(
+    answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
+) -> None:
+    """Print an answer a row, and why it is so."""
+    from nearkv.sweeps.api.tables import rows_of
+
+    below = answer.attrs["conclusion"]
+    show_rows(rows_of(answer), view, usual, below=below, study=study)
+
+
+def batch(
+    line: typer.Context,
+    system: options.SystemNames = "hilos",
+    slo: Slo = [],
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the largest batch that is served at once, and the batch of best throughput.
+
+    No batch up to the largest exceeds `bound_tok_s`.
+
+    Example: nearkv solve batch --system hilos,flexgen-dram --model opt-66b --context 16k,64k
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.api.solve import solve
+
+    # its value says nothing: 16 is also what is taken where it is left out
+    source = line.get_parameter_source("batch")
+    if source is not None and source.name == "COMMANDLINE":
+        raise InputError("solve batch chooses the batch; leave out --batch")
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("batch", study, slo=slo)
+    rest = [name for name in answer.columns if name not in (*BATCH, "method")]
+    show_answer(answer, study, view, [*BATCH, *rest])
+
+
+def hardware(
+    line: typer.Context,
+    vary: Vary,
+    slo: Slo = [],
+    system: options.SystemNames = "hilos",
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the least hardware that meets an SLO, or what stands in the way.
+
+    An SLO is MEASURE=VALUE (the better side), >=, <=, or a ratio as in speedup:flexgen-ssd>=5;
+    all must hold.
+
+    Example: nearkv solve hardware --model opt-66b --context 64k --vary csd.count \
+--slo throughput_tok_s=0.5
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("hardware", study, vary=vary, slo=slo)
+    usual = [name for name in answer.columns if name not in SEARCHED]
+    show_answer(answer, study, view, usual)
+
+
+def crossover(
+    line: typer.Context,
+    along: Along,
+    system: options.SystemNames = "flexgen-dram,hilos",
+    of: options.Of = "decode_tok_s",
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find where one system overtakes another along an axis.
+
+    Example: nearkv solve crossover --system flexgen-dram,hilos --model opt-66b \
+--along context=1k:1M
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("crossover", study, along=along, of=of)
+    usual = [name for name in answer.columns if name not in SEARCHED]
+    show_answer(answer, study, view, usual)

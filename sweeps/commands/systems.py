@@ -1,0 +1,101 @@
+"""The commands `nearkv systems`: what is modelled, and systems of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.writing import write_new
+
+NewSystem = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the new system, as in my-system.")
+]
+OwnSystem = Annotated[
+    str, typer.Argument(metavar="FILE.py", help="A file that registers systems.")
+]
+
+
+def systems(
+    line: typer.Context,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """List the systems, each with the paper it comes from and its knobs."""
+    from nearkv.sweeps.api.catalogues import systems as answer
+    from nearkv.sweeps.api.tables import rows_of
+
+    view = options.list_view_of(line)
+    if view is None:
+        return
+    rows = rows_of(answer(plugin=plugins))
+    below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
+    show_rows(rows, view, ("system", "what", "paper", "platform", "knobs"), below=below)
+
+
+def show(
+    line: typer.Context,
+    name: options.System,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Print a system's knobs: range, default, the paper's rules.
+
+    Example: nearkv systems show hilos
+    """
+    from nearkv.sweeps.evaluate.catalogue import knob_rows, summary_of
+    from nearkv.sweeps.study.plugin_files import load_plugins
+
+    load_plugins(plugins)
+    usual = ("knob", "values", "default", "what", "rules")
+    show_rows(knob_rows(name), options.view_of(line), usual, title=summary_of(name))
+
+
+def new(name: NewSystem) -> None:
+    """Write a system that works as it is, as a commented example, and its test.
+
+    Example: nearkv systems new my-system
+    """
+    from nearkv.sweeps.study.own_system import new_system
+
+    files = new_system(name)
+    for file, text in files.items():
+        write_new(Path(file), text)
+    system, test = files
+    typer.echo(f"wrote {system} and {test}; use it as --plugin {system}")
+
+
+def check(file: OwnSystem) -> None:
+    """Try the systems of a file against the contracts of all systems; exit 1 where one breaks.
+
+    Example: nearkv systems check my_system.py
+    """
+    from nearkv.costmodel.model.registry import systems
+    from nearkv.sweeps.study.plugin_files import load_plugins, read_plugin
+    from nearkv.sweeps.validation.contracts import violations
+
+    load_plugins([file])
+    plugin = read_plugin(file)
+    broken = False
+    for name, system in systems().items():
+        if system.plugin != plugin:
+            continue
+        sentences = violations(system)
+        for sentence in sentences or ["keeps every contract"]:
+            typer.echo(f"{name}: {sentence}")
+        broken = broken or bool(sentences)
+    if broken:
+        raise typer.Exit(1)

@@ -1,0 +1,113 @@
+"""The command `nearkv validate`: every published claim beside what the model predicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import laid_out, show_rows
+
+SHOWN = (
+    "paper",
+    "id",
+    "stated",
+    "predicted",
+    "verdict",
+    "unit",
+    "claim",
+    "error",
+    "bound",
+    "where",
+    "explanation",
+    "command",
+)
+"""Columns a terminal shows of a claim; CSV and JSON hold all."""
+HEADING = """# Validation: every published claim beside its prediction
+
+Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the
+paper contradicts itself, its tables or physics, with the proof (errata.md). Runs are measured and
+simulated rows. Of these, runs_input state a number that the model takes as an input and so match by
+themselves, and one-sided bounds are kept or not (bounds_kept); all others are predicted: close
+counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that nobody
+here had read until the model was finished. The paper called independent is measurements by others,
+to which nothing is fitted.
+"""
+
+
+PaperName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2 or independent."
+    ),
+]
+Ids = Annotated[
+    list[str],
+    typer.Option("--id", metavar="ID", help="Compare only this claim: hilos-tput-max."),
+]
+ClaimsFile = Annotated[
+    str, typer.Option(metavar="FILE.csv", help="Your own claims, in the form of ours.")
+]
+Verdicts = Annotated[
+    str, typer.Option(metavar="VERDICTS", help="Show only these verdicts: miss,near.")
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Compare later changes with these verdicts.")
+]
+
+
+def validate(
+    line: typer.Context,
+    paper: PaperName = "",
+    ids: Ids = [],
+    claims: ClaimsFile = "",
+    verdict: Verdicts = "",
+    record: Record = False,
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Compare every published claim with what the model predicts.
+
+    A prediction within 10 % matches, within 25 % is near. Exits with 1 where a verdict is worse
+    than the recorded one. FILE.csv needs id, low, unit, metric and system; model, batch, context,
+    output_tokens, knob, set, platform, over, over_knob, over_platform and take say the rest
+    (docs/claims.md).
+
+    Example: nearkv validate --id hilos-tput-max
+    """
+    from nearkv.sweeps.api.evidence import validate as answer
+    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.study.sizes import comma_list
+
+    view = options.view_of(line)
+    verdicts = comma_list(verdict)
+    table = answer(paper, ids=ids, claims=claims, verdicts=verdicts, record=record)
+    rows, counts = rows_of(table), table.attrs["counts"]
+    below = []
+    if counts and view.form == "markdown":
+        typer.echo(HEADING)
+        show_rows(counts, options.View("markdown"))
+        typer.echo()
+    elif counts and view.is_for_people:
+        below = [laid_out(counts)]
+    show_rows(rows, view, SHOWN, below=[*below, verdict_counts(rows)])
+    for sentence in table.attrs["worse"]:
+        typer.echo(f"nearkv: {sentence}", err=True)
+    if table.attrs["worse"]:
+        raise typer.Exit(1)
+
+
+def verdict_counts(rows: Sequence[dict[str, Any]]) -> str:
+    """How many claims there are, by verdict."""
+    from nearkv.sweeps.tables.table import counted
+
+    counts = Counter(row["verdict"] for row in rows)
+    parts = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return f"{counted(len(rows), 'claim')}: {parts}."
