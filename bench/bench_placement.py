@@ -11,11 +11,10 @@ import pulp
 
 from bench.placement_grid import SETTINGS
 from nearkv.costmodel.model.workload import Workload
-from nearkv.solvers.placement.blocks import BlockProblem
-from nearkv.solvers.placement.boxes import Box
+from nearkv.solvers.placement.blocks import BlockProblem, Box
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
 from nearkv.solvers.placement.placement import place
-from nearkv.solvers.placement.walks import paper
+from nearkv.solvers.placement.search import paper
 from nearkv.sweeps.validation.checks.asking import model_on
 
 EVERY = 4

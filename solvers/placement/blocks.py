@@ -1,4 +1,6 @@
-"""The LP of FlexGen's placement, over all blocks of a box: it decides the shares.
+"""Blocks, boxes of them, and the LP of FlexGen's placement over a box: it decides the shares.
+
+A block is a GPU batch and a number of such batches, a box all blocks in two ranges.
 
 Divided by the sequences of the block, the LP is one in the shares of cache and activations, in the
 weights' shares a sequence, and in y = 1 / bls. No entry is negative, so over a box of blocks the
@@ -13,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +36,6 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.boxes import Box
 from nearkv.solvers.placement.linear import Program, Simplex, Vector
 
 _COLUMNS = (*SHARES, "y", "T_pre", "T_gen")
@@ -47,6 +50,59 @@ TIME_ROWS = slice(0, len(PREFILL) + len(DECODE))
 MEMORY_ROWS = slice(TIME_ROWS.stop, TIME_ROWS.stop + len(MEMORY))
 """Rows of memory in the programs."""
 _BLS, _GBS = COLUMNS.index("bls"), COLUMNS.index("gbs")
+
+
+class Box(NamedTuple):
+    """All blocks with a GPU batch and a number of batches in two ranges, ends included."""
+
+    gbs_low: int
+    gbs_high: int
+    nb_low: int
+    nb_high: int
+
+    @property
+    def single(self) -> bool:
+        """Whether it holds one block only."""
+        return self.gbs_low == self.gbs_high and self.nb_low == self.nb_high
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of its smallest block [1]."""
+        return self.gbs_low * self.nb_low
+
+    def halves(self, sequences: float) -> tuple[Box, Box]:
+        """Cut the GPU batch, or the number of batches where that spans far more octaves.
+
+        The GPU batch is cut halfway from its geometric middle to the smallest that makes a block
+        of a relaxation's `sequences`, the number of batches at the lower of the two: the blocks
+        that the relaxation points to are isolated in fewer cuts.
+        """
+        gbs_middle = sqrt(self.gbs_low * self.gbs_high)
+        nb_middle = sqrt(self.nb_low * self.nb_high)
+        wider = self.gbs_high**2 * self.nb_low >= self.nb_high * self.gbs_low**2
+        if wider and self.gbs_low < self.gbs_high:
+            smallest = min(sequences / self.nb_high, self.gbs_high)
+            middle = sqrt(max(smallest, self.gbs_low) * gbs_middle)
+            cut = _between(middle, self.gbs_low, self.gbs_high)
+            return self._replace(gbs_high=cut), self._replace(gbs_low=cut + 1)
+        pointed = sequences / self.gbs_low
+        cut = _between(min(pointed, nb_middle), self.nb_low, self.nb_high)
+        return self._replace(nb_high=cut), self._replace(nb_low=cut + 1)
+
+    def block(self, sequences: float) -> Box:
+        """The block of its smallest GPU batch with about this many sequences."""
+        nb = int(min(max(sequences / self.gbs_low, self.nb_low), self.nb_high))
+        return Box(self.gbs_low, self.gbs_low, nb, nb)
+
+
+def _between(place: float, low: int, high: int) -> int:
+    """The last number of the lower part of a range cut at a place; neither part is empty."""
+    return min(max(int(place), low), high - 1)
+
+
+def single_block(gpu_batch: int, num_batches: int) -> Box:
+    """The box of a single block."""
+    return Box(gpu_batch, gpu_batch, num_batches, num_batches)
 
 
 @dataclass(frozen=True)

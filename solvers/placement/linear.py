@@ -20,7 +20,9 @@ from nearkv.hardware.errors import InputError
 Vector = NDArray[np.float64]
 Numbers = NDArray[np.int32]
 _TOLERANCE = 1e-9
+"""Of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
+"""HiGHS drops smaller entries; its own 1e-9 is coarse for rows that are scaled to about one."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class Simplex:
 
 @cache
 def _every_entry(rows: int, columns: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Start of each row of a full matrix, the column of each entry, and no column whole."""
+    """Start of each row of a full matrix, the column of each entry; that no column is integer."""
     start = columns * np.arange(rows + 1, dtype=np.int32)
     index = np.tile(np.arange(columns, dtype=np.int32), rows)
     continuous = np.zeros(columns, np.int32)

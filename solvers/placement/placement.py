@@ -20,20 +20,27 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.blocks import MEMORY_ROWS, BlockProblem, shortage
-from nearkv.solvers.placement.boxes import Box, single_block
+from nearkv.solvers.placement.blocks import (
+    MEMORY_ROWS,
+    BlockProblem,
+    Box,
+    shortage,
+    single_block,
+)
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, Vector, reference
-from nearkv.solvers.placement.walks import GAP, BestBlock, full, paper
+from nearkv.solvers.placement.search import GAP, BestBlock, full, paper
 
 SEARCHES = {"full": full, "paper": paper}
 ADDRESS = {"gpu": "gpu.memory", "host": "host.memory", "disk": "disk.capacity"}
 """The hardware number behind each tier."""
 _GB = 1e9
 _OVERFULL = 1e-6
+"""What the tolerance of a linear program may add to a full memory, as a share of it."""
+_SOLVERS_DIFFER = 1e-6
+"""Relative difference of two solvers' optima that their tolerances do not explain."""
 _MOST_STATED = 1 << 40
 """Largest block size that may be stated; far more than any machine holds [1]."""
-"""What the tolerance of a linear program may add to a full memory, as a share of it."""
-_GROUPS = {"w": "weights", "c": "KV cache", "h": "activations"}
+_TENSORS = {"w": "weights", "c": "KV cache", "h": "activations"}
 
 
 @dataclass(frozen=True)
@@ -134,24 +141,14 @@ def place(
     if best is None:
         return _infeasible(problem, single_block(space.gbs_low, space.nb_low), solve)
     program = problem.program(best.block)
-    optimum = _checked_twice(program, best)
+    optimum = reference(program)
+    if optimum is None or abs(optimum.value / best.value - 1) > _SOLVERS_DIFFER:
+        block = f"{best.block.gbs_low} x {best.block.nb_low} sequences"
+        raise _unsolved(f"two solvers disagree on {block}")
     programs = solve.solved + 1
     status = "walked" if search == "paper" and not space.single else "optimal"
     optimum = replace(optimum, x=_least_wear(program, optimum, solve))
     return _placement(problem, best, optimum, status, programs)
-
-
-def _checked_twice(program: Program, best: BestBlock) -> Optimum:
-    """The LP of the best block, solved by a second solver.
-
-    Raises:
-        InputError: the two disagree.
-    """
-    optimum = reference(program)
-    if optimum is None or abs(optimum.value / best.value - 1) > 1e3 * GAP:
-        block = f"{best.block.gbs_low} x {best.block.nb_low} sequences"
-        raise _unsolved(f"two solvers disagree on {block}")
-    return optimum
 
 
 def _unsolved(why: str) -> InputError:
@@ -161,6 +158,11 @@ def _unsolved(why: str) -> InputError:
 
 
 def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
+    """Fixed shares that FlexGen can have.
+
+    Raises:
+        InputError: an unknown share, one outside 0 to 1, or shares of a tensor that do not add up.
+    """
     for share, value in fixed.items():
         if share not in SHARES:
             raise unknown("share", share, SHARES)
@@ -168,10 +170,9 @@ def _checked(fixed: Mapping[str, float]) -> Mapping[str, float]:
             raise InputError(f"share {share} = {value:g} must be between 0 and 1")
     if fixed.get("hd", 0) > 0:
         raise InputError("share hd: FlexGen keeps no activations on the disk; leave it 0")
-    for letter, tensor in _GROUPS.items():
-        shares = {
-            s: value for s, value in ({"hd": 0.0} | dict(fixed)).items() if s[0] == letter
-        }
+    stated = {"hd": 0.0, **fixed}
+    for letter, tensor in _TENSORS.items():
+        shares = {share: value for share, value in stated.items() if share[0] == letter}
         total = sum(shares.values())
         if total > 1 + GAP or (len(shares) == 3 and total < 1 - GAP):
             requested = ", ".join(f"{share} = {value:g}" for share, value in shares.items())
@@ -215,16 +216,17 @@ def _placement(
     gbs, nb = best.block.gbs_low, best.block.nb_low
     cpu_rate = cpu_attention_rate(problem.hw, problem.llm, gbs)
     block = BlockSchedule(problem.hw, problem.llm, problem.work, gbs * nb, gbs, cpu_rate)
-    shares = _exact(optimum.x)
-    at = np.concatenate([shares, [gbs * nb, gbs]])
+    shares = _without_rounding(optimum.x)
+    policy = np.concatenate([shares, [gbs * nb, gbs]])  # in the order of COLUMNS
     layers, output = problem.llm.layers, problem.work.output
-    prefill = float(layers * np.max(block.prefill() @ at))
-    decode = float(layers * (output - 1) * np.max(block.decode() @ at))
+    prefill = float(layers * np.max(block.prefill() @ policy))
+    decode = float(layers * (output - 1) * np.max(block.decode() @ policy))
     throughput = float(gbs * nb * output / (prefill + decode))
     prices = optimum.prices[: MEMORY_ROWS.stop] / optimum.value
     names = (*PREFILL, *DECODE, *MEMORY)
     memory_share = problem.hw.offload.memory_share
     worth = -_GB * prices[MEMORY_ROWS] * throughput * memory_share / problem.unit
+    filled = _by_tier(_filled(problem, block.memory() @ policy))
     return Placement(
         status=status,
         gpu_batch=gbs,
@@ -234,10 +236,7 @@ def _placement(
         shares=dict(zip(SHARES, shares.tolist(), strict=True)),
         prefill=prefill,
         decode=decode,
-        used={
-            tier: max(values)
-            for tier, values in _by_tier(_filled(problem, block, at)).items()
-        },
+        used={tier: max(values) for tier, values in filled.items()},
         binding=tuple(
             name for name, price in zip(names, prices, strict=True) if price < -GAP
         ),
@@ -247,14 +246,13 @@ def _placement(
     )
 
 
-def _filled(problem: BlockProblem, block: BlockSchedule, at: Vector) -> Vector:
-    """Share of what it may hold that each row of `MEMORY` does [1].
+def _filled(problem: BlockProblem, needed: Vector) -> Vector:
+    """Share of what it may hold that each row of `MEMORY` needs [1].
 
     Raises:
         InputError: a memory is overfull.
     """
     none = np.zeros(len(MEMORY))
-    needed = block.memory() @ at
     filled: Vector = np.divide(needed, problem.usable, out=none, where=problem.usable > 0)
     if np.any(filled > 1 + _OVERFULL):
         raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
@@ -267,11 +265,11 @@ def _by_tier(values: Vector) -> dict[str, list[float]]:
     return {tier: [value for where, value in rows if where == tier] for tier in ADDRESS}
 
 
-def _exact(x: Vector) -> Vector:
-    """The shares of an optimum without the solver's rounding: none negative, each tensor whole."""
-    triples: Vector = np.maximum(x[: len(SHARES)], 0.0).reshape(3, 3)
-    whole: Vector = triples / triples.sum(axis=1, keepdims=True)
-    return whole.ravel()
+def _without_rounding(x: Vector) -> Vector:
+    """The shares of an optimum, none negative and those of each tensor adding up to 1."""
+    of_tensors = np.maximum(x[: len(SHARES)], 0.0).reshape(len(_TENSORS), -1)
+    shares: Vector = of_tensors / of_tensors.sum(axis=1, keepdims=True)
+    return shares.ravel()
 
 
 def _infeasible(problem: BlockProblem, block: Box, solve: Simplex) -> Placement:

@@ -7,9 +7,8 @@ from support.systems import model
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.placement.blocks import BlockProblem
-from nearkv.solvers.placement.boxes import Box, single_block
-from nearkv.solvers.placement.walks import _coarse
+from nearkv.solvers.placement.blocks import BlockProblem, Box, single_block
+from nearkv.solvers.placement.search import _gpu_batches
 
 
 @pytest.mark.parametrize(
@@ -70,8 +69,8 @@ def test_a_block_has_about_so_many_sequences(sequences: float, batches: int) -> 
 
 
 def test_flexgen_walks_small_batches_one_by_one_and_doubles_larger_ones() -> None:
-    assert list(_coarse(Box(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
-    assert list(_coarse(Box(3, 8, 1, 1))) == [3, 4, 8]
+    assert list(_gpu_batches(Box(1, 40, 1, 1))) == [1, 2, 3, 4, 8, 16, 32]
+    assert list(_gpu_batches(Box(3, 8, 1, 1))) == [3, 4, 8]
 
 
 def test_only_attention_waits_for_the_cpu() -> None:

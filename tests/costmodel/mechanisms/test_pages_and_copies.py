@@ -20,8 +20,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.mapping.policies import greedy
-from nearkv.solvers.placement.blocks import BlockProblem
-from nearkv.solvers.placement.boxes import single_block
+from nearkv.solvers.placement.blocks import BlockProblem, single_block
 from nearkv.solvers.placement.linear import Simplex
 from nearkv.solvers.placement.placement import place
 

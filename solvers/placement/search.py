@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Y
-from nearkv.solvers.placement.boxes import Box, single_block
+from nearkv.solvers.placement.blocks import OF_BLOCK, BlockProblem, Box, Y, single_block
 from nearkv.solvers.placement.linear import Optimum, Simplex
 
 GAP = 1e-9
@@ -22,6 +21,7 @@ GAP = 1e-9
 STEPS = 256
 """Numbers of batches that the walk tries one by one, many times those of any published run."""
 _LEAST_Y = 1e-300
+"""Keeps a division by the smallest block's share finite where a relaxation wants none of it."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
     boxes = [_Open(0.0, next(order), space, smallest)]
     closed = np.inf
     while boxes and boxes[0].bound < best.value * (1 - GAP):
-        whole = heappop(boxes)
-        parts = _relaxed_parts(problem, solve, whole)
+        parent = heappop(boxes)
+        parts = _relaxed_parts(problem, solve, parent)
         # a bound that halving does not raise may be that of a block, which then ends the search
-        ceiling = whole.bound * (1 + GAP)
+        ceiling = parent.bound * (1 + GAP)
         level = all(relaxed.bound <= ceiling for _, relaxed in parts)
         for part, relaxed in parts:
             if part.single or level:
@@ -90,32 +90,32 @@ def full(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None:
 
 
 def _relaxed_parts(
-    problem: BlockProblem, solve: Simplex, whole: _Open
+    problem: BlockProblem, solve: Simplex, parent: _Open
 ) -> list[tuple[Box, Optimum]]:
     """The parts of a box in which blocks fit, each with a bound of all its blocks."""
-    box, fitting = whole.box, []
-    sequences = _sequences(box, whole.relaxed)
+    box, fitting = parent.box, []
+    sequences = _sequences(box, parent.relaxed)
     for part in (box,) if box.single else box.halves(sequences):
         if part.sequences > problem.most:
             continue
-        relaxed = _inherited(whole, part)
-        relaxed = relaxed or solve(problem.program(part), whole.relaxed.basis)
+        relaxed = _inherited(parent, part)
+        relaxed = relaxed or solve(problem.program(part), parent.relaxed.basis)
         if relaxed is not None:
             fitting.append((part, relaxed))
     return fitting
 
 
-def _inherited(whole: _Open, part: Box) -> Optimum | None:
+def _inherited(parent: _Open, part: Box) -> Optimum | None:
     """The optimum of a box, as that of a part whose program differs in the scale of y alone.
 
-    That is one with the same GPU batches and the same largest number of them; None where the part
-    leaves the optimum out, or is another one.
+    That is a part with the box's GPU batches and its largest number of batches; None for any
+    other, and where the optimum lies outside the part.
     """
-    box, x = whole.box, whole.relaxed.x.copy()
+    box, x = parent.box, parent.relaxed.x.copy()
     if part != box._replace(nb_low=part.nb_low):
         return None
     x[OF_BLOCK] *= part.nb_low / box.nb_low
-    return replace(whole.relaxed, x=x) if x[Y] <= 1 else None
+    return replace(parent.relaxed, x=x) if x[Y] <= 1 else None
 
 
 def _sequences(box: Box, relaxed: Optimum) -> float:
@@ -151,7 +151,7 @@ def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None
         The block; its bound is its own LP's, nothing is proven of others. None where no block fits.
     """
     best: BestBlock | None = None
-    for gbs in _coarse(space):
+    for gbs in _gpu_batches(space):
         ceiling = _most_batches(problem, solve, gbs, space)
         last = _before_first_drop(problem, solve, gbs, range(space.nb_low, ceiling + 1))
         if last is None:
@@ -161,7 +161,8 @@ def paper(problem: BlockProblem, solve: Simplex, space: Box) -> BestBlock | None
     return best
 
 
-def _coarse(space: Box) -> Iterator[int]:
+def _gpu_batches(space: Box) -> Iterator[int]:
+    """GPU batches that FlexGen's search tries."""
     gbs = space.gbs_low
     while gbs <= space.gbs_high:
         yield gbs
