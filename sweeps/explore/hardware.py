@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nearkv.costmodel.model.capacity import shortage
+from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Crossing, Points, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -56,31 +56,25 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
         InputError: the study, the number or the targets cannot be used.
     """
     if study.band:
-        advice = (
-            f"compare --set {_sizes(study, vary)} --band {study.band:g} gives that of each"
+        block = blocks(study)[0]
+        along = line_of(vary, block)
+        key, present, _ = stated(block, along.axis)
+        center = present or float(along.values[len(along.values) // 2])
+        sizes = ",".join(f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2))
+        raise InputError(
+            "--band: solve hardware gives one size, not a band; "
+            f"compare --set {along.axis}={sizes} --band {study.band:g} gives that of each"
         )
-        raise InputError(f"--band: solve hardware gives one size, not a band; {advice}")
     targets = parse_targets([text for item in slo for text in comma_list(item)])
     rows: Rows = []
     study_blocks = searched(study)
     lines = [line_of(vary, block) for block in study_blocks]
     warn_of_unread(study_blocks, {along.axis: "--vary" for along in lines})
-    for block, searched_line in zip(study_blocks, lines, strict=True):
-        refuse_set(study, block, searched_line.axis, "--vary")
-        search = _Search(gauge(Probe(block), study, targets), targets, searched_line)
-        rows += search.rows()
+    for block, along in zip(study_blocks, lines, strict=True):
+        refuse_set(study, block, along.axis, "--vary")
+        measured = gauge(Probe(block), study, targets)
+        rows += _Search(measured, targets, along).rows()
     return aligned(rows)
-
-
-def _sizes(study: Study, vary: str) -> str:
-    """Half, once and twice the value of a number, as `--set` takes them."""
-    block = blocks(study)[0]
-    searched_line = line_of(vary, block)
-    key, present, _ = stated(block, searched_line.axis)
-    middle = searched_line.values[len(searched_line.values) // 2]
-    center = present or float(middle)
-    sizes = [f"{key.shown(factor * center):g}" for factor in (0.5, 1, 2)]
-    return f"{searched_line.axis}={','.join(sizes)}"
 
 
 def line_of(text: str, block: Block) -> Line:
@@ -104,42 +98,6 @@ def line_of(text: str, block: Block) -> Line:
     least, most = key.limits
     low = 1.0 if key.whole else max(present / REACH, least)
     return line(address, (low, min(present * REACH, most)), LOOKS, key.whole, unit)
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    """On which side of which value the targets are reached.
-
-    Attributes:
-        limit: `at least`, `at most`, `from`, `any` or `never`.
-        value: the value in SI.
-        bound: the nearest value known to miss the targets; none for `any` and `never`.
-        up_to: where the targets are lost again, if they are.
-    """
-
-    limit: str
-    value: float
-    bound: float | None = None
-    up_to: float | None = None
-
-
-def _verdict(reached: bool, own: Sequence[Crossing], along: Line) -> _Verdict:
-    """What crossings of the targets say.
-
-    Args:
-        reached: whether they are at the first value.
-        own: where that changes, in order.
-        along: values that were looked at.
-    """
-    if not own:
-        limit = "any" if reached else "never"
-        return _Verdict(limit, float(along.values[0] if reached else along.values[-1]))
-    first = own[0]
-    if reached:
-        return _Verdict("at most", first.below, first.above)
-    if len(own) == 1:
-        return _Verdict("at least", first.above, first.below)
-    return _Verdict("from", first.above, first.below, own[1].below)
 
 
 @dataclass(frozen=True)
@@ -180,119 +138,94 @@ class _Search:
         return least
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
-        verdict = _verdict(reached, own, self.line)
-        is_bounded = verdict.limit not in ("never", "any")
-        value = verdict.value
-        if verdict.limit == "never":
-            value = self._closest(point)
-        outcome = _Outcome(self, point, value)
+        limit, value, bound, up_to = self._limit(point, reached, own)
+        place, numbers = np.array([point]), {self.line.axis: np.array([value])}
+        quantities, margins = {}, []
+        for target in self.targets:
+            quantity = self.measured.measure(target, place, numbers)
+            quantities[target.name] = float(quantity[0])
+            margins.append(float(target.margin(quantity)[0]))
+        worst = self.targets[int(np.argmin(margins))]
+        answer = self.measured.probe.answer(place, numbers=numbers)
+        binds = PRICE if worst.quantity == "cost_usd" else ""
+        if span := span_of(worst.quantity):
+            binds = str(bottleneck(answer, 1, span)[0])
+        reason = ""
+        if limit == "never":
+            stands = _what_misses(answer, worst, quantities[worst.name], binds)
+            reason = f"never: {self._place(point, value)} {stands}"
         scale = self.line.scale
-        method = "bisection"
-        if self.line.whole:
-            method = "bisection over whole numbers"
+        has_value = limit not in ("never", "any")
         return {
             **self.measured.probe.names(point, (self.line.axis,)),
             "vary": self.line.axis,
-            "limit": verdict.limit,
-            "value": value / scale if is_bounded else None,
-            "up_to": verdict.up_to / scale if verdict.up_to else None,
+            "limit": limit,
+            "value": value / scale if has_value else None,
+            "up_to": up_to / scale if up_to else None,
             "unit": self.line.unit,
-            **{name: plain(quantity) for name, quantity in outcome.quantities.items()},
-            "binds": outcome.binds,
-            "bound": verdict.bound / scale if verdict.bound else None,
-            "gap": abs(value / verdict.bound - 1) if verdict.bound else None,
-            "method": method,
+            **{name: plain(quantity) for name, quantity in quantities.items()},
+            "binds": binds,
+            "bound": bound / scale if bound else None,
+            "gap": abs(value / bound - 1) if bound else None,
+            "method": "bisection over whole numbers" if self.line.whole else "bisection",
             "resolution": self.line.resolution,
-            "reason": outcome.why_never if verdict.limit == "never" else "",
+            "reason": reason,
             "note": self.line.note,
         }
 
-    def _closest(self, point: int) -> float:
-        """The value at which the targets come closest; of equals the largest."""
-        falling = self.line.values[::-1]
-        margins = self._margin(np.full(len(falling), point), falling)
-        return float(falling[np.argmax(margins)])
+    def _limit(
+        self, point: int, reached: bool, own: Sequence[Crossing]
+    ) -> tuple[str, float, float | None, float | None]:
+        """On which side of which value the targets are reached.
 
-    def is_cut_at(self, point: int, value: float) -> bool:
-        """Whether a value is the upper end of the range, up to which the targets come closer."""
+        Args:
+            point: the design point.
+            reached: whether they are at the first value.
+            own: where that changes, in order.
+
+        Returns:
+            The limit in words and its value, or where the targets come closest; the nearest value
+            known to miss them; and where they are lost again [SI].
+        """
+        if not own:
+            if reached:
+                return "any", float(self.line.values[0]), None, None
+            # of values that come equally close, the largest
+            falling = self.line.values[::-1]
+            margins = self._margin(np.full(len(falling), point), falling)
+            return "never", float(falling[np.argmax(margins)]), None, None
+        first = own[0]
+        if reached:
+            return "at most", first.below, first.above, None
+        if len(own) == 1:
+            return "at least", first.above, first.below, None
+        return "from", first.above, first.below, own[1].below
+
+    def _place(self, point: int, value: float) -> str:
+        """Words for a value, and for the end of the range if the targets come closer up to it."""
+        unit = "" if self.line.unit == "1" else f" {self.line.unit}"
+        place = f"at {self.line.axis} = {value / self.line.scale:.6g}{unit}"
         last_two = self.line.values[-2:]
-        if value != last_two[-1] or len(last_two) < 2:
-            return False
-        before, at_end = self._margin(np.full(2, point), last_two)
-        return bool(at_end > before)
+        if value == last_two[-1] and len(last_two) == 2:
+            before, at_end = self._margin(np.full(2, point), last_two)
+            if at_end > before:
+                place += ", where the range ends,"
+        return place
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What a design does at one value of the number that is varied."""
-
-    search: _Search
-    point: int
-    value: float
-
-    @property
-    def _numbers(self) -> dict[str, Numbers]:
-        return {self.search.line.axis: np.array([self.value])}
-
-    @cached_property
-    def _quantities(self) -> list[float]:
-        point = np.array([self.point])
-        return [
-            float(self.search.measured.measure(target, point, self._numbers)[0])
-            for target in self.search.targets
-        ]
-
-    @property
-    def quantities(self) -> dict[str, float]:
-        """The targets' quantities, by column."""
-        names = (target.name for target in self.search.targets)
-        return dict(zip(names, self._quantities, strict=True))
-
-    @cached_property
-    def worst(self) -> Target:
-        """The target that is missed most, or met by least."""
-        margins = [
-            float(target.margin(np.array([quantity]))[0])
-            for target, quantity in zip(self.search.targets, self._quantities, strict=True)
-        ]
-        return self.search.targets[int(np.argmin(margins))]
-
-    @property
-    def binds(self) -> str:
-        """The resource that takes most of the worst target's time, or the rest of the price."""
-        span = span_of(self.worst.quantity)
-        if span:
-            point = np.array([self.point])
-            answer = self.search.measured.probe.answer(point, numbers=self._numbers)
-            return str(bottleneck(answer, 1, span)[0])
-        return PRICE if self.worst.quantity == "cost_usd" else ""
-
-    @property
-    def why_never(self) -> str:
-        """One sentence on what stands in the way where the targets come closest."""
-        line_ = self.search.line
-        unit = "" if line_.unit == "1" else f" {line_.unit}"
-        at = f"never: at {line_.axis} = {self.value / line_.scale:.6g}{unit}"
-        if self.search.is_cut_at(self.point, self.value):
-            at += ", where the range ends,"
-        point = np.array([self.point])
-        fits = self.search.measured.probe.answer(point, numbers=self._numbers).estimate.fits
-        memory = str(np.ravel(fits.short_of)[0])
-        if memory:
-            missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
-            return f"{at} {shortage(memory)} of {missing:.4g} GB"
-        quantity = self.quantities[self.worst.name]
-        if not np.isfinite(quantity):
-            return f"{at} {self.worst.against or 'the system'} has no {self.worst.quantity}"
-        return f"{at} still {self.worst.name} = {quantity:.4g}{self._because}"
-
-    @property
-    def _because(self) -> str:
-        if not self.binds:
-            return ""
-        if self.binds == PRICE:
-            return ", because of the rest of the price"
-        return f", because {self.binds} binds"
+def _what_misses(answer: Answer, worst: Target, quantity: float, binds: str) -> str:
+    """What stands in the way of a target at the value where it comes closest."""
+    fits = answer.estimate.fits
+    memory = str(np.ravel(fits.short_of)[0])
+    if memory:
+        missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
+        return f"{shortage(memory)} of {missing:.4g} GB"
+    if not np.isfinite(quantity):
+        return f"{worst.against or 'the system'} has no {worst.quantity}"
+    because = f", because {binds} binds" if binds else ""
+    if binds == PRICE:
+        because = f", because of {PRICE}"
+    return f"still {worst.name} = {quantity:.4g}{because}"
 
 
 def why_hardware(rows: Sequence[Row]) -> list[str]:
