@@ -12,7 +12,6 @@ from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.beta import BALANCE, CAPACITY, HOST, LINK, NOTHING, BestBeta, Rule
 from nearkv.solvers.beta import best_beta as solve_beta
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import check_robust, excess
@@ -112,7 +111,7 @@ def _solved(block: Block, robust: float) -> Columns:
 def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
     """The split whose whole step is shortest, and that step [ms]."""
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
-    resolved = resolve_knobs(solved.system, *solved.inputs(block.grid.whole))
+    resolved = solved.resolved(block.grid.whole)
     is_split = answer.bound_by != NOTHING
     hot_share = np.where(is_split, resolved.knobs["hot_share"], np.nan)
     with np.errstate(divide="ignore"):

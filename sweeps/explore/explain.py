@@ -8,7 +8,6 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, columns
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
 from nearkv.sweeps.evaluate.requested import BOTTLENECK, on_request
@@ -60,8 +59,7 @@ def time_tree(block: Block) -> Rows:
         step.
     """
     check_has_tree(block.method)
-    hw, llm, work, requested = block.inputs(block.grid.whole)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    estimate = block.resolved(block.grid.whole).estimate
     rows = _tree("", estimate.total)
     if not _scalar(estimate.total.parts["decode"].seconds):
         rows += _tree(ONE_STEP, estimate.step)

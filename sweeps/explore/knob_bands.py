@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import Block, Numbers
@@ -42,13 +41,16 @@ def knob_bands(
     chosen = np.where(np.isnan(value), block.system.knobs[knob].low, value)
 
     def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
-        best = sampled(block, outer).column(STEP)
+        solved_anew = sampled(block, outer)
+        best = solved_anew.column(STEP)
         usual = sampled(block, outer, {knob: chosen[inner]})
-        loss = np.maximum(usual.column(STEP) / best - 1, 0.0)
+        steps = usual.column(STEP)
+        loss = np.maximum(steps / best - 1, 0.0)
         columns = ends(band, "regret", loss)
+        total = np.nansum(loss, axis=-1)
         known = np.sum(~np.isnan(loss), axis=-1)
         with np.errstate(invalid="ignore"):
-            columns["regret_mean"] = np.nansum(loss, axis=-1) / known
+            columns["regret_mean"] = total / known
         if robust:
             columns["value_step_ms"] = _high_step(block, outer, usual, robust)
         return columns
@@ -69,16 +71,21 @@ def _robust(
     if limits.kind == "share":
         candidates = np.linspace(limits.low, limits.high, SHARES)
     # the values tried are one more axis of the grid, the last
-    grid = Grid((*block.grid.axes, Axis(knob, candidates)))
-    requested = {name: value for name, value in block.requested.items() if name != knob}
-    tried = replace(block, grid=grid, requested=requested)
-    steps = reduced(
-        tried,
-        (*box, slice(0, len(candidates))),
-        lambda outer, _: {STEP: _high_step(tried, outer, sampled(tried, outer), share)},
-    )[STEP]
+    last = Axis(knob, candidates)
+    grid = Grid((*block.grid.axes, last))
+    others = dict(block.requested)
+    del others[knob]
+    tried = replace(block, grid=grid, requested=others)
+
+    def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
+        answers = sampled(tried, outer)
+        return {STEP: _high_step(tried, outer, answers, share)}
+
+    every = (*box, slice(0, len(candidates)))
+    steps = reduced(tried, every, of_tile)[STEP]
     least = steps.min(axis=-1)
-    best = np.where(least < usual, candidates[np.argmin(steps, axis=-1)], chosen)
+    fastest = np.argmin(steps, axis=-1)
+    best = np.where(least < usual, candidates[fastest], chosen)
     shortest = np.minimum(least, usual)
     columns = {"robust": best, "robust_step_ms": shortest, "value_step_ms": usual}
     fits = np.isfinite(shortest)
@@ -88,9 +95,10 @@ def _robust(
 def _high_step(block: Block, box: Box, answers: Sampled, share: float) -> Numbers:
     """A high quantile of a step [ms], model error included; infinite where it does not fit."""
     assert block.band is not None
-    hw, llm, work, requested = block.inputs(box)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    estimate = block.resolved(box).estimate
     error = drawn_error(block, block.band, estimate, shape_of(box), VALUE)
     steps = answers.column(STEP) * np.exp(error)
-    high: Numbers = quantiles(np.where(np.isnan(steps), np.inf, steps), [share])[0]
+    fits = ~np.isnan(steps)
+    steps = np.where(fits, steps, np.inf)
+    high: Numbers = quantiles(steps, [share])[0]
     return high

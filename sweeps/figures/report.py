@@ -20,7 +20,6 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.provenance import platform_numbers
@@ -348,8 +347,7 @@ def time_tree(block: Block) -> dict[str, list[list[Any]]]:
         composed (`serial`, `overlap`, ... or `leaf`), and of a leaf its resource and equation;
         `seconds`: of each span, one number a row, in four digits [s].
     """
-    hw, llm, work, requested = block.inputs(block.grid.whole)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    estimate = block.resolved(block.grid.whole).estimate
     fits = np.where(estimate.fits.ok, 1.0, 0.0)
     nodes = list(_nodes("", estimate.total, fits, block.grid.shape))
     return {

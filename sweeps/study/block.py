@@ -16,7 +16,7 @@ from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import Part, Platform
 from nearkv.hardware.machine import Machine, recording
-from nearkv.solvers.knobs import Requested
+from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.grid import Axis, Box, Grid
 from nearkv.sweeps.study.trace import Trace, workload_of
@@ -73,6 +73,10 @@ class Block:
     def inputs(self, box: Box) -> Inputs:
         """What the system is called with for a box of design points."""
         return self.at(self.grid.mesh(box))
+
+    def resolved(self, box: Box) -> Resolved:
+        """The system's answer to a box of design points, with a number for every knob."""
+        return resolve_knobs(self.system, *self.inputs(box))
 
     def at(
         self,

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from nearkv.hardware.quantity import Quantity
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, find_error, slowest
@@ -68,8 +67,7 @@ def _law(number: Quantity) -> str:
 def error_rows(block: Block) -> list[Row]:
     """The model errors of a block: by what takes most of the time at its first design points."""
     box = next(block.grid.boxes(FIRST))
-    hw, llm, work, requested = block.inputs(box)
-    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    estimate = block.resolved(box).estimate
     places, names = slowest(block, estimate, shape_of(box))
     rows = []
     for place, name in enumerate(names):

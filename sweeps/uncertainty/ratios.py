@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
@@ -44,25 +43,27 @@ def _of_block(
 ) -> dict[str, Numbers]:
     band = block.band
     assert band is not None
-    knobs, knobs_of_first = len(block.grid.axes) - shared, len(first.grid.axes) - shared
+    knobs = len(block.grid.axes) - shared
+    first_row = [slice(0, 1)] * (len(first.grid.axes) - shared)
 
     def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
+        points = outer[:shared]
         answers = sampled(block, outer)
-        reference = sampled(first, (*outer[:shared], *([slice(0, 1)] * knobs_of_first)))
-        hw, llm, work, requested = block.inputs(outer)
-        estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+        reference = sampled(first, (*points, *first_row))
+        estimate = block.resolved(outer).estimate
         error = drawn_error(block, band, estimate, shape_of(outer), RATIO)
         if block is first and all(side.start == 0 for side in outer[shared:]):
             # the row that all others are compared with has no error beside itself
-            error[(slice(None),) * shared + (0,) * knobs] = 0.0
+            compared = (slice(None),) * shared + (0,) * knobs
+            error[compared] = 0.0
         columns: dict[str, Numbers] = {}
         for ratio, column in ratios.items():
+            values = answers.column(column)
             over = reference.column(column)
-            over = over.reshape(*over.shape[:shared], *([1] * knobs), over.shape[-1])
+            shape = (*over.shape[:shared], *[1] * knobs, band.samples)
+            factor = np.exp(error_power(column) * error)
             with np.errstate(divide="ignore", invalid="ignore"):
-                samples = (
-                    answers.column(column) / over * np.exp(error_power(column) * error)
-                )
+                samples = values / over.reshape(shape) * factor
             columns |= ends(band, ratio, samples)
             if ratio in FASTER:
                 columns[FASTER[ratio]] = _share_above(samples)

@@ -92,10 +92,14 @@ class Sampled:
     def column(self, name: str) -> Numbers:
         """A column or a knob at every draw; NaN where the design does not fit."""
         own = {**self.answer.estimate.also, **self.knobs}
-        if name not in COLUMNS and name not in own:
+        if name in COLUMNS:
+            values = COLUMNS[name].compute(self.answer)
+        elif name in own:
+            values = own[name]
+        else:
             raise InputError(f"--band: {name} has no band; leave out one of them")
-        values = COLUMNS[name].compute(self.answer) if name in COLUMNS else own[name]
-        return np.where(self.fits, np.broadcast_to(values, self.shape), np.nan)
+        everywhere = np.broadcast_to(values, self.shape)
+        return np.where(self.fits, everywhere, np.nan)
 
 
 def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Sampled:
@@ -109,7 +113,8 @@ def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Samp
         knobs: values of knobs in place of those requested; they broadcast to the box.
     """
     assert block.band is not None
-    mesh = _with_draws(block.grid.mesh(box))
+    points = block.grid.mesh(box)
+    mesh = _with_draws(points)
     numbers = drawn_numbers(block, block.band)
     hw, llm, work, requested = block.at(mesh, numbers)
     # a knob with a value of its own at each design point has no axis of draws yet
@@ -118,10 +123,12 @@ def sampled(block: Block, box: Box, knobs: Mapping[str, Numbers] = NONE) -> Samp
         for name, value in block.requested.items()
         if isinstance(value, np.ndarray) and value.ndim
     }
-    values = {**requested, **_with_draws({**stated, **knobs})}
+    given = _with_draws({**stated, **knobs})
+    values = {**requested, **given}
     resolved = resolve_knobs(block.system, hw, llm, work, values)
     answer = Answer(resolved.estimate, hw, block.system.owns)
-    return Sampled(answer, resolved.knobs, (*shape_of(box), block.band.samples))
+    shape = (*shape_of(box), block.band.samples)
+    return Sampled(answer, resolved.knobs, shape)
 
 
 def _with_draws(arrays: Mapping[str, Numbers]) -> dict[str, Numbers]:
@@ -164,14 +171,18 @@ def reduced(
     """
     columns: dict[str, Numbers] = {}
     for outer, inner in tiles(block, box):
-        for name, values in reduce(outer, inner).items():
-            columns.setdefault(name, np.empty(shape_of(box)))[inner] = values
+        tile = reduce(outer, inner)
+        for name, values in tile.items():
+            if name not in columns:
+                columns[name] = np.empty(shape_of(box))
+            columns[name][inner] = values
     return columns
 
 
 def ends(band: Band, name: str, samples: Numbers) -> dict[str, Numbers]:
     """Lower end, middle and upper end of samples along the last axis, as `NAME_p05` and so on."""
     values = quantiles(samples, band.shares)
-    return {
-        f"{name}_{end}": value for end, value in zip(band.suffixes, values, strict=True)
-    }
+    columns = {}
+    for suffix, value in zip(band.suffixes, values, strict=True):
+        columns[f"{name}_{suffix}"] = value
+    return columns

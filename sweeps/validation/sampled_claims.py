@@ -9,7 +9,6 @@ import numpy as np
 
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
@@ -163,8 +162,7 @@ def _mechanism(blocks: Sequence[Block]) -> str:
     """The kind of resource that takes most of the time at most points of a claim's system."""
     counts: dict[str, int] = {}
     for block in blocks:
-        hw, llm, work, requested = block.inputs(block.grid.whole)
-        estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+        estimate = block.resolved(block.grid.whole).estimate
         places, names = slowest(block, estimate, block.grid.shape)
         for place, name in enumerate(names):
             counts[name] = counts.get(name, 0) + int(np.sum(places == place))
