@@ -19,9 +19,12 @@ Planes = NDArray[np.float64]
 """One row a plane: constant, slope along each variable [s]; seconds = max(planes @ [1, x])."""
 Array = NDArray[np.float64]
 
-_BASE = 4096.0  # far enough from nothing, where no weights are read
-_NEAR = 2.0  # and near it, where a mixture of experts does not use all of them
+_BASE = 4096.0
+"""Where slopes are measured: far enough from zero, at which no weights are read."""
+_NEAR = 2.0
+"""Where they are checked: near zero, a mixture of experts does not use all of its experts."""
 _ROUNDING = 1e-11
+"""Terms below this share of the seconds are rounding of the difference that measures them."""
 
 
 def planes(make: Callable[..., Span], variables: int) -> Planes:
@@ -32,7 +35,7 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
         variables: how many [1].
 
     Returns:
-        Planes, those that never lead left out.
+        Planes without those that are below another one everywhere.
 
     Raises:
         InputError: an amount is not affine, as in a mixture of experts.
@@ -64,7 +67,9 @@ def _planes(span: Span, probes: Array) -> Planes:
     total = np.zeros((1, width))
     for rows in parts:
         sums = total[:, np.newaxis] + rows[np.newaxis]
-        total = _leading(sums.reshape(-1, width))
+        total = _leading(
+            sums.reshape(-1, width)
+        )  # at once: all sums of planes would be too many
     return total
 
 
@@ -73,10 +78,10 @@ def _plane(seconds: Real, probes: Array) -> Planes:
     variables = probes.shape[1]
     points = 1 + variables + len(probes)
     values = np.ravel(np.asarray(seconds, float))
-    at = np.broadcast_to(values, points)
-    at_base = at[0]
-    at_steps = at[1 : variables + 1]
-    at_probes = at[variables + 1 :]
+    values = np.broadcast_to(values, points)
+    at_base = values[0]
+    at_steps = values[1 : variables + 1]
+    at_probes = values[variables + 1 :]
     slopes = (at_steps - at_base) / _BASE
     constant = at_base - _BASE * slopes.sum()
     row = np.append(constant, slopes)

@@ -10,7 +10,6 @@ Symbols: z_i request i is in sub-batch 1, y_s sub-batch s is used, D_s seconds o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +28,7 @@ from nearkv.solvers.subbatch.planes import Planes, planes
 CHUNK_TOKENS = 16
 """Granularity of a chunk (L3 sec. 5.3) [tokens]."""
 _ROUNDING = 1e-12
+"""Taken off a bound, relative, so that rounding does not lift it above the optimum."""
 
 Chunks = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
@@ -57,14 +57,14 @@ class SubbatchProblem:
 
     Attributes:
         contexts: tokens of each decoding request [1].
-        homes: rankset each lives on; -1 where its KV is spread over all.
+        rankset_of: the rankset that holds each request's KV; -1 where it is spread over all.
         ranksets: how many [1].
         prompts: tokens of each waiting prompt, in order [1].
         costs: of a phase.
     """
 
     contexts: Array
-    homes: NDArray[np.int64]
+    rankset_of: NDArray[np.int64]
     ranksets: int
     prompts: Array
     costs: Costs
@@ -76,10 +76,10 @@ class SubbatchProblem:
         Shape (requests, ranksets).
         """
         contexts = self.contexts[:, np.newaxis]
-        if np.all(self.homes < 0):
+        if np.all(self.rankset_of < 0):
             return contexts
-        lives = self.homes[:, np.newaxis] == np.arange(self.ranksets)
-        load: Array = self.ranksets * contexts * lives
+        on_rankset = self.rankset_of[:, np.newaxis] == np.arange(self.ranksets)
+        load: Array = self.ranksets * contexts * on_rankset
         return load
 
     def __post_init__(self) -> None:
@@ -89,47 +89,6 @@ class SubbatchProblem:
             raise InputError(
                 "a request has less than one token; lengths are whole numbers from 1"
             )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Sub-batches of one iteration.
-
-    Attributes:
-        in_one: True where a request is in sub-batch 1.
-        chunks: prompts that ride in sub-batch 0 and 1.
-        phases: D_0 and D_1 with the chunks [s].
-        decode: the fastest D_0 + D_1 without chunks that is known, T* [s].
-        split_decode: D_0 + D_1 of this split without chunks; within the slack of `decode` [s].
-        bound: no split decodes in less [s].
-        most_tokens: no plan within (1 + epsilon) of `decode` carries more prompt tokens [1].
-        proof: `optimal`, `time limit`, `not proved`, or `rule` where nothing is claimed.
-    """
-
-    in_one: Split
-    chunks: tuple[Chunks, Chunks]
-    phases: tuple[float, float]
-    decode: float
-    split_decode: float
-    bound: float = 0.0
-    most_tokens: float = np.inf
-    proof: str = "rule"
-
-    @property
-    def seconds(self) -> float:
-        """The whole iteration [s]."""
-        return sum(self.phases)
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of `decode` from its bound [1]."""
-        excess = max(self.decode - self.bound, 0.0)
-        return excess / self.decode
-
-    @property
-    def prompt_tokens(self) -> float:
-        """Prompt tokens carried [1]."""
-        return sum(tokens_of(chunks) for chunks in self.chunks)
 
 
 def tokens_of(chunks: Chunks) -> float:
@@ -220,41 +179,3 @@ def least_decode(problem: SubbatchProblem) -> float:
     fixed = np.minimum(pim[:, 0], 0.0) * 2
     attending = np.max(fixed + pim[:, 1] * n + pim[:, 2] * hottest)
     return float(max(computing, attending, 0.0)) * (1 - _ROUNDING)
-
-
-def even_halves(contexts: Array) -> Split:
-    """Step 2: longest first, each to the sub-batch with fewer tokens. True: sub-batch 1."""
-    in_one = np.zeros(len(contexts), bool)
-    sums = [0.0, 0.0]
-    for i in np.argsort(-contexts, kind="stable"):
-        side = int(sums[1] < sums[0])
-        in_one[i] = bool(side)
-        sums[side] += contexts[i]
-    return in_one
-
-
-def exhaustive(problem: SubbatchProblem) -> tuple[Split, float]:
-    """The fastest split by trying all of them; for a few requests.
-
-    Returns:
-        the split, its D_0 + D_1 without prompts [s].
-
-    Raises:
-        InputError: more than 16 requests.
-    """
-    n = len(problem.contexts)
-    count = 2 ** (n - 1)
-    if n > 16:
-        raise InputError(
-            f"{n} requests have {count:,} splits, too many to try; use the MILP"
-        )
-    numbers = np.arange(count)[:, np.newaxis]
-    splits = (numbers >> np.arange(n)) % 2 == 1
-    seconds = [sum(phases(problem, split)) for split in splits]
-    best = int(np.argmin(seconds))
-    return splits[best], seconds[best]
-
-
-def lengths(values: Sequence[float]) -> Array:
-    """Request lengths as the problem holds them."""
-    return np.array(values, float)

@@ -1,9 +1,17 @@
-"""The sub-batch problem of L3 solved with a certificate: the fastest split, the most prompts."""
+"""Sub-batches of one iteration of L3: by the paper's rule, and optimal with a certificate.
+
+The optimum is that of a mixed-integer program for HiGHS: min D_0 + D_1 subject to, for every plane
+of a phase, D_s >= const y_s + slopes x. Then, within (1 + epsilon) of that, the most prompt tokens:
+whole prompts, and at most one part of one in each sub-batch, in steps of 16 tokens. A part's
+attention grows with its square; chords between neighbouring steps hold it from below, and are added
+where a solution needs them until it is exact.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pulp
@@ -12,24 +20,140 @@ from nearkv.solvers.subbatch.problem import (
     CHUNK_TOKENS,
     Array,
     Chunks,
-    Schedule,
+    Costs,
     Split,
     SubbatchProblem,
-    even_halves,
+    gpu_seconds,
     least_decode,
     phases,
+    pim_seconds,
     tokens_of,
 )
-from nearkv.solvers.subbatch.program import Program, run_until
-from nearkv.solvers.subbatch.rules import greedy, one_batch
 
 EPSILON = 0.02
 """Time that prompts may add to the fastest decoding, as a share of it.
 
 Their KV stops one rankset for about 1 %.
 """
-_ROUNDING = 2e-6
+_GAP = 1e-9
+"""Relative distance between bound and value at which HiGHS ends."""
+_TOLERANCE = 2e-6
+"""What the feasibility tolerance of HiGHS may add to a time, or to a bound, relative."""
+_TOKEN_TOLERANCE = 1e-3
+"""What it may take from a number of prompt tokens, which is an integer [1]."""
 _MOST_ROUNDS = 40
+"""Solutions whose squares are refined; the parts settle after a few."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Sub-batches of one iteration.
+
+    Attributes:
+        in_one: True where a request is in sub-batch 1.
+        chunks: prompts that ride in sub-batch 0 and 1.
+        phases: D_0 and D_1 with the chunks [s].
+        decode: the fastest D_0 + D_1 without chunks that is known, T* [s].
+        split_decode: D_0 + D_1 of this split without chunks; within the slack of `decode` [s].
+        bound: no split decodes in less [s].
+        most_tokens: no plan within (1 + epsilon) of `decode` carries more prompt tokens [1].
+        proof: `optimal`, `time limit`, `not proved`, or `rule` where nothing is claimed.
+    """
+
+    in_one: Split
+    chunks: tuple[Chunks, Chunks]
+    phases: tuple[float, float]
+    decode: float
+    split_decode: float
+    bound: float = 0.0
+    most_tokens: float = np.inf
+    proof: str = "rule"
+
+    @property
+    def seconds(self) -> float:
+        """The whole iteration [s]."""
+        return sum(self.phases)
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of `decode` from its bound [1]."""
+        excess = max(self.decode - self.bound, 0.0)
+        return excess / self.decode
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Prompt tokens carried [1]."""
+        return sum(tokens_of(chunks) for chunks in self.chunks)
+
+
+# --- by rule: nothing is proven ----------------------------------------------------------------
+
+
+def even_halves(contexts: Array) -> Split:
+    """Step 2 of L3 sec. 5.3: longest first, each to the sub-batch with fewer tokens."""
+    in_one = np.zeros(len(contexts), bool)
+    sums = [0.0, 0.0]
+    for i in np.argsort(-contexts, kind="stable"):
+        side = int(sums[1] < sums[0])
+        in_one[i] = bool(side)
+        sums[side] += contexts[i]
+    return in_one
+
+
+def greedy(problem: SubbatchProblem) -> Schedule:
+    """The paper's scheduler, steps 2 to 4 of sec. 5.3 (step 1 chose the requests).
+
+    Prompts join sub-batch 1, then 0, in order, while T_GPU stays below the other's T_PIM; the last
+    one is cut to a multiple of 16 tokens. Where decoding alone fills the GPU, none joins.
+    """
+    in_one = even_halves(problem.contexts)
+    members = (~in_one, in_one)
+    chunks: list[Chunks] = [(), ()]
+    queue = list(enumerate(problem.prompts.tolist()))
+    for s in (1, 0):
+        limit = pim_seconds(problem, members[1 - s], 0.0)
+        n = float(members[s].sum())
+        while queue:
+            j, length = queue[0]
+            whole = (*chunks[s], (j, length))
+            if gpu_seconds(problem.costs, n, whole) <= limit:
+                chunks[s] = whole
+                queue.pop(0)
+                continue
+            part = _longest_chunk(problem.costs, n, chunks[s], j, length, limit)
+            if part:
+                chunks[s] = (*chunks[s], (j, part))
+                queue.pop(0)
+            break
+    return _by_rule(problem, in_one, (chunks[0], chunks[1]))
+
+
+def _longest_chunk(
+    costs: Costs, n: float, chunks: Chunks, j: int, length: float, limit: float
+) -> float:
+    """Most tokens of prompt j, in steps of 16, that the GPU computes within a limit [1]."""
+    steps, above = 0, int(length) // CHUNK_TOKENS + 1
+    while above - steps > 1:
+        middle = (steps + above) // 2
+        fits = gpu_seconds(costs, n, (*chunks, (j, float(CHUNK_TOKENS * middle)))) <= limit
+        steps, above = (middle, above) if fits else (steps, middle)
+    return float(CHUNK_TOKENS * steps)
+
+
+def _by_rule(
+    problem: SubbatchProblem, in_one: Split, chunks: tuple[Chunks, Chunks] = ((), ())
+) -> Schedule:
+    """A split of which nothing is proven."""
+    decode = sum(phases(problem, in_one))
+    return Schedule(in_one, chunks, phases(problem, in_one, chunks), decode, decode)
+
+
+def one_batch(problem: SubbatchProblem) -> Schedule:
+    """All requests undivided, no prompts."""
+    return _by_rule(problem, np.zeros(len(problem.contexts), bool))
+
+
+# --- the optimum -------------------------------------------------------------------------------
 
 
 def optimal(
@@ -50,7 +174,7 @@ def optimal(
     """
     end = time.monotonic() + time_limit
     rule = greedy(problem)
-    program = Program(problem, rule.decode)
+    program = _Program(problem, rule.decode)
     program.decode()
     proof = program.solve(end)
     start = min(rule, one_batch(problem), key=lambda plan: plan.decode)
@@ -61,15 +185,80 @@ def optimal(
     decode = sum(phases(problem, in_one))
     bound = min(max(proof.bound, least_decode(problem)), decode)
     plan = Schedule(in_one, ((), ()), phases(problem, in_one), decode, decode, bound)
-    filling = _Filling(problem, (1 + epsilon) * decode)
-    plan = filling.fill(filling.start(plan, rule), end)
-    return replace(plan, proof=_proof(proof.complete and filling.proved, end))
+    limit = (1 + epsilon) * decode
+    if rule.decode <= decode and rule.seconds <= limit:
+        plan = replace(rule, decode=decode, bound=bound)
+    plan = _with_prompts(problem, plan, limit, end)
+    if proof.complete and plan.prompt_tokens >= plan.most_tokens:
+        return replace(plan, proof="optimal")
+    return replace(plan, proof="time limit" if time.monotonic() >= end else "not proved")
 
 
-def _proof(complete: bool, end: float) -> str:
-    if complete:
-        return "optimal"
-    return "time limit" if time.monotonic() >= end else "not proved"
+def _with_prompts(
+    problem: SubbatchProblem, best: Schedule, limit: float, end: float
+) -> Schedule:
+    """The plan with the most prompt tokens until a moment, at least as many as `best`.
+
+    Args:
+        problem: one iteration.
+        best: a plan within the limit.
+        limit: the most D_0 + D_1 may take [s].
+        end: the moment, of the monotonic clock [s].
+
+    Returns:
+        The plan; its `most_tokens` is how many no plan within the limit exceeds.
+    """
+    if not len(problem.prompts):
+        return replace(best, most_tokens=0.0)
+    program = _Program(problem, best.decode)
+    program.carry_prompts(limit)
+    most = float(problem.prompts.sum())
+    for _ in range(_MOST_ROUNDS):
+        proof = program.solve(end)
+        if np.isfinite(proof.bound):
+            most = min(most, np.floor(-proof.bound + _TOKEN_TOLERANCE))
+        split = program.split
+        if split is None:
+            break
+        chunks = _shortened(problem, split, program.chunks, limit)
+        plan = replace(
+            best,
+            in_one=split,
+            chunks=chunks,
+            phases=phases(problem, split, chunks),
+            split_decode=sum(phases(problem, split)),
+        )
+        in_time = plan.seconds <= limit * (1 + _TOLERANCE)
+        if plan.prompt_tokens > best.prompt_tokens and in_time:
+            best = plan
+        if best.prompt_tokens >= most or not proof.complete:
+            break
+        program.refine()
+    return replace(best, most_tokens=max(most, best.prompt_tokens))
+
+
+def _shortened(
+    problem: SubbatchProblem, split: Split, chunks: tuple[Chunks, Chunks], limit: float
+) -> tuple[Chunks, Chunks]:
+    """Shorten the last part of the sub-batch with more prompts until the plan keeps its time."""
+    first, second = chunks
+    while first or second:
+        if sum(phases(problem, split, (first, second))) <= limit * (1 + _TOLERANCE):
+            break
+        if tokens_of(second) > tokens_of(first):
+            second = _one_step_less(second)
+        else:
+            first = _one_step_less(first)
+    return first, second
+
+
+def _one_step_less(chunks: Chunks) -> Chunks:
+    """Chunks whose last one is cut to the next lower multiple of 16 tokens, or dropped."""
+    *others, (prompt, tokens) = chunks
+    kept = CHUNK_TOKENS * np.ceil(tokens / CHUNK_TOKENS - 1)
+    if kept > 0:
+        return (*others, (prompt, float(kept)))
+    return tuple(others)
 
 
 @dataclass(frozen=True)
@@ -98,7 +287,7 @@ def evenest(contexts: Array, time_limit: float = 10.0) -> Halves:
     program += larger
     program += larger >= half
     program += larger >= 1 - half
-    proof = run_until(program, time.monotonic() + time_limit)
+    proof = _run_until(program, time.monotonic() + time_limit)
     solved = np.array([(taken.value() or 0) > 0.5 for taken in z])
 
     def larger_half(split: Split) -> float:
@@ -107,89 +296,217 @@ def evenest(contexts: Array, time_limit: float = 10.0) -> Halves:
     best = min((even_halves(contexts), solved), key=larger_half)
     most = larger_half(best)
     # token counts are whole, so the bound may be rounded up; half of all holds without a search
-    searched = proof.bound * total * (1 - _ROUNDING)
+    searched = proof.bound * total * (1 - _TOLERANCE)
     least = max(searched, total / 2, float(contexts.max()))
     return Halves(best, most, min(float(np.ceil(least)), most))
 
 
-@dataclass
-class _Filling:
-    """Adds the most prompt tokens within a time limit.
+# --- the integer program -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """What a search has shown.
 
     Attributes:
-        problem: one iteration.
-        limit: the most D_0 + D_1 may take [s].
-        proved: whether no plan within the limit carries more.
+        complete: whether its answer is proven.
+        bound: no answer is below it, in units of the objective.
     """
 
-    problem: SubbatchProblem
-    limit: float
-    proved: bool = False
+    complete: bool
+    bound: float
 
-    def start(self, plan: Schedule, rule: Schedule) -> Schedule:
-        """The paper's plan where it decodes as fast and keeps the limit, else the empty one."""
-        if rule.decode <= plan.decode and rule.seconds <= self.limit:
-            return replace(rule, decode=plan.decode, bound=plan.bound)
-        return plan
 
-    def fill(self, best: Schedule, end: float) -> Schedule:
-        """The plan with the most prompt tokens until a moment, at least as many as `best`."""
-        if not len(self.problem.prompts):
-            self.proved = True
-            return replace(best, most_tokens=0.0)
-        program = Program(self.problem, best.decode)
-        program.carry_prompts(self.limit)
-        most = float(self.problem.prompts.sum())
-        for _ in range(_MOST_ROUNDS):
-            proof = program.solve(end)
-            if np.isfinite(proof.bound):
-                most = min(most, np.floor(-proof.bound + 1e-3))
-            split = program.split
-            if split is None:
-                break
-            chunks = self._shorten(split, program.chunks)
-            plan = self._plan(best, split, chunks)
-            if plan.prompt_tokens > best.prompt_tokens and self._in_time(plan.phases):
-                best = plan
-            if best.prompt_tokens >= most or not proof.complete:
-                break
-            program.refine()
-        self.proved = best.prompt_tokens >= most
-        return replace(best, most_tokens=max(most, best.prompt_tokens))
+def _run_until(program: Any, end: float) -> _Proof:
+    """Run HiGHS until a moment of the monotonic clock [s]."""
+    left = end - time.monotonic()
+    if left <= 0:
+        return _Proof(False, -np.inf)
+    program.solve(pulp.HiGHS(msg=False, timeLimit=left, gapRel=_GAP))
+    bound = float(program.solverModel.getInfo().mip_dual_bound)
+    optimal = program.status == pulp.LpStatusOptimal
+    proven = program.sol_status == pulp.LpSolutionOptimal
+    return _Proof(bool(optimal and proven), bound)
 
-    def _plan(
-        self, best: Schedule, split: Split, chunks: tuple[Chunks, Chunks]
-    ) -> Schedule:
-        return replace(
-            best,
-            in_one=split,
-            chunks=chunks,
-            phases=phases(self.problem, split, chunks),
-            split_decode=sum(phases(self.problem, split)),
+
+@dataclass(frozen=True)
+class _Ride:
+    """A prompt in one sub-batch: whole, or a part of some steps of 16 tokens.
+
+    Attributes:
+        prompt, side: which prompt, which sub-batch.
+        length: its tokens [1].
+        whole, part: 1 where it rides so.
+        steps: of its part.
+        square: at least the square of the part's tokens, over that of the prompt's.
+    """
+
+    prompt: int
+    side: int
+    length: float
+    whole: Any
+    part: Any
+    steps: Any
+    square: Any
+
+    @property
+    def most_steps(self) -> int:
+        """Steps of 16 tokens in the whole prompt."""
+        return int(self.length) // CHUNK_TOKENS
+
+    @property
+    def tokens(self) -> Any:
+        """Tokens that ride."""
+        return self.length * self.whole + CHUNK_TOKENS * self.steps
+
+    @property
+    def squares(self) -> Any:
+        """Squares of what rides."""
+        return self.length**2 * (self.whole + self.square)
+
+    def chord(self, k: int) -> Any:
+        """Square >= the line through (16 k)^2 and (16 (k + 1))^2, below every other step."""
+        line = (2 * k + 1) * self.steps - k * (k + 1) * self.part
+        return self.square >= (CHUNK_TOKENS / self.length) ** 2 * line
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What the prompts add to a sub-batch."""
+
+    tokens: Any = 0.0
+    squares: Any = 0.0
+
+
+class _Program:
+    """The integer program over a problem.
+
+    Args:
+        problem: one iteration.
+        scale: times are in units of it [s].
+    """
+
+    def __init__(self, problem: SubbatchProblem, scale: float) -> None:
+        self.problem, self.scale = problem, scale
+        self.lp: Any = None
+        self.z: list[Any] = []
+        self.rides: list[_Ride] = []
+
+    def decode(self) -> None:
+        """Min D_0 + D_1, no prompts."""
+        self.lp = pulp.LpProblem("decode", pulp.LpMinimize)
+        self.lp += self._phases([_Side(), _Side()])
+
+    def carry_prompts(self, limit: float) -> None:
+        """Max prompt tokens, D_0 + D_1 <= limit [s]."""
+        self.lp = pulp.LpProblem("prompts", pulp.LpMinimize)
+        for prompt, length in enumerate(self.problem.prompts.tolist()):
+            both = [self._ride(prompt, side, length) for side in (0, 1)]
+            self.lp += pulp.lpSum(ride.whole + ride.part for ride in both) <= 1
+            self.rides += both
+        sides = []
+        for side in (0, 1):
+            mine = [ride for ride in self.rides if ride.side == side]
+            self.lp += pulp.lpSum(ride.part for ride in mine) <= 1
+            tokens = pulp.lpSum(ride.tokens for ride in mine)
+            squares = pulp.lpSum(ride.squares for ride in mine)
+            sides.append(_Side(tokens, squares))
+        self.lp += self._phases(sides) <= limit / self.scale
+        self.lp += -(sides[0].tokens + sides[1].tokens)
+
+    def _ride(self, prompt: int, side: int, length: float) -> _Ride:
+        name = f"{prompt}_{side}"
+        most_steps = int(length) // CHUNK_TOKENS
+        ride = _Ride(
+            prompt=prompt,
+            side=side,
+            length=length,
+            whole=self.lp.add_variable(f"whole{name}", cat="Binary"),
+            part=self.lp.add_variable(f"part{name}", cat="Binary"),
+            steps=self.lp.add_variable(f"k{name}", 0, most_steps, cat="Integer"),
+            square=self.lp.add_variable(f"q{name}", 0),
         )
+        self.lp += ride.steps <= most_steps * ride.part
+        for k in {0, most_steps // 4, most_steps // 2, most_steps}:
+            self.lp += ride.chord(k)
+        return ride
 
-    def _in_time(self, seconds: tuple[float, float]) -> bool:
-        return sum(seconds) <= self.limit * (1 + _ROUNDING)
+    def _phases(self, sides: list[_Side]) -> Any:
+        """D_0 + D_1, each at least every plane of its phase."""
+        n = len(self.problem.contexts)
+        self.z = [self.lp.add_variable(f"z{i}", cat="Binary") for i in range(n)]
+        # the sub-batches may be swapped, so the longest request is in sub-batch 0
+        longest = int(np.argmax(self.problem.contexts))
+        self.lp += self.z[longest] == 0
+        used = [self.lp.add_variable(f"y{side}", cat="Binary") for side in (0, 1)]
+        seconds = [self.lp.add_variable(f"D{side}", 0) for side in (0, 1)]
+        for z in self.z:
+            self.lp += used[1] >= z
+            self.lp += used[0] >= 1 - z
+        for ride in self.rides:
+            self.lp += used[ride.side] >= ride.whole
+            self.lp += used[ride.side] >= ride.part
+        for side in (0, 1):
+            self._gpu_planes(seconds[side], used[side], side, sides[side])
+            self._pim_planes(seconds[side], side, sides[side])
+        return seconds[0] + seconds[1]
 
-    def _shorten(
-        self, split: Split, chunks: tuple[Chunks, Chunks]
-    ) -> tuple[Chunks, Chunks]:
-        """Take steps off the parts until the plan keeps its time."""
-        first, second = chunks
-        while first or second:
-            if self._in_time(phases(self.problem, split, (first, second))):
-                break
-            if tokens_of(second) > tokens_of(first):
-                second = _one_step_less(second)
-            else:
-                first = _one_step_less(first)
-        return first, second
+    def _count(self, side: int) -> Any:
+        """Requests in a sub-batch."""
+        in_one = pulp.lpSum(self.z)
+        return in_one if side == 1 else len(self.z) - in_one
 
+    def _gpu_planes(self, seconds: Any, used: Any, side: int, prompts: _Side) -> None:
+        planes = self.problem.costs.gpu / self.scale
+        count = self._count(side)
+        for const, per_request, per_token, per_square in planes.tolist():
+            requests = const * used + per_request * count
+            chunks = per_token * prompts.tokens + per_square * prompts.squares
+            self.lp += seconds >= requests + chunks
 
-def _one_step_less(chunks: Chunks) -> Chunks:
-    """Chunks whose last one is cut to the next lower multiple of 16 tokens, or dropped."""
-    *others, (prompt, tokens) = chunks
-    kept = CHUNK_TOKENS * np.ceil(tokens / CHUNK_TOKENS - 1)
-    if kept > 0:
-        return (*others, (prompt, float(kept)))
-    return tuple(others)
+    def _pim_planes(self, seconds: Any, side: int, prompts: _Side) -> None:
+        planes = self.problem.costs.pim / self.scale
+        count = self._count(1 - side)
+        for tokens in self.problem.loads.T.tolist():
+            in_one = pulp.lpSum(x * z for x, z in zip(tokens, self.z, strict=True))
+            held = in_one if side == 0 else sum(tokens) - in_one
+            for _, per_request, per_held, per_token in planes.tolist():
+                attended = per_request * count + per_held * held
+                self.lp += seconds >= attended + per_token * prompts.tokens
+
+    def refine(self) -> None:
+        """Hold the squares exactly at the last parts, for every prompt that is as long."""
+        parts = {round(ride.steps.value() or 0) for ride in self.rides}
+        for ride in self.rides:
+            for k in parts - {0}:
+                if CHUNK_TOKENS * k <= ride.length:
+                    self.lp += ride.chord(k - 1)
+                    self.lp += ride.chord(k)
+
+    def solve(self, end: float) -> _Proof:
+        """Run HiGHS until a moment; the bound is in [s], or in -tokens where prompts ride."""
+        proof = _run_until(self.lp, end)
+        if self.rides:
+            return proof
+        return _Proof(proof.complete, proof.bound * self.scale)
+
+    @property
+    def split(self) -> Split | None:
+        """The split of the solution, or None."""
+        values = [z.value() for z in self.z]
+        if None in values:
+            return None
+        return np.array(values) > 0.5
+
+    @property
+    def chunks(self) -> tuple[Chunks, Chunks]:
+        """The prompts of the solution in each sub-batch, parts last."""
+        chunks: list[list[tuple[int, float]]] = [[], []]
+        for ride in self.rides:
+            if ride.whole.value() > 0.5:
+                chunks[ride.side].append((ride.prompt, float(ride.length)))
+        for ride in self.rides:
+            steps = round(ride.steps.value() or 0)
+            if steps > 0:
+                chunks[ride.side].append((ride.prompt, float(CHUNK_TOKENS * steps)))
+        return tuple(chunks[0]), tuple(chunks[1])

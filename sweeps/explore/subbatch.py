@@ -20,9 +20,15 @@ from nearkv.costmodel.model.models import alike_llm
 from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.machine import Machine, recording
-from nearkv.solvers.subbatch.problem import Schedule, SubbatchProblem, costs_of, even_halves
-from nearkv.solvers.subbatch.rules import greedy, one_batch
-from nearkv.solvers.subbatch.schedule import evenest, optimal
+from nearkv.solvers.subbatch.problem import SubbatchProblem, costs_of
+from nearkv.solvers.subbatch.schedule import (
+    Schedule,
+    even_halves,
+    evenest,
+    greedy,
+    one_batch,
+    optimal,
+)
 from nearkv.sweeps.explore.rows import Rows, aligned
 from nearkv.sweeps.study.cases import swapped
 from nearkv.sweeps.study.sizes import number, repeatable, size
@@ -137,10 +143,10 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
             f"--prompts: {prompts.max():,.0f} tokens exceed {capacity}; give shorter ones"
         )
     ranksets = int(hw.dimm.ranksets)
-    homes = np.full(len(contexts), -1)
+    rankset_of = np.full(len(contexts), -1)
     if question.placement == "random":
-        homes = random.integers(0, ranksets, len(contexts))
-    return SubbatchProblem(contexts, homes, ranksets, prompts, costs_of(hw, llm))
+        rankset_of = random.integers(0, ranksets, len(contexts))
+    return SubbatchProblem(contexts, rankset_of, ranksets, prompts, costs_of(hw, llm))
 
 
 def _check_weights(model: str, hw: Machine, llm: LLM) -> None:

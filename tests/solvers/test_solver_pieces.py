@@ -14,7 +14,6 @@ from nearkv.costmodel.mechanisms.serving.cpu_share import least, least_of
 from nearkv.costmodel.mechanisms.serving.fluid import bisect
 from nearkv.solvers import peak
 from nearkv.solvers.calibrate import fit, tangent
-from nearkv.solvers.placement.linear import Program, Simplex, reference
 from nearkv.solvers.uncertainty.draws import Measured, ranks
 from nearkv.solvers.uncertainty.quantiles import interval_score
 from nearkv.solvers.uncertainty.sobol import sobol_indices
@@ -203,46 +202,3 @@ def test_the_spread_is_the_scale_of_students_law() -> None:
     inputs = np.full(400, 0.15)
     beside = spread(errors, inputs, ["one"] * 400)
     assert np.hypot(beside, 0.15) == pytest.approx(0.2, rel=0.02)
-
-
-# --- linear programs -----------------------------------------------------------------------------
-
-PROGRAM = Program(
-    cost=np.array([-3.0, -2.0, 1.0]),
-    matrix=np.array([[1.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 1.0, 1.0]]),
-    limit=np.array([4.0, 6.0, 2.0]),
-    equal=np.array([False, False, True]),
-    low=np.zeros(3),
-    high=np.array([3.0, 10.0, 10.0]),
-    rows=("sum", "weighted", "whole"),
-    columns=("x", "y", "z"),
-)
-"""x at its end 3, y = 1 by both inequalities, z = 2 - y = 1: -9 - 2 + 1 = -10."""
-
-
-def test_a_small_program_by_hand() -> None:
-    for optimum in (Simplex()(PROGRAM), reference(PROGRAM)):
-        assert optimum is not None
-        assert optimum.value == pytest.approx(-10)
-        assert optimum.bound == pytest.approx(-10)
-        assert optimum.x == pytest.approx([3, 1, 1])
-
-
-def test_a_row_more_changes_the_optimum_as_it_must() -> None:
-    """With y at most 0.5: z = 1.5, -9 - 1 + 1.5."""
-    tighter = PROGRAM.with_row("y", np.array([0.0, 1.0, 0.0]), 0.5)
-    simplex = Simplex()
-    simplex(PROGRAM)
-    optimum = simplex(tighter)
-    assert optimum is not None
-    assert optimum.value == pytest.approx(-8.5)
-    assert tighter.rows == ("sum", "weighted", "whole", "y")
-    assert not tighter.equal[-1]
-
-
-def test_prices_of_the_wrong_sign_prove_nothing_and_others_a_bound() -> None:
-    """Free to leave z and y at their ends: -3 x 3 - 2 x 10 at no price, more at any other."""
-    assert PROGRAM.bound(np.zeros(3)) == pytest.approx(-29)
-    assert PROGRAM.bound(np.array([5.0, 0.0, 0.0])) == pytest.approx(-29)
-    # a price of -3 for the sum: 12 off, and what is left is 0 x and 1 y
-    assert PROGRAM.bound(np.array([-3.0, 0.0, 0.0])) == pytest.approx(-12)

@@ -25,7 +25,8 @@ from nearkv.costmodel.systems.l3 import prompt_cache
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.units import unit_of
-from nearkv.solvers.subbatch.problem import CHUNK_TOKENS, even_halves, lengths
+from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
+from nearkv.solvers.subbatch.schedule import even_halves
 from nearkv.sweeps.study.traces import REQUESTS
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.checks.asking import model_on
@@ -139,7 +140,7 @@ def attention_share(platform: str, model: str, batch: str, context: str) -> floa
 @check
 def larger_half(*contexts: str) -> float:
     """Tokens of the larger sub-batch that step 2 of sec. 5.3 makes of requests [1,000 tokens]."""
-    tokens = lengths([float(text) for text in contexts])
+    tokens = np.array([float(text) for text in contexts])
     in_one = even_halves(tokens)
     larger = max(tokens[in_one].sum(), tokens[~in_one].sum())
     return float(larger / 1000)

@@ -26,7 +26,7 @@ from nearkv.costmodel.systems.kv_eviction import evict, fetch
 from nearkv.solvers.shares.balance import Choice, minimise
 from nearkv.solvers.shares.lines import Envelope
 from nearkv.solvers.shares.room import feasible_share
-from nearkv.solvers.subbatch.problem import Schedule
+from nearkv.solvers.subbatch.schedule import Schedule
 
 Callee = Callable[..., Any]
 ADDED: list[tuple[Callee, str]] = [

@@ -24,7 +24,6 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.linear import Program, Simplex
 from nearkv.solvers.placement.placement import place
 
 T4 = load_platform("t4-flexgen").machine()
@@ -316,21 +315,3 @@ def test_a_missing_solver_is_one_sentence(package: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(InputError, match=f"pip install {package}"):
         place(T4, model("opt-6.7b"), WORK)
-
-
-def test_the_bound_of_a_program_knows_equalities() -> None:
-    program = Program(
-        cost=np.array([1.0, 2.0]),
-        matrix=np.array([[1.0, 1.0], [1.0, 0.0]]),
-        limit=np.array([1.0, 0.25]),
-        equal=np.array([True, False]),
-        low=np.zeros(2),
-        high=np.ones(2),
-        rows=("sum", "cap"),
-        columns=("a", "b"),
-    )
-    answer = Simplex()(program)
-    assert answer is not None
-    assert answer.x == pytest.approx([0.25, 0.75])
-    assert answer.bound == pytest.approx(1.75)
-    assert answer.prices == pytest.approx([2.0, -1.0])

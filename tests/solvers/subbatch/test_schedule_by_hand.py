@@ -1,6 +1,6 @@
 """Sub-batches whose costs are written down, so that splits, bounds and chunks are counted by hand.
 
-Two requests of 100 tokens. The GPU reads its weights in 1 s, whoever is in a sub-batch; attention
+Two requests of 100 tokens. The GPU reads its weights in 1 s for any sub-batch; attention
 takes 0.02 s a token. Apart, each phase attends for 2 s beside 1 s of GPU: 4 s. Together, the GPU's
 1 s is followed by 4 s of attention: 5 s.
 """
@@ -11,19 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.subbatch import exhaustive
 
 import nearkv
-from nearkv.solvers.subbatch.problem import (
-    Chunks,
-    Costs,
+from nearkv.solvers.subbatch.problem import Chunks, Costs, SubbatchProblem, least_decode, phases
+from nearkv.solvers.subbatch.schedule import (
     Schedule,
-    SubbatchProblem,
-    exhaustive,
-    least_decode,
-    phases,
+    _one_step_less,
+    _shortened,
+    greedy,
+    one_batch,
+    optimal,
 )
-from nearkv.solvers.subbatch.rules import greedy, one_batch
-from nearkv.solvers.subbatch.schedule import _Filling, _one_step_less, optimal
 
 # constant, a sequence, a prompt token, its square on the GPU; a sequence, a token held, a prompt
 # token beside attention
@@ -49,7 +48,7 @@ def test_apart_is_faster_than_together() -> None:
     assert best.decode == best.seconds == pytest.approx(4)
     assert best.in_one.sum() == 1
     assert best.proof == "optimal"
-    # attending to 200 tokens takes 4 s whoever does it
+    # attending to 200 tokens takes 4 s in any sub-batch
     assert least_decode(instance) == pytest.approx(4)
 
 
@@ -134,19 +133,19 @@ def test_a_plan_that_is_late_is_cut_where_its_prompts_ride(side: int) -> None:
     """1.08 s are 229 tokens: 224."""
     late: list[Chunks] = [(), ()]
     late[side] = ((0, 300.0),)
-    filling = _Filling(pair(on_gpu(0.0047, 0.0), 300.0), 4.08)
-    cut = filling._shorten(np.array([False, True]), (late[0], late[1]))
+    instance = pair(on_gpu(0.0047, 0.0), 300.0)
+    cut = _shortened(instance, np.array([False, True]), (late[0], late[1]), 4.08)
     assert cut[side] == ((0, 224.0),)
     assert cut[1 - side] == ()
 
 
 def test_of_two_parts_the_longer_one_is_cut() -> None:
     """100 tokens hide beside 2 s of attention; 300 take 0.41 s more, 224 take 0.05 s."""
-    filling = _Filling(pair(on_gpu(0.0047, 0.0), 100.0, 300.0), 4.08)
+    instance = pair(on_gpu(0.0047, 0.0), 100.0, 300.0)
     split = np.array([False, True])
     short, long = ((0, 100.0),), ((1, 300.0),)
-    assert filling._shorten(split, (short, long)) == (short, ((1, 224.0),))
-    assert filling._shorten(split, (long, short)) == (((1, 224.0),), short)
+    assert _shortened(instance, split, (short, long), 4.08) == (short, ((1, 224.0),))
+    assert _shortened(instance, split, (long, short), 4.08) == (((1, 224.0),), short)
 
 
 @pytest.mark.parametrize(("tokens", "kept"), [(300.0, 288.0), (32.0, 16.0), (17.0, 16.0)])
@@ -174,13 +173,13 @@ def test_the_rule_adds_what_the_gpu_has_time_for(
     assert greedy(pair(costs, 20.0, 30.0)).chunks == chunks
 
 
-def test_prompts_leave_for_the_banks_though_nobody_attends() -> None:
+def test_prompts_leave_for_the_banks_though_none_attends() -> None:
     """30 tokens of a prompt at 0.1 s each, beside a GPU that takes 1 s."""
     costs = replace(COSTS, pim=np.array([[0.25, 0.0, 0.02, 0.1]]))
     instance, together = pair(costs, 30.0), np.array([False, False])
     assert phases(instance, together, (((0, 30.0),), ())) == pytest.approx((0.25 + 3, 0.25 + 4))
     assert phases(instance, together, ((), ((0, 30.0),))) == pytest.approx((1, 0.25 + 4 + 3))
-    # without prompts the banks have nothing to do while nobody attends
+    # without prompts the banks have nothing to do while no request attends
     assert phases(instance, together) == pytest.approx((1, 0.25 + 4))
 
 

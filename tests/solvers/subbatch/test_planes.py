@@ -41,9 +41,9 @@ def test_a_small_slope_counts_over_thousands_of_tokens_and_rounding_does_not() -
     assert counts == pytest.approx(1e-13, rel=1e-5)
 
 
-def problem(homes: list[int], costs: Costs) -> SubbatchProblem:
-    contexts = np.linspace(100.0, 100.0 * len(homes), len(homes))
-    return SubbatchProblem(contexts, np.array(homes), 2, np.zeros(0), costs)
+def problem(rankset_of: list[int], costs: Costs) -> SubbatchProblem:
+    contexts = np.linspace(100.0, 100.0 * len(rankset_of), len(rankset_of))
+    return SubbatchProblem(contexts, np.array(rankset_of), 2, np.zeros(0), costs)
 
 
 def costs(gpu: list[float], pim: list[float]) -> Costs:
@@ -51,8 +51,8 @@ def costs(gpu: list[float], pim: list[float]) -> Costs:
 
 
 def test_a_request_loads_its_rankset_as_if_all_held_as_much() -> None:
-    homes = problem([0, 1, 0], costs([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
-    assert homes.loads.tolist() == [[200, 0], [0, 400], [600, 0]]
+    instance = problem([0, 1, 0], costs([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]))
+    assert instance.loads.tolist() == [[200, 0], [0, 400], [600, 0]]
 
 
 @pytest.mark.parametrize(
