@@ -6,7 +6,10 @@ import pytest
 from support.systems import SYSTEMS
 
 Default = float | str
+
+
 Range = tuple[float, float, Default]
+
 
 SHARES: dict[str, Default] = {
     # solved, as the papers choose them
@@ -28,6 +31,8 @@ SHARES: dict[str, Default] = {
     "infinigen partial": 0.3,
 }
 """System and knob -> default, of shares from 0 to 1."""
+
+
 OTHERS: dict[str, Range] = {
     # tokens between spills: HILOS waits for 16, INF2 runs with 2 (sec. 7.1)
     "hilos interval": (1, 256, 16),
@@ -79,3 +84,13 @@ def test_a_knob_has_the_range_and_the_default_of_its_source(name: str) -> None:
     actual = SYSTEMS[system].knobs[knob]
     expected = (0.0, 1.0, SHARES[name]) if name in SHARES else OTHERS[name]
     assert (actual.low, actual.high, actual.default) == expected
+
+
+# --- Pieces of mechanisms against their definition: what a system's total may hide ---
+
+
+def test_a_choice_has_a_number_for_each_of_its_names() -> None:
+    for system in SYSTEMS.values():
+        for knob in system.knobs.values():
+            if knob.kind == "choice":
+                assert (knob.low, knob.high) == (0, len(knob.choices) - 1)

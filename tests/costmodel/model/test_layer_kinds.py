@@ -9,7 +9,7 @@ import pytest
 from support.systems import SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.layers import Mixed, Windowed
+from nearkv.costmodel.model.layers import Mixed, Recurrent, Windowed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
@@ -19,6 +19,8 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
 SUMMING = sorted(name for name, system in SYSTEMS.items() if system.attends)
+
+
 WINDOWED = ["gemma3-27b", "gpt-oss-120b", "mistral-7b"]
 
 
@@ -144,3 +146,16 @@ def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
     assert llm.kinds["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
     step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
     assert step.attribution()["csd.kernel"] > 0.9 * step.seconds
+
+
+# --- Pieces of mechanisms against their definition: what a system's total may hide ---
+
+
+def test_every_matrix_of_a_recurrent_mixer_is_multiplied_once() -> None:
+    """Two FLOPs a weight and token, however they are shared out between the two projections."""
+    kinds = model("jamba-v0.1").kinds.values()
+    recurrent = [kind for kind in kinds if isinstance(kind, Recurrent)]
+    assert recurrent
+    for kind in recurrent:
+        projected = kind.qkv_flops(7.0) + kind.output_flops(7.0)
+        assert projected == pytest.approx(2 * 7.0 * kind.mixer_parameters)

@@ -9,10 +9,26 @@ import pytest
 from numpy.typing import NDArray
 from support.personal_computer import WORK, machine, solved
 from support.systems import model
+from support.tiny import (
+    ACTIVATIONS,
+    ALL_WEIGHTS,
+    ATTEND,
+    FINAL_KV,
+    HEAD_FLOPS,
+    KV,
+    LINEAR,
+    NEW_KV,
+    PROMPT_KV,
+    STREAMED,
+    check,
+    estimate,
+    needed,
+)
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.eviction import place
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
+    SCORE_BYTES,
     Pools,
     Rates,
     balanced_paths,
@@ -24,15 +40,27 @@ from nearkv.costmodel.mechanisms.near_storage.scoring import (
 )
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.hillinfer import static_split
+from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import BestBeta, best_beta
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.beta import best_beta as beta_table
 from nearkv.sweeps.explore.beta import why_beta
+from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.validation.checks.hillinfer import (
+    best_beta_over_bound,
+    kv_share,
+    ranking_overlap,
+)
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.questions import arithmetic
 
 RNG = np.random.default_rng(7)
+
+
 KNOBS: dict[str, Real] = {
     "retention": 0.2,
     "sigma": 0.5,
@@ -41,6 +69,8 @@ KNOBS: dict[str, Real] = {
     "score_source": 0.0,
     "placement": 0.0,
 }
+
+
 STUDY = Study(("hillinfer",), ("qwen-7b",), "8", "12k", "128")
 
 
@@ -323,3 +353,163 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
 def test_bad_input_is_one_sentence(change: dict[str, dict[str, str]], words: str) -> None:
     with pytest.raises(InputError, match=words):
         table(replace(STUDY, **change))  # type: ignore[arg-type]
+
+
+# --- Bytes and FLOPs of KV eviction on one PC, counted by hand for a small model ---
+
+
+HW = load_platform("aipc-4090").machine()
+
+
+GPU, HOST, DRIVE = 0.2, 0.6, 0.2
+"""Where sec. 3.2 puts the cache."""
+
+
+def on_gpu(attended: float) -> dict[str, Real]:
+    """Weights once, and the attended share of the cache, by a GPU that holds all weights."""
+    flops = LINEAR + HEAD_FLOPS + attended * ATTEND
+    return {"gpu.hbm read": STREAMED + attended * KV, "gpu.tensor run": flops}
+
+
+HILLINFER: dict[str, Real] = {
+    "hot_share": 0.25,
+    "retention": 0.4,
+    "sigma": 0.5,
+    "chunks": 8,
+    "score_precision": 2,
+    "placement": 0,
+}
+"""A quarter of what is off the GPU in DRAM; int4 keys are a quarter of 16-bit ones."""
+
+
+COLD = 0.75 * (HOST + DRIVE) * KV
+
+
+@pytest.mark.parametrize("hop", [0, 1])
+@pytest.mark.parametrize("source", [0, 1, 2])
+def test_hillinfer_scores_beside_the_flash(source: int, hop: int) -> None:
+    answer = estimate("hillinfer", score_source=source, hop=hop, **HILLINFER)
+    hot = 0.25 * 0.8 * KV
+    keys = COLD / 2 * (0.25 if source else 1)
+    fetched = 0.5 * 0.4 * COLD
+    # 4 bytes a token of 6 KV elements of 2 heads
+    scores = 4 * COLD / (2 * 6 * 2)
+    in_flash, in_dram = (keys, 0.0) if source < 2 else (0.0, keys)
+    csd: dict[str, Real] = {
+        "csd.flash read": in_flash + fetched,
+        "csd.dram read": in_dram,
+        "csd.kernel run": 3 * COLD / 2,
+        "csd_link.in move": scores + fetched,
+        "host.dram read": hot / 2 + scores,
+        "host.driver wait": 3 * HW.csd.launch,
+        "gpu_link.in move": 0.4 * (hot + 0.5 * COLD) + fetched,
+    }
+    new = {
+        "gpu_link.out move": 0.8 * NEW_KV,
+        "csd_link.out move": 0.6 * NEW_KV + fetched,
+        "csd.flash write": 0.6 * NEW_KV + fetched,
+    }
+    check(answer.step, csd | new | on_gpu(0.2 + 0.4 * 0.8))
+
+
+@pytest.mark.parametrize("source", [0, 1, 2])
+def test_hillinfer_keeps_its_copy_of_the_keys_where_it_scores_them(source: int) -> None:
+    answer = estimate("hillinfer", score_source=source, hop=1, **HILLINFER)
+    written = answer.prefill.traffic("write")
+    assert written == {("csd.flash", "write"): pytest.approx(0.6 * PROMPT_KV)}
+    copy = 0.6 * FINAL_KV / 2 / 4
+    tiers = {
+        "gpu": ALL_WEIGHTS + ACTIVATIONS + GPU * FINAL_KV,
+        "host": 0.2 * FINAL_KV,
+        "csd": 0.6 * FINAL_KV + (copy if source == 1 else 0),
+        "csd_dram": copy if source == 2 else 0,
+    }
+    assert needed(answer) == pytest.approx(tiers)
+
+
+# --- HillInfer's inconsistencies, each with its numbers (docs/errata.md) ---
+
+
+STATED = {claim.id: claim for claim in load("hillinfer")}
+
+
+NUMBERS = load_platform("aipc-4090").roles
+
+
+def footprint(batch: int, context: int, bits: int) -> float:
+    """Weights at 16 bit and KV at a number of bits of Llama-2-13B [GB]."""
+    kv = f"{batch} * {context} * llama2-13b:kv_bytes * {bits} / 16"
+    return float(arithmetic(f"( llama2-13b:weight_bytes + {kv} ) / 1e9"))
+
+
+def test_combined_memory_is_88_gb() -> None:
+    # HI-026, sec. 3.1 prints 84
+    assert predict(STATED["HI-026"])[0] == 88
+
+
+def test_int2_fits_the_memory_it_is_said_to_exceed() -> None:
+    # HI-024, HI-025, HI-028; sec. 3.1: 240 GB natively, 96 GB with INT2, above 88
+    whole, int2 = (footprint(8, 32768, bits) for bits in (16, 2))
+    assert whole == pytest.approx(240.8, abs=0.1)
+    assert int2 == pytest.approx(52.9, abs=0.1)
+    # a 16-bit scale and zero for every 32 values are one bit more a value
+    assert footprint(8, 32768, 3) == pytest.approx(66.3, abs=0.1)
+
+
+def test_16k_exceeds_memory_at_batch_8_only() -> None:
+    # HI-027
+    assert footprint(8, 16384, 16) == pytest.approx(133.4, abs=0.1)
+    assert footprint(1, 16384, 16) == pytest.approx(39.5, abs=0.1)
+
+
+def test_half_of_all_kv_cannot_migrate() -> None:
+    # sec. 3.2: 20/60/20, and 20 to 50 % migrate: the drive's tokens up and as many down are 40 %
+    on_gpu, in_dram, stored = (kv_share(tier) for tier in ("gpu", "host", "drive"))
+    assert [on_gpu, in_dram, stored] == pytest.approx([20, 60, 20])
+    moved = 2 * min(in_dram, stored)
+    assert moved == pytest.approx(40)
+    assert moved / (in_dram + stored) == pytest.approx(0.5)
+
+
+def test_the_smartssd_is_on_pcie_3() -> None:
+    # HI-062: sec. 4.3 names Gen4 x4, 7.88 GB/s; its peak of 3.2 GB/s (sec. 5.2) fits Gen3 x4
+    link, peak = NUMBERS["csd_link"].numbers["bandwidth"].si, NUMBERS["csd"].numbers["read"].si
+    assert peak < link == 3.94e9
+
+
+def test_the_solved_bound_is_where_eq3_binds() -> None:
+    # HI-057: beta = M_0 / (M - M_0) at 36K
+    assert best_beta_over_bound() == pytest.approx(1, rel=1e-9)
+
+
+def test_llama_13b_does_not_fit_the_gpu() -> None:
+    # sec. 5.2 runs it on 24 GB at FP16
+    rows = table(Study(("full-cache",), ("llama-13b",), "1", "2k", "1"))
+    assert rows["short_of"][0] == "gpu"
+
+
+def test_batch_25_needs_no_cold_tier() -> None:
+    # HI-020, sec. 5.4: "aggressive memory pressure"
+    rows = table(Study(("full-cache",), ("opt-6.7b",), "25", "1920", "128"))
+    whole = sum(rows[f"kv_{tier}_gb"][0].item() for tier in ("gpu", "host", "drive"))
+    assert whole == pytest.approx(26.8, abs=0.1)
+    assert whole * 1e9 < NUMBERS["host"].numbers["kv_memory"].si
+
+
+def test_half_precision_positions_are_exact_to_2048() -> None:
+    # HI-050: position and score in half precision, whose 11 digits hold 2^11 positions
+    assert 2 * np.dtype(np.float16).itemsize == SCORE_BYTES
+    exact = 2 ** (np.finfo(np.float16).nmant + 1)
+    longest = STATED["HI-001"].context
+    assert size(longest.split(",")[-1], "context") > exact
+
+
+def test_raw_scores_do_not_rank_the_sum_over_heads() -> None:
+    # HI-066: true of one head, false of the sum of sec. 4.1
+    assert ranking_overlap("1") == 1
+    assert ranking_overlap("32") < 0.7
+
+
+def test_exact_attention_keeps_up_with_one_drive() -> None:
+    # HI-081; HILOS Table 3: 11.9 GFLOP/s on one KU15P
+    assert predict(STATED["HI-081"])[0] == 1

@@ -5,15 +5,48 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
+from support.tiny import (
+    ACTIVATIONS,
+    ALL_WEIGHTS,
+    ATTEND,
+    BUFFER,
+    FINAL_KV,
+    FINAL_X,
+    HEAD,
+    HEAD_FLOPS,
+    KV,
+    LINEAR,
+    NEW_KV,
+    NEW_X,
+    PROMPT_FLOPS,
+    PROMPT_KV,
+    PROMPT_X,
+    QUERIES,
+    REBUILD,
+    STREAMED,
+    TOKEN_KV,
+    TOKEN_X,
+    X,
+    check,
+    estimate,
+    needed,
+)
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.near_storage.x_cache import alpha_closed_form
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import Answer, endurance
-from nearkv.costmodel.model.resources import attention_kernel, csd
+from nearkv.costmodel.model.resources import attention_kernel, csd, link
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.catalog import load_llm, load_part, load_platform
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.questions import arithmetic
+from nearkv.sweeps.validation.validate import row
 
 BED = load_platform("hilos-a100").machine()
+
+
 ANS = {"alpha": 0.0, "interval": 16.0, "writeback": 0.0}
 
 
@@ -209,3 +242,204 @@ def test_one_device_works_at_its_own_rate() -> None:
     kv = 64 * 4 * 32768 * 9216 * 16
     pages = 64 * 2 * 72 * 16 * 4096
     assert step.seconds == pytest.approx(kv / 3.0e9 + pages / 2.006e9)
+
+
+# --- Bytes and FLOPs of systems that offload, counted by hand for a small model ---
+
+
+IN_FILES = {"policy.weights_in_dram_up_to": 1e3}
+"""The rule of HILOS sec. 6.1 with a limit below the small model's parameters."""
+
+
+ROW_PAGES = 2 * 2 * 5 * 3
+"""K and V rows of 2 heads that 5 sequences add to 3 layers, each in a page of its own."""
+
+
+def test_hilos_without_x_reads_the_cache_beside_the_flash() -> None:
+    answer = estimate("hilos", alpha=0, interval=1, writeback=0, weights=2)
+    step = {
+        "csd.flash read": KV,
+        "csd.kernel run": KV,
+        "csd.commit wait": ROW_PAGES,
+        "csd.flash write": ROW_PAGES * 4096,
+        "uplink.out move": QUERIES + NEW_KV,
+        "uplink.in move": QUERIES,
+        "gpu_link.out move": QUERIES + NEW_KV,
+        "gpu_link.in move": STREAMED + QUERIES,
+        "host.dram read": STREAMED,
+        "gpu.hbm read": STREAMED,
+        "gpu.tensor run": LINEAR + HEAD_FLOPS,
+    }
+    check(answer.step, step)
+    path = {
+        f"{name} {verb}": PROMPT_KV
+        for name, verb in (("gpu_link.out", "move"), ("uplink.out", "move"), ("csd.flash", "write"))
+    }
+    prompt = {**path, "host.dram read": STREAMED, "gpu_link.in move": STREAMED}
+    prompt.update({"gpu.hbm read": HEAD, "gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS})
+    check(answer.prefill, prompt)
+
+
+def test_hilos_rebuilds_the_share_alpha_from_x_and_stores_both() -> None:
+    """Two fifths as X; pages of 64 kB hold a whole buffer, spilled every 4 of 20 written rows."""
+    alpha, page = 0.4, 65_536
+    answer = estimate(
+        "hilos", {**IN_FILES, "csd.page": page}, alpha=alpha, interval=4, writeback=1, weights=2
+    )
+    kv, x = (1 - alpha) * KV, alpha * X
+    # a row of X is 8/3 rows of a head of 3; of 21 tokens 20 are written, four rows a page
+    rows = 3 * 5 * ((1 - alpha) * 2 * 2 + alpha * 8 / 3)
+    buffered = (1 - alpha) * 5 * 3 * 2
+    row = 3 * 2 + 3 * 2  # V, and a score of each of 3 queries
+    new = (1 - alpha) * (QUERIES + NEW_KV) + alpha * NEW_X
+    out = (1 - alpha) * QUERIES
+    step = {
+        "csd.flash read": kv + x + STREAMED,
+        "csd.kernel run": kv,
+        "csd.commit wait": rows / 4,
+        "csd.flash write": rows / 4 * page * 20 / 21,
+        "host.driver wait": buffered,
+        "uplink.out move": new + buffered * 2.5 * row,
+        "uplink.in move": out + x + STREAMED,
+        "host.file move": STREAMED,
+        "gpu_link.out move": new,
+        "gpu_link.in move": out + x + STREAMED,
+        "gpu.hbm read": STREAMED,
+        "gpu.tensor run": LINEAR + HEAD_FLOPS + alpha * (ATTEND + REBUILD),
+    }
+    check(answer.step, step)
+    cached = (1 - alpha) * PROMPT_KV + alpha * PROMPT_X
+    assert answer.prefill.traffic("write") == {("csd.flash", "write"): pytest.approx(cached)}
+    buffers = 4 * 5 * ((1 - alpha) * TOKEN_KV + alpha * TOKEN_X)
+    stored = ALL_WEIGHTS + (1 - alpha) * FINAL_KV + alpha * FINAL_X
+    expected = {"gpu": BUFFER + ACTIVATIONS, "host": buffers, "csd": stored}
+    assert needed(answer) == pytest.approx(expected)
+
+
+# --- Where the HILOS paper contradicts itself, its tables or physics (docs/errata.md) ---
+
+
+STATED = {claim.id: claim for claim in load("hilos")}
+
+
+def step(name: str, alpha: float, devices: float = 8.0) -> float:
+    hw, work = BED.with_values({"csd.count": devices}), Workload(16.0, 32768.0, 64.0)
+    knobs = {"alpha": alpha, "interval": 16.0, "writeback": 1.0}
+    return float(SYSTEMS["hilos"](hw, model(name), work, knobs).step.seconds)
+
+
+def test_rebuilding_k_and_v_takes_twice_the_printed_flops() -> None:
+    # sec. 4.2 prints 2 a s h^2; two h x h products at two FLOPs a multiply-add are 4
+    llm = model("opt-175b")
+    assert llm.kv_from_x_flops(1, 1) == 2 * (2 * llm.hidden * llm.hidden)
+    # at 175B that is 90 % of moving X at 8 GB/s, and 1.8 times moving it at 16 GB/s
+    rebuild = llm.kv_from_x_flops(1, 1) / (312e12 * BED["derate"].gemm)
+    assert rebuild / (llm.x_bytes(1, 1) / 8e9) == pytest.approx(0.90, abs=0.01)
+    move = llm.x_bytes(1, 1) / link(BED, "uplink", "uplink").inward.rate
+    assert rebuild / move == pytest.approx(1.80, abs=0.01)
+
+
+def test_the_closed_form_exceeds_one_for_few_devices() -> None:
+    pci, llm = link(BED, "uplink", "uplink").inward.rate, model("opt-66b")
+    one = BED.with_values({"csd.count": 1.0})
+    assert 2 * pci / (csd(one, 1.0).read.rate + pci) > 1.4
+    assert alpha_closed_form(one, llm, Workload(16.0, 32768.0, 64.0)) == 1.0
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("mixtral-8x7b", 2.0), ("qwen2.5-32b", 2.5)])
+def test_x_is_larger_than_kv_for_grouped_queries(name: str, ratio: float) -> None:
+    llm = model(name)
+    assert llm.x_bytes(1, 1) / llm.kv_bytes(1, 1) == ratio
+    assert step(name, 0.0) < step(name, 0.5)
+
+
+def test_reads_alone_do_not_explain_what_the_x_cache_gains() -> None:
+    # sec. 6.5: flash reads allow 1 / (1 - alpha / 2) = 1.33 at alpha = 0.5; hidden commits add 1.32
+    reads, commits = 1 / (1 - 0.5 / 2), float(STATED["hilos-ans-wb"].low)
+    assert reads < float(STATED["hilos-ans-x"].low) < reads * commits
+
+
+def test_the_device_count_of_the_ratio_decides_it() -> None:
+    # sec. 6.4: "about 3" without a device count
+    pci = link(BED, "uplink", "uplink").inward.rate
+    ratios = [csd(BED.with_values({"csd.count": n}), 1.0).read.rate / pci for n in (8.0, 16.0)]
+    assert ratios == pytest.approx([1.5, 3.0], rel=1e-3)
+
+
+def test_endurance_needs_binary_units() -> None:
+    decimal = predict(STATED["hilos-endur-175b-long"])[0]
+    assert decimal == pytest.approx(3.71, rel=0.005)
+    assert decimal * 2**40 / 1e12 == pytest.approx(
+        float(STATED["hilos-endur-175b-long"].low), rel=0.005
+    )
+    assert load_part("smartssd").numbers["endurance"].si == pytest.approx(3.84e12 * 365 * 5)
+
+
+def test_shapes_of_table_2_but_the_heads_of_opt_30b() -> None:
+    table = {
+        "opt-30b": (48, 7168, 28672, 64, 64),
+        "opt-66b": (64, 9216, 36864, 72, 72),
+        "opt-175b": (96, 12288, 49152, 96, 96),
+        "qwen2.5-32b": (64, 5120, 27648, 40, 8),
+        "mixtral-8x7b": (32, 4096, 14336, 32, 8),
+        "glam-143b": (32, 4096, 16384, 32, 32),
+    }
+    keys = ("layers", "hidden", "ffn", "heads", "kv_heads")
+    capacity_check = {name: tuple(load_llm(name).numbers[key].si for key in keys) for name in table}
+    assert [name for name in table if capacity_check[name] != table[name]] == ["opt-30b"]
+    assert capacity_check["opt-30b"][3:] == (56, 56)
+    # with the table's 64 heads one would have 112, which fills no 256-byte entry
+    hidden, heads = capacity_check["opt-30b"][1], capacity_check["opt-30b"][3]
+    assert hidden / heads == 128
+
+
+def test_glam_needs_every_other_layer_dense() -> None:
+    every = 32 * (4 * 4096**2 + 64 * 2 * 4096 * 16384)
+    half = 32 * (4 * 4096**2 + 32.5 * 2 * 4096 * 16384)
+    parameters = float(model("glam-143b").parameters)
+    assert parameters == pytest.approx(half, rel=0.02)
+    assert parameters == pytest.approx(143e9, rel=0.02)
+    assert parameters < 0.6 * every
+
+
+def test_cost_efficiency_leaves_out_the_server() -> None:
+    # sec. 6.6: 2.91x; an H100 alone against four SmartSSDs alone
+    price = {name: load_part(name).numbers["price"].si for name in ("h100-80gb", "smartssd")}
+    alone = (1.29 / 1.39) * price["h100-80gb"] / (4 * price["smartssd"])
+    assert alone == pytest.approx(2.91, rel=0.005)
+    host, gpu, chassis = (f"hilos-a100:{role}.price" for role in ("host", "gpu", "chassis"))
+    drives = "hilos-a100:ssd.count * hilos-a100:ssd.price"
+    upgrade = f"( {host} + h100-80gb:price + {drives} )"
+    hilos = f"( {host} + {gpu} + {chassis} + 4 * hilos-a100:csd.price )"
+    gain = "stated:hilos-hilos-vs-h100-speed / stated:hilos-h100-speedup"
+    whole = arithmetic(f"{gain} * {upgrade} / {hilos}")
+    assert whole == pytest.approx(
+        (1.29 / 1.39) * (15000 + 30000 + 4 * 400) / (15000 + 7000 + 10000 + 4 * 2400)
+    )
+    assert whole < 1.1
+
+
+def test_four_channels_of_ddr4_2400_are_not_52() -> None:
+    assert 4 * 2400e6 * 8 == 4 * load_part("smartssd").numbers["memory_bandwidth"].si == 76.8e9
+
+
+def test_a_faster_gpu_cannot_gain_as_much() -> None:
+    # sec. 1, 3.1: over 60 % of the baseline's time moves KV; sec. 6.6: 1.39x from the GPU alone
+    pcie = load_part("h100-80gb").numbers["flops"].si / load_part("a100-40gb").numbers["flops"].si
+    for faster in (pcie, 989.4e12 / 312e12):
+        assert 1 / (0.6 + 0.4 / faster) < float(STATED["hilos-h100-speedup"].low)
+
+
+@pytest.mark.parametrize("name", [name for name, claim in STATED.items() if claim.proof])
+def test_rows_with_a_proof_are_inconsistent(name: str) -> None:
+    assert row("hilos", STATED[name])["verdict"] == "inconsistent"
+
+
+def test_h100_moves_no_faster_through_storage() -> None:
+    # what is left of the gain once KV comes from storage, every model and context
+    steps = []
+    for platform in ("hilos-a100", "hilos-h100"):
+        hw = load_platform(platform).machine()
+        work = Workload(16.0, np.array([16384.0, 131072.0]), 64.0)
+        steps.append(SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, {}).total.seconds)
+    assert np.all(steps[0] / steps[1] < 1.05)

@@ -7,22 +7,55 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
+from support.tiny import (
+    ACTIVATIONS,
+    ALL_WEIGHTS,
+    ATTEND,
+    BUFFER,
+    FINAL_KV,
+    FINAL_X,
+    HEAD,
+    HEAD_FLOPS,
+    KV,
+    LINEAR,
+    NEW_KV,
+    NEW_X,
+    PROMPT_FLOPS,
+    PROMPT_KV,
+    PROMPT_X,
+    QUERIES,
+    REBUILD,
+    STREAMED,
+    TINY,
+    WORK,
+    X,
+    check,
+    estimate,
+    needed,
+)
 
 from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import attend_in_tiles, near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import Writeback
 from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange
+from nearkv.costmodel.mechanisms.weights.residency import Residency
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import Answer, cost
 from nearkv.costmodel.model.resources import csd, host, link
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform
+from nearkv.costmodel.systems.inf2 import alpha_of_host_memory, host_room
+from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.validation.claims import load
+from nearkv.sweeps.validation.prediction import predict
+from nearkv.sweeps.validation.validate import row
 
 GIB = 2.0**30
+
+
 STUDIES = sorted((Path(__file__).parents[3] / "sweeps" / "studies").glob("*.toml"))
 
 
@@ -330,3 +363,212 @@ def test_studies_can_be_evaluated(file: Path) -> None:
     assert len(rows["system"]) > 1
     assert np.any(rows["status"] == "ok")
     assert np.all(rows["step_ms"].astype(float)[rows["status"] == "ok"] > 0)
+
+
+HALF = {"gpu.memory": BUFFER + ACTIVATIONS}
+"""A GPU that holds no weights for good."""
+
+
+ALPHA = 0.4
+
+
+SPLIT: dict[str, Real] = {
+    **HALF,
+    "host.memory": ALPHA * FINAL_X + ALL_WEIGHTS,
+    "policy.pinned_rounding": 0,
+    "csd.page": 4096,
+}
+"""No room for the cache in host memory beside X of two fifths of the batch and all weights."""
+
+
+KNOBS: dict[str, Real] = {
+    "alpha": ALPHA,
+    "interval": 4,
+    "writeback": 1,
+    "buffering": 0.25,
+    "weights": 2,
+    "ssd_weights": 0.25,
+}
+
+
+def test_inf2_attends_near_storage_to_what_is_not_x() -> None:
+    answer = estimate("inf2", SPLIT, **KNOBS)
+    near, new = 0.6 * KV, 0.6 * (QUERIES + NEW_KV)
+    rows = 3 * 5 * 0.6 * 2 * 2
+    scores = 3 * 6 * 3 * 110.5
+    stored = 0.25 * STREAMED
+    step = {
+        "csd.flash read": near + stored,
+        "csd.dram write": near,
+        # 8 passes over 16-bit scores
+        "csd.dram read": near + 8 * 2 * scores,
+        # transposing and multiplying 3 queries, three passes of two operations a score
+        "csd.kernel run": near / 2 * (1 + 2 * 3) + 2 * 3 * scores,
+        "csd.commit wait": rows / 4,
+        "csd.flash write": rows / 4 * 4096 * 20 / 21,
+        "host.driver wait": 3 * 3,
+        "uplink.out move": new + 1.5 * 0.6 * NEW_KV,
+        "uplink.in move": 0.6 * QUERIES + stored,
+        "host.file move": stored,
+        "host.dram read": 0.75 * STREAMED + ALPHA * X,
+        "gpu_link.out move": new + ALPHA * NEW_X,
+        "gpu_link.in move": 0.6 * QUERIES + STREAMED + ALPHA * X,
+        "gpu.hbm read": STREAMED,
+        "gpu.tensor run": LINEAR + HEAD_FLOPS + ALPHA * (ATTEND + REBUILD),
+    }
+    check(answer.step, step)
+
+
+def test_inf2_writes_prompts_where_they_are_attended_to() -> None:
+    answer = estimate("inf2", SPLIT, **KNOBS)
+    stored = 0.25 * STREAMED
+    prompt = {
+        "csd.flash read": stored,
+        "csd.flash write": 0.6 * PROMPT_KV,
+        "uplink.in move": stored,
+        "uplink.out move": 0.6 * PROMPT_KV,
+        "host.file move": stored,
+        "host.dram read": 0.75 * STREAMED,
+        "gpu_link.out move": 0.6 * PROMPT_KV + ALPHA * PROMPT_X,
+        "gpu_link.in move": STREAMED,
+        "gpu.hbm read": HEAD,
+        "gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS,
+    }
+    check(answer.prefill, prompt)
+    host = 0.75 * ALL_WEIGHTS + ALPHA * FINAL_X + 4 * 0.6 * NEW_KV
+    tiers = {"gpu": BUFFER + ACTIVATIONS, "host": host, "csd": 0.25 * ALL_WEIGHTS + 0.6 * FINAL_KV}
+    assert needed(answer) == pytest.approx(tiers)
+
+
+def test_a_cache_that_fits_is_the_cpus_in_inf2() -> None:
+    changes = {**HALF, "policy.pinned_rounding": 1.0}
+    knobs: dict[str, Real] = {
+        "alpha": 0.4,
+        "interval": 4,
+        "writeback": 1,
+        "buffering": 0,
+        "ssd_weights": 0,
+    }
+    answer = estimate("inf2", changes, **knobs)
+    step = {
+        "host.dram read": STREAMED + 0.6 * KV + 0.4 * X,
+        "gpu_link.out move": 0.6 * (QUERIES + NEW_KV) + 0.4 * NEW_X,
+        "gpu_link.in move": 0.6 * QUERIES + 0.4 * X + STREAMED,
+        "gpu.hbm read": STREAMED,
+        "gpu.tensor run": LINEAR + HEAD_FLOPS + 0.4 * (ATTEND + REBUILD),
+    }
+    check(answer.step, step)
+    host = needed(answer)["host"]
+    rounding = (2 * 512 + 2 * 128 + 3 * 512) / (2 * 288 + 2 * 96 + 3 * 304)
+    assert host == pytest.approx(rounding * ALL_WEIGHTS + 0.6 * FINAL_KV + 0.4 * FINAL_X)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_the_papers_alpha_fills_what_buffers_and_weights_leave(share: float) -> None:
+    """X of a share of the batch takes the place of its buffered K and V, two tokens of each."""
+    buffers = 2 * NEW_KV
+    room = share * (FINAL_X - buffers)
+    hw = load_platform("inf2-a100").machine()
+    changes = {**HALF, "policy.pinned_rounding": 0, "host.memory": ALL_WEIGHTS + buffers + room}
+    paper = {"weights": 2}
+    delayed = alpha_of_host_memory(hw.with_values(changes), TINY, WORK, paper)
+    assert delayed == pytest.approx(share)
+    naive = {**paper, "writeback": 0, "interval": 2}
+    changes["host.memory"] = ALL_WEIGHTS + share * FINAL_X
+    assert alpha_of_host_memory(hw.with_values(changes), TINY, WORK, naive) == pytest.approx(share)
+
+
+def test_a_cache_of_shared_heads_stays_in_host_memory_only_beside_its_x() -> None:
+    """Llama 2's X takes four times its K and V: 512 GiB hold all K and V, but not beside 6 % of X.
+
+    K and V: 2 x 1024 x 2 B x 80 layers x 36 x 40,852 tokens = 482 GB; X four times that.
+    """
+    hw = load_platform("inf2-a100").machine().with_values({"gpu.memory": 160e9})
+    work = Workload(36.0, 40_546.0, 306.0)
+    knobs: dict[str, Requested] = {
+        "alpha": np.array([0.0, 0.057]),
+        "interval": 2.0,
+        "writeback": 0.0,
+        "buffering": 0.0,
+        "weights": 2.0,
+        "ssd_weights": 0.0,
+    }
+    estimate = resolve_knobs(SYSTEMS["inf2"], hw, model("llama2-70b", hw), work, knobs).estimate
+    assert np.all(estimate.fits.ok)
+    on_drives, _ = estimate.fits.tiers["csd"]
+    assert np.array_equal(np.asarray(on_drives) > 0, [False, True])
+
+
+def test_weights_and_two_layers_leave_the_rest_of_host_memory() -> None:
+    exact = {"policy.pinned_rounding": 0.0, "host.memory": 1e6}
+    hw = load_platform("inf2-a100").machine().with_values(exact)
+    room = host_room(hw, TINY, WORK, Residency(0.5, 0.5, 0.0))
+    assert room == pytest.approx(1e6 - ALL_WEIGHTS / 2 - 2 * FINAL_KV / 3)
+
+
+# --- Where the INF² paper contradicts itself, its tables or physics (docs/errata.md) ---
+
+
+STATED = {claim.id: claim for claim in load("inf2")}
+
+
+def test_filling_memory_with_x_loses_on_an_a100() -> None:
+    # sec. 7.5 says INF² fully uses main memory for X; OPT-30B at 16K would rebuild all of its KV
+    # even with pinned memory and products at the top of their range
+    best = (
+        load_platform("inf2-a100").override("derate.cache_relay", 0.8).override("derate.gemm", 0.85)
+    )
+    hw, llm, work = best.machine(), model("opt-30b"), Workload(32.0, 16384.0, 64.0)
+    rest = {"interval": 2.0, "writeback": 1.0, "buffering": 0.0, "ssd_weights": 0.0}
+    steps = np.ravel(
+        SYSTEMS["inf2"](hw, llm, work, {"alpha": np.linspace(0.0, 1.0, 101), **rest}).step.seconds
+    )
+    assert steps[-1] / steps.min() == pytest.approx(1.33, abs=0.01)
+
+
+@pytest.mark.slow
+def test_the_knee_is_stated_twice() -> None:
+    stated = {float(STATED[name].low) for name in ("inf2-raid-knee", "inf2-raid-limit2")}
+    assert stated == {2.0, 3.0}
+    assert predict(STATED["inf2-raid-knee"])[0] in stated
+
+
+def test_a_csd_has_two_prices() -> None:
+    prices = [float(STATED[name].low) for name in ("inf2-price-csd", "inf2-price-csd-alt")]
+    assert prices == [2400, 2000]
+    rest = 30000 + 20000 + 10000
+    assert [rest + 16 * price == float(STATED["inf2-cost-total"].low) for price in prices] == [
+        True,
+        False,
+    ]
+
+
+def test_16_over_4133_ms_is_not_3_88() -> None:
+    assert predict(STATED["inf2-sq-tput"])[0] == pytest.approx(3.871, abs=5e-4)
+
+
+def test_a_decoded_token_on_eight_a100_cannot_take_four_seconds() -> None:
+    # 350 GB of weights at 8 x 2.04 TB/s
+    read = model("opt-175b").weight_bytes / (8 * load_part("a100-80gb").numbers["bandwidth"].si)
+    assert read == pytest.approx(0.0214, rel=0.01)
+    assert read < 0.01 * float(STATED["inf2-sq-latency"].low) / 1e3
+
+
+def test_short_contexts_hold_less_than_100_gb_at_batch_16_only() -> None:
+    llm = model("opt-175b")
+    capacity_check = [
+        llm.layers * llm.kv_bytes(batch, tokens) / 1e9 for batch, tokens in ((16, 1088), (32, 1088))
+    ]
+    assert capacity_check == pytest.approx([82, 164], abs=1)
+
+
+def test_the_processor_has_24_cores() -> None:
+    # Table 1 prints 2 x 48C 96T; HILOS prints 24C 48T for the same processor
+    assert "24 cores" in load_platform("inf2-a100").roles["host"].numbers["count"].at
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, claim in STATED.items() if claim.proof and claim.metric != "number"]
+)
+def test_rows_with_a_proof_are_inconsistent(name: str) -> None:
+    assert row("inf2", STATED[name])["verdict"] == "inconsistent"

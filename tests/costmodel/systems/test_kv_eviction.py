@@ -5,7 +5,25 @@ from __future__ import annotations
 import pytest
 from support.personal_computer import WORK, machine, solved
 from support.systems import model
+from support.tiny import (
+    ACTIVATIONS,
+    ALL_WEIGHTS,
+    ATTEND,
+    FINAL_KV,
+    HEAD_FLOPS,
+    KV,
+    LINEAR,
+    NEW_KV,
+    PROMPT_FLOPS,
+    PROMPT_KV,
+    STREAMED,
+    check,
+    estimate,
+    needed,
+    plus,
+)
 
+from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.workload import Workload
 
 
@@ -62,3 +80,86 @@ def test_demoted_kv_is_what_fig_4_measures_and_nothing_where_dram_holds_all() ->
     # HKM halves it (sigma 0.5), and HillInfer demotes what it promotes
     half = solved("infinigen", machine(), "opt-6.7b", work, sigma=0.5).estimate.step
     assert half.traffic("write")["ssd.flash", "write"] == pytest.approx(0.1 * kv, rel=0.01)
+
+
+# --- Bytes and FLOPs of KV eviction on one PC, counted by hand for a small model ---
+
+
+GPU, HOST, DRIVE = 0.2, 0.6, 0.2
+"""Where sec. 3.2 puts the cache."""
+
+
+def stored(amount: float) -> dict[str, Real]:
+    """New K and V on their way: 80 % leave the GPU, 20 % go on to the drive."""
+    leaves = {"gpu_link.out move": (HOST + DRIVE) * amount}
+    return {**leaves, "ssd_link.out move": DRIVE * amount, "ssd.flash write": DRIVE * amount}
+
+
+def demoted(share: float) -> dict[str, Real]:
+    """What DRAM gives up for promoted tokens."""
+    return {"ssd_link.out move": share * KV, "ssd.flash write": share * KV}
+
+
+def on_gpu(attended: float) -> dict[str, Real]:
+    """Weights once, and the attended share of the cache, by a GPU that holds all weights."""
+    flops = LINEAR + HEAD_FLOPS + attended * ATTEND
+    return {"gpu.hbm read": STREAMED + attended * KV, "gpu.tensor run": flops}
+
+
+@pytest.mark.parametrize("name", ["full-cache", "h2o"])
+def test_who_evicts_nothing_fetches_all_that_is_not_on_the_gpu(name: str) -> None:
+    migration = {"migration": 0.1} if name == "h2o" else {}
+    answer = estimate(name, placement=0, **migration)
+    moves = {
+        "ssd.flash read": DRIVE * KV,
+        "ssd_link.in move": DRIVE * KV,
+        "gpu_link.in move": (HOST + DRIVE) * KV,
+    }
+    step = plus(moves | on_gpu(1.0), stored(NEW_KV))
+    check(answer.step, plus(step, demoted(0.1) if migration else {}))
+    prompt = {"gpu.hbm read": STREAMED, "gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS}
+    check(answer.prefill, plus(prompt, stored(PROMPT_KV)))
+    on = ALL_WEIGHTS + ACTIVATIONS + GPU * FINAL_KV
+    tiers = {"gpu": on, "host": HOST * FINAL_KV, "ssd": DRIVE * FINAL_KV}
+    assert needed(answer) == pytest.approx(tiers)
+    in_gb = {"kv_gpu_gb": GPU, "kv_host_gb": HOST, "kv_drive_gb": DRIVE}
+    assert answer.also == pytest.approx({key: a * FINAL_KV / 1e9 for key, a in in_gb.items()})
+
+
+def test_no_more_is_demoted_than_host_and_drive_can_swap() -> None:
+    """The drive holds 20 % of the cache, so 30 % cannot come up in exchange."""
+    most, beyond = [estimate("h2o", placement=0, migration=share) for share in (0.2, 0.3)]
+    for answer in (most, beyond):
+        written = answer.step.traffic("write")[("ssd.flash", "write")]
+        assert written == pytest.approx(DRIVE * NEW_KV + 0.2 * KV)
+
+
+def test_infinigen_scores_part_of_the_keys_and_fetches_the_retained() -> None:
+    """30 % of each key is 15 % of K and V; half of what leaves the drive is served by the host."""
+    answer = estimate(
+        "infinigen", retention=0.25, partial=0.3, sigma=0.5, placement=0, migration=0.1
+    )
+    proxy = 0.15 * KV
+    fetched = 0.5 * 0.25 * DRIVE * KV
+    moves = {
+        "ssd.flash read": DRIVE * proxy + fetched,
+        "ssd_link.in move": DRIVE * proxy + fetched,
+        "host.dram read": (HOST + DRIVE) * proxy,
+        "gpu_link.in move": 0.25 * (HOST + DRIVE) * KV,
+    }
+    step = plus(moves | on_gpu(GPU + 0.25 * (HOST + DRIVE)), stored(NEW_KV))
+    check(answer.step, plus(step, demoted(0.5 * 0.1)))
+
+
+def test_leoam_reads_two_keys_a_chunk() -> None:
+    """Two keys are one token's K and V: one of 64 tokens is read to score them."""
+    answer = estimate("leoam", retention=0.25, abstract=64, placement=0, migration=0.1)
+    proxy = KV / 64
+    moves = {
+        "ssd.flash read": DRIVE * (proxy + 0.25 * KV),
+        "ssd_link.in move": DRIVE * (proxy + 0.25 * KV),
+        "host.dram read": (HOST + DRIVE) * proxy,
+        "gpu_link.in move": 0.25 * (HOST + DRIVE) * KV,
+    }
+    step = plus(moves | on_gpu(GPU + 0.25 * (HOST + DRIVE)), stored(NEW_KV))
+    check(answer.step, plus(step, demoted(0.1)))

@@ -1,4 +1,4 @@
-"""Where weights go that nobody places: they fill the GPU, then host memory, then drives."""
+"""FlexGen's shares of weights: whole tensors, and as many as a memory holds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.weights.percent import eager_prompts, whole_tensors
+from nearkv.costmodel.mechanisms.weights.residency import beside_gpu
+from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 
 BED = load_platform("zero-a6000").machine()
+
+
 OPT = model("opt-66b", BED)
 """132 GB of weights, 2.36 MB of cache a token."""
+
+
 WORK = Workload(8.0, 2048.0, 32.0)
 
 
@@ -71,3 +78,70 @@ def test_drives_hold_what_host_memory_does_not(tensors: float) -> None:
 def test_what_is_stated_stays() -> None:
     knobs = filled(BED, gpu_weights=0.25, cache=2.0, ssd_weights=0.5).knobs
     assert [knobs[name] for name in ("gpu_weights", "ssd_weights", "cache")] == [0.25, 0.5, 2]
+
+
+WORK_STREAMING = Workload(96.0, 512.0, 32.0).at(528.0)
+
+
+def bed(name: str, **widths: float) -> Machine:
+    """A test bed whose weights or cache have so many bytes an element."""
+    changes = {f"precision.{key}": value for key, value in widths.items()}
+    return load_platform(name).machine().with_values(changes)
+
+
+ALL_IN_HOST: dict[str, dict[str, Real]] = {
+    "zero-inference": {"ssd_weights": 0.0},
+    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
+}
+"""Knobs that leave all weights in host memory."""
+
+
+def layers(system: str, hw: Machine, **knobs: Real) -> Span:
+    """The layers of a decode step of OPT-30B, without the output head."""
+    llm = model("opt-30b", hw)
+    return SYSTEMS[system](hw, llm, WORK_STREAMING, {**ALL_IN_HOST[system], **knobs}).step.parts[
+        "layers"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "placed"),
+    [
+        # centres of Q, K, V, O at 1/8, 3/8, 5/8, 7/8, of up and down at 1/4 and 3/4
+        ((0.2, 0.0), (1 / 12, 0.0)),
+        ((0.55, 0.0), (1 / 2, 0.0)),
+        ((0.0, 0.5), (0.0, 1 / 2)),
+        ((0.0, 0.2), (0.0, 1 / 12)),
+        ((1.0, 0.0), (1.0, 0.0)),
+    ],
+)
+def test_shares_are_of_whole_tensors(
+    asked: tuple[float, float], placed: tuple[float, float]
+) -> None:
+    on_gpu, ssd = asked
+    tiers = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 0.0)
+    assert (tiers.gpu, tiers.storage) == pytest.approx(placed)
+    divided = whole_tensors(model("opt-30b", bed("t4-box")), beside_gpu(on_gpu, ssd), 1.0)
+    assert (divided.gpu, divided.storage) == pytest.approx((on_gpu, (1 - on_gpu) * ssd))
+
+
+def test_prompts_of_flexgen_write_the_whole_square_of_scores() -> None:
+    hw = bed("t4-box")
+    llm = model("opt-6.7b", hw)
+    span = eager_prompts(llm, 2.0, 512.0, gpu(hw))
+    scores = 2 * 32 * 512**2
+    assert span.parts["scores"].seconds == pytest.approx(13 * scores / (0.85 * 320e9))
+    linear = 2 * 2 * 512 * 12 * 4096**2
+    square = 4 * 2 * 512**2 * 4096
+    assert span.parts["products"].seconds == pytest.approx((linear + square) / (0.37 * 65e12))
+
+
+def test_prompts_of_many_tokens_visit_every_expert() -> None:
+    """400 tokens choose 2 of 8 experts each: one that none chooses is less than 1e-40 likely."""
+    system = SYSTEMS["zero-inference"]
+    hw = bed("zero-a6000")
+    llm = model("mixtral-8x7b", hw)
+    prefill = system(hw, llm, Workload(4.0, 100.0, 2.0), {"ssd_weights": 0.0}).prefill
+    moved = prefill.parts["layers"].traffic()["gpu_link.in", "move"]
+    layers = llm.weight_bytes - llm.head_bytes
+    assert moved == pytest.approx(layers, rel=0.01)

@@ -23,6 +23,8 @@ MIXTURE = LLM(
     kv_width=4.0,
     activation_width=3.0,
 )
+
+
 RATES = {
     "host_to_gpu": 2.0,
     "disk_to_host": 4.0,
@@ -37,13 +39,27 @@ RATES = {
     "attention_prefill": 50.0,
     "attention_decode": 40.0,
 }
+
+
 T4 = load_platform("t4-flexgen").machine()
+
+
 HW = T4.with_values({f"offload.{name}": rate for name, rate in RATES.items()})
+
+
 BLOCK = BlockSchedule(HW, MIXTURE, Workload(1.0, 10.0, 4.0), 6.0, 2.0, 12.0)
+
+
 SHARES = [0.5, 0.3, 0.2, 0.1, 0.6, 0.3, 0.2, 0.3, 0.5]
 """Weights, cache and activations on the GPU, in host memory, on the disk."""
+
+
 AT = np.array([*SHARES, 6.0, 2.0])
+
+
 WEIGHTS = 1104  # a layer's bytes
+
+
 # a token's K and V take 2 x 6 x 4 B, its activations 8 x 3 B
 AWAY, STORED = WEIGHTS * 0.5, WEIGHTS * 0.2
 

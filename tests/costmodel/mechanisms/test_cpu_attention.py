@@ -1,4 +1,4 @@
-"""Systems that offload, on models that cache latents: rates by hand, memory, who attends."""
+"""Systems that offload, on models that cache latents: rates by hand, memory, which unit attends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import resolve_knobs
 
 DEEPSEEK = model("deepseek-v3")
+
+
 TOKEN = 61 * (512 + 64) * 2  # bytes of one token's latents in all layers
+
+
 FAST = {
     "gpu.flops": np.inf,
     "gpu.bandwidth": np.inf,
@@ -20,7 +24,11 @@ FAST = {
     "host.memory": 1e13,
 }
 """Leaves the link of the GPU, and whatever else a test does not set free."""
+
+
 FREE_DRIVES = {"ssd.read": np.inf, "ssd.write": np.inf}
+
+
 SLOPES = {
     "flexgen-ssd": (0.29, {"ssd_link.bandwidth": np.inf}, {}),
     "flexgen-dram": (0.29, {"ssd_link.bandwidth": np.inf}, {}),
@@ -85,33 +93,6 @@ def test_bringing_latents_to_the_gpu_beats_attention_near_storage_at_any_alpha()
     knobs = {**middle(flexgen), "weights": 0.0, "gpu_batches": 1.0}
     to_gpu = flexgen(machine_of(flexgen), DEEPSEEK, work, knobs).step.seconds
     assert to_gpu < 0.75 * np.min(near_storage)
-
-
-def test_transformers_caches_latents_projected_to_heads() -> None:
-    """A token keeps 128 heads x (192 + 128) elements in 61 layers, 71 times its latents.
-
-    A step reads them at 0.8 of the peak of the memory.
-    """
-    system = SYSTEMS["accelerate"]
-    hw = machine_of(system).with_values({"gpu.memory": 1e15, "gpu.flops": np.inf})
-    token = 61 * 128 * (128 + 64 + 128) * 2
-    seconds: list[Real] = []
-    memory: list[Real] = []
-    for context in (4096.0, 8192.0):
-        answer = system(hw, DEEPSEEK, Workload(4.0, context, 2.0), middle(system))
-        seconds.append(answer.step.seconds)
-        scores = 128 * context**2 * (2 * 2 + 4)  # of one prompt, in 16 bits twice and in 32
-        activations = DEEPSEEK.activation_bytes(context)
-        memory.append(answer.fits.tiers["gpu"][0] - scores - activations)
-    assert memory[1] - memory[0] == pytest.approx(4 * token * 4096, rel=1e-6)
-    read = 4 * token * 4096 / (0.8 * hw.gpu.bandwidth)
-    assert seconds[1] - seconds[0] == pytest.approx(read, rel=1e-6)
-
-
-def test_eager_attention_of_a_prompt_is_in_heads() -> None:
-    """The whole square: keys of 192 and values of 128 elements, 128 heads, 2 FLOPs each."""
-    kind = DEEPSEEK.kinds["latent_moe"]
-    assert kind.eager_attention_flops(2, 1000.0) == 2 * 2 * 1000**2 * 128 * (192 + 128)
 
 
 def test_the_best_share_knows_that_latents_take_gpu_memory_from_weights() -> None:

@@ -15,6 +15,8 @@ from nearkv.hardware.machine import Machine
 
 HBM = 4.8e12
 """Of one H200 [B/s]."""
+
+
 EXPERT = 3 * 2880 * 2880
 """Matrices of one expert of gpt-oss-120b [1]."""
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.systems import model
-from support.tiny import (
-    ALL_WEIGHTS,
-    LAYERS,
-    SHAPE,
-    WORK,
-    amounts,
-    estimate,
-    needed,
-    two_kinds,
-)
+from support.tiny import ALL_WEIGHTS, LAYERS, SHAPE, WORK, amounts, estimate, needed, two_kinds
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_kinds
@@ -32,11 +23,17 @@ from nearkv.sweeps.study.traces import load_trace
 
 FOUR: dict[str, Real] = {"policy.weights_per_gpu": 2_000.0}
 """They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""
+
+
 ROW = 2 * 6 * 2
 """K and V of a token in a layer: 2 heads of 3 elements, 2 bytes each [B]."""
+
+
 # a step sees contexts of 100 to 121 tokens. A window of 110.5 holds all of them in the first half
 # of a request's life, 105.25 on average, and 110.5 in the second half
 WINDOW = 110.5
+
+
 HALFWAY = (105.25 + 110.5) / 2
 
 
@@ -116,6 +113,8 @@ def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
 
 CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
 """K and V that five requests keep on average in the layers of two kinds [B]."""
+
+
 PIM: list[tuple[str, str, str]] = [
     ("hbm-pim", "gpu.banks read", "gpu"),
     ("rank-pim", "dimm.ranks read", "dimm"),

@@ -1,4 +1,4 @@
-"""A sequence that decodes alone has no second sub-batch to take turns with (L3 sec. 5.2)."""
+"""Replicas in use, prompts on one of them, and sequences that decode alone (L3 sec. 5.2)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.tiny import LAYERS, TINY, amounts
 
 import nearkv
-from nearkv.costmodel.mechanisms.serving.parallel import paired
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    in_use,
+    paired,
+    prefill_attention,
+    prompts_alone,
+)
+from nearkv.costmodel.model.queue import Load
+from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
@@ -68,3 +76,33 @@ def test_others_do_not_shorten_the_longest_answer(tmp_path: Path, system: str) -
     ]
     assert many["total_s"][0] > one["total_s"][0] * 0.99
     assert many["tpot_ms"][0] > one["tpot_ms"][0] * 0.99
+
+
+HW = load_platform("dgx-a100-pim").machine()
+
+
+FOUR = {"policy.weights_per_gpu": 2_000.0}
+"""They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""
+
+
+LAUNCH, HOP = HW.gpu.launch, HW.nvlink.latency
+
+
+def test_a_prompt_visits_one_replica() -> None:
+    hw = in_use(HW.with_values(FOUR), TINY)
+    load = Load(0.0, 0.0, 0.0, prompt=100.0, squares=100.0**2)
+    span = amounts(prompts_alone(hw, TINY, 1.0, load))
+    assert span["gpu.hbm read"] == LAYERS / 3
+    assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
+
+
+def test_prompts_attend_at_a_rate_of_their_own() -> None:
+    rate = 8 * HW.gpu.flops * HW.derate.prefill_attention
+    assert prefill_attention(HW, TINY, 1000.0).seconds == pytest.approx(2 * 1000 * 18 / rate)
+
+
+@pytest.mark.parametrize(("served", "gpus"), [(1.0, 4.0), (1.9, 4.0), (2.0, 8.0), (9.0, 8.0)])
+def test_gpus_in_use_are_whole_replicas_that_have_a_request(served: float, gpus: float) -> None:
+    hw = in_use(HW.with_values(FOUR), TINY, most=served)
+    assert hw.gpu.count == gpus
+    assert hw.nvlink.count == gpus

@@ -11,6 +11,8 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 
 BED = load_platform("hilos-a100").machine()
+
+
 FREE = {
     "gpu.flops": np.inf,
     "gpu.bandwidth": np.inf,
@@ -19,8 +21,12 @@ FREE = {
     "ssd_link.bandwidth": np.inf,
 }
 """Leaves weights on the GPU's link, reads on the host's file path, attention on the host."""
+
+
 PAPER = {"weights": 2.0}
 """Weights where the paper puts them, in host DRAM."""
+
+
 LINK, FILE, ATTEND = 0.8 * 31.5e9, 10e9, 0.117 * 204.8e9
 """Rates of the three [B/s]."""
 

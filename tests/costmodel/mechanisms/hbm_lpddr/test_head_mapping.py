@@ -54,7 +54,11 @@ MIXTURE = LLM(
     kv_width=4.0,
     activation_width=3.0,
 )
+
+
 WORK = Workload(2.0, 7.0, 4.0)
+
+
 SIDE = Side(
     name="hbm",
     arrays=Port("arrays", "run", 2.0, "op"),
@@ -67,12 +71,22 @@ SIDE = Side(
     fill=64.0,
     capacity=1e9,
 )
+
+
 # 60 multiply-adds a second beside 40
 OTHER = replace(SIDE, name="lpddr", arrays=Port("others", "run", 1.0, "op"), columns=15.0)
+
+
 TWO = Asymmetric(SIDE, OTHER, Port("barrier", "wait", 1.0, "op"), Port("link", "move", 1.0))
+
+
 # bytes in all 3 layers: K and V of 7 tokens of 2 sequences; Q, K and V; output and experts
 CACHE = 3 * 2 * 2 * 6 * 7 * 4
+
+
 QKV = 3 * 8 * 30 * 0.5
+
+
 FC = 3 * (18 * 8 + 4 * 456) * 0.5
 
 

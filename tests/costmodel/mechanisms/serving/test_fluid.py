@@ -9,14 +9,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
-from nearkv.costmodel.mechanisms.serving.fluid import Drain, decoding, resident_in, steady
+from nearkv.costmodel.mechanisms.serving.fluid import (
+    Drain,
+    decoding,
+    drain_of,
+    resident_in,
+    steady,
+    tokens_reserved,
+)
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.costmodel.model.workload import Spread, Workload
 
 WORK = Workload(batch=100.0, prompt=200.0, output=21.0)
+
+
 A_SEQUENCE, A_TOKEN, A_SQUARE = 0.125, 1e-3, 1e-6
 """Seconds that each adds to an iteration of 1 s."""
 
@@ -199,3 +209,76 @@ def test_a_remainder_of_less_than_a_step_drains_as_well() -> None:
     pieces = list(Drain(longest=4.0, remainder=0.5).pieces(0.1))
     assert sum(piece.iterations for piece in pieces) == pytest.approx(4)
     assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(0.5)
+
+
+def test_those_who_leave_last_take_their_remainder_between_them() -> None:
+    """Shares of the last requests integrate to their mean remainder over the longest answer."""
+    pieces = list(Drain(longest=300.0, remainder=100.0).pieces(0.01))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(300)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(100)
+    shares = [float(piece.decoding) for piece in pieces]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0.01
+
+
+@pytest.mark.parametrize("longest", [100.0, 101.0, 130.0, 200.0, 299.0, 301.0, 2000.0, 30000.0])
+@pytest.mark.parametrize("least", [1.0, 0.5, 0.1, 1e-3])
+def test_every_drain_serves_the_remainders_and_ends_with_the_last(
+    longest: float, least: float
+) -> None:
+    """Laws from equal remainders to one request of three hundred that goes on."""
+    pieces = list(Drain(longest, remainder=100.0).pieces(least))
+    assert sum(piece.iterations for piece in pieces) == pytest.approx(longest, rel=1e-9)
+    assert sum(piece.iterations * piece.served for piece in pieces) == pytest.approx(100, rel=2e-3)
+    assert all(float(piece.decoding) >= least * (1 - 1e-9) for piece in pieces)
+
+
+def test_a_drain_lasts_as_long_as_the_longest_answer() -> None:
+    """Answers of 21 with E[n^2] = 1.5 E[n]^2 and up to 4 times the mean."""
+    spread = Spread(output_square=1.5, longest_output=4.0)
+    work = Workload(5.0, 100.0, 21.0, spread=spread)
+    queue = drain_of(work, np.array(True), 200.0)
+    assert (float(queue.longest), float(queue.remainder)) == (80, 15)
+    nearly_all = drain_of(work, np.array(True), 12.0)  # resident from the start: no more is left
+    assert (float(nearly_all.longest), float(nearly_all.remainder)) == (80, 12)
+    together = drain_of(work, np.array(False), 20.0)
+    assert (float(together.longest), float(together.remainder)) == (80, 20)
+    alike = drain_of(Workload(5.0, 100.0, 21.0), np.array(True), 200.0)
+    assert (float(alike.longest), float(alike.remainder)) == (0, 0)
+    single = drain_of(Workload(5.0, 100.0, 1.0, spread=spread), np.array(True), 0.0)
+    assert (float(single.longest), float(single.remainder)) == (0, 0)
+
+
+def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
+    work = Workload(5.0, 100.0, 21.0, spread=Spread(prompt_square=2.0))
+    idle = serial()
+    serving = Serving(
+        iteration=lambda load: idle,
+        prefill=lambda prompts, load: idle,
+        room=1.0,
+        replicas=1.0,
+        skew=lambda sequences, sizes: 1 + sizes * sequences,
+    )
+    load = serving.load_of(work, 3.0, 7.0)
+    assert (load.sequences, load.tokens, load.prompt) == (3, 3 * 110.5, 7)
+    assert load.hottest == 4 * 3 * 110.5
+    assert load.squares == 7 * 100 * 2
+    assert load.share(0.5).squares == 700
+
+
+def test_a_request_reserves_its_mean_or_its_final_length() -> None:
+    """121 tokens in the end, 110.5 on average."""
+    work = Workload(5.0, 100.0, 21.0)
+    assert tokens_reserved(work, 0.0) == 110.5
+    assert tokens_reserved(work, 1.0) == 121
+    assert tokens_reserved(work, 0.5) == (110.5 + 121) / 2
+
+
+@pytest.mark.parametrize(
+    ("room", "resident"), [(9.0, 5.0), (5.0, 5.0), (4.5, 3.5), (1.5, 2.0), (0.0, 2.0)]
+)
+def test_a_queue_leaves_half_a_request_of_room_in_each_replica(
+    room: float, resident: float
+) -> None:
+    """Five requests in two replicas: room but for one, at least one in each."""
+    assert resident_in(room, 5.0, 2.0) == resident

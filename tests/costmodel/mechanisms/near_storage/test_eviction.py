@@ -1,12 +1,13 @@
-"""Tiers of a KV cache by hand: what goes where, and what recurrent layers keep on the GPU."""
+"""Where K and V live, what exceeds a tier, and what tiers swap, by hand."""
 
 from __future__ import annotations
 
 import pytest
-from support.tiny import ALL_WEIGHTS, FINAL_KV, SHAPE, TINY, WORK
+from support.tiny import ACTIVATIONS, ALL_WEIGHTS, FINAL_KV, SHAPE, TINY, WORK
 
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     Tiers,
+    fits_in,
     kv_budget,
     migration_breaks,
     place,
@@ -20,6 +21,8 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 
 HW = load_platform("aipc-4090").machine()
+
+
 STATIC, BY_CAPACITY = 0.0, 1.0
 
 
@@ -75,3 +78,44 @@ def test_a_recurrent_layer_reads_and_writes_its_state() -> None:
     }
     assert leaves["read"] == 2 * (530 + 456) + 2 * 3 * 11 * 2
     assert leaves["run"] == 2 * 3 * (530 + 456) + 3 * 17
+
+
+# --- Bytes and FLOPs of KV eviction on one PC, counted by hand for a small model ---
+
+
+@pytest.mark.parametrize(
+    ("placement", "gpu_kv", "host_kv", "tiers"),
+    [
+        (0, 1.0, 1.0, (0.2, 0.6, 0.2)),
+        (1, 1.0, 1.0, (1.0, 0.0, 0.0)),
+        (1, 0.5, 1.0, (0.5, 0.5, 0.0)),
+        (1, 0.5, 0.3, (0.5, 0.3, 0.2)),
+        (0, 0.1, 0.3, (0.1, 0.3, 0.6)),
+        (0, -1.0, 0.3, (0.0, 0.3, 0.7)),
+    ],
+)
+def test_what_a_tier_has_no_room_for_goes_to_the_next(
+    placement: float, gpu_kv: float, host_kv: float, tiers: tuple[float, float, float]
+) -> None:
+    """Memories with room for so many caches, beside weights and activations of one prompt."""
+    memory = ALL_WEIGHTS + ACTIVATIONS + gpu_kv * FINAL_KV
+    hw = HW.with_values({"gpu.memory": memory, "host.kv_memory": host_kv * FINAL_KV})
+    placed = place(hw, TINY, WORK, placement)
+    assert (placed.gpu, placed.host, placed.drive) == pytest.approx(tiers)
+    check_fit = fits_in(hw, TINY, WORK, placed, "ssd", 7.0, beside=5.0)
+    assert check_fit["ssd"] == pytest.approx((tiers[2] * FINAL_KV + 5, 7.0))
+    assert check_fit["gpu"][1] == memory
+
+
+def test_breaks_are_where_host_and_drive_can_swap_no_more() -> None:
+    """Of 0.2, at a skew of a half, 0.4 may be asked for; of 0.8 asked for, a skew of 3/4 is too."""
+    knobs = {"placement": 0.0, "sigma": 0.5, "migration": 0.8}
+    assert migration_breaks(HW, TINY, WORK, knobs) == pytest.approx((0.4,))
+    assert sigma_breaks(HW, TINY, WORK, knobs) == pytest.approx((0.75,))
+    assert sigma_breaks(HW, TINY, WORK, {**knobs, "migration": 0.0}) == (1.0,)
+    assert migration_breaks(HW, TINY, WORK, {"placement": 0.0}) == pytest.approx((0.2,))
+
+
+def test_the_smaller_of_two_tiers_bounds_what_they_swap() -> None:
+    assert Tiers(0.1, 0.6, 0.3).exchangeable == 0.3
+    assert Tiers(0.1, 0.3, 0.6).exchangeable == 0.3

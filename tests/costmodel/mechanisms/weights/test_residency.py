@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.systems import model
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -19,6 +20,7 @@ from support.tiny import (
     needed,
 )
 
+from nearkv.costmodel.mechanisms.weights.percent import drive_share, gpu_share
 from nearkv.costmodel.mechanisms.weights.residency import (
     ALL_IN_HOST,
     ALL_ON_GPU,
@@ -32,13 +34,21 @@ from nearkv.costmodel.mechanisms.weights.residency import (
 from nearkv.costmodel.model.layers import Mixed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.inf2 import alpha_of_host_memory
 from nearkv.hardware.catalog import load_platform
+from nearkv.solvers.placement.placement import place
 
 AUTO, GPU, PAPER, HOST, STORAGE = range(5)
+
+
 WORKING = BUFFER + ACTIVATIONS
+
+
 COPIES = 2 * FINAL_KV / 3
 """Host memory for the layer that is read and the one attended to."""
+
+
 EXACT = {"policy.pinned_rounding": 0.0}
 
 
@@ -187,3 +197,26 @@ def test_a_pinned_matrix_fills_a_power_of_two(llm: LLM, exact: float, pinned: fl
     half = Residency(0.25, 0.5, 0.25)
     expected = 0.5 * llm.weight_bytes * pinned / exact
     assert host_weights(PINNED, llm, half) == pytest.approx(expected)
+
+
+DIVIDED = {"tensors": 1.0, "cache": 1.0}
+
+
+def test_a_roomy_gpu_holds_all_weights_and_no_more() -> None:
+    hw = load_platform("t4-box").machine()
+    assert gpu_share(hw.with_values({"gpu.memory": 1e12}), TINY, WORK, DIVIDED) == 1
+    # a cache that alone overfills host memory leaves all weights to the drives
+    full = hw.with_values({"host.memory": FINAL_KV / 2})
+    assert drive_share(full, TINY, WORK, {**DIVIDED, "gpu_weights": 0.0}) == 1
+    # half of the weights beside the cache
+    half = hw.with_values({"host.memory": FINAL_KV + ALL_WEIGHTS / 2})
+    assert drive_share(half, TINY, WORK, {**DIVIDED, "gpu_weights": 0.0}) == pytest.approx(0.5)
+
+
+def test_what_is_not_full_does_not_bind() -> None:
+    """Disks that hold nothing at the optimum are worth nothing."""
+    hw = load_platform("t4-flexgen").machine()
+    answer = place(hw, model("opt-30b", hw), Workload(1.0, 512.0, 32.0), gpu_batch=4, num_batches=2)
+    assert answer.used["disk"] < 1
+    assert "disk" not in answer.binding
+    assert answer.worth["disk"] == 0

@@ -1,0 +1,54 @@
+"""What dequantising moves through GPU memory, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.systems import SYSTEMS, model
+from support.tiny import TINY
+
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.mechanisms.gpu_layer import dequantise_cache, dequantise_weights
+from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+
+WORK = Workload(96.0, 512.0, 32.0).at(528.0)
+
+
+def bed(name: str, **widths: float) -> Machine:
+    """A test bed whose weights or cache have so many bytes an element."""
+    changes = {f"precision.{key}": value for key, value in widths.items()}
+    return load_platform(name).machine().with_values(changes)
+
+
+ALL_IN_HOST: dict[str, dict[str, Real]] = {
+    "zero-inference": {"ssd_weights": 0.0},
+    "flexgen-percent": {"gpu_weights": 0.0, "ssd_weights": 0.0},
+}
+"""Knobs that leave all weights in host memory."""
+
+
+def layers(system: str, hw: Machine, **knobs: Real) -> Span:
+    """The layers of a decode step of OPT-30B, without the output head."""
+    llm = model("opt-30b", hw)
+    return SYSTEMS[system](hw, llm, WORK, {**ALL_IN_HOST[system], **knobs}).step.parts["layers"]
+
+
+def test_full_width_needs_no_unpacking() -> None:
+    paths = layers("flexgen-percent", bed("zero-a6000"), cache=0.0).breakdown()
+    assert sum(seconds for path, seconds in paths.items() if "unpack" in path) == 0
+
+
+def test_packed_keys_and_weights_are_unpacked_once() -> None:
+    """Of 100 B of half a byte each 200 elements: written and read in 3 B, and 10.5 B beyond."""
+    narrow = replace(TINY, kv_width=0.5, weight_width=0.5, activation_width=3.0)
+    device = gpu(load_platform("hgx-h200").machine())
+    moved = [
+        dequantise_cache(narrow, 100.0, device, 10.5).traffic(),
+        dequantise_weights(narrow, 100.0, device, 10.5).traffic(),
+    ]
+    assert [sum(amounts.values()) for amounts in moved] == [200 * (2 * 3 + 10.5), 200 * 10.5]
+    assert dequantise_cache(TINY, 100.0, device, 10.5).seconds == 0
+    assert dequantise_weights(TINY, 100.0, device, 10.5).seconds == 0
