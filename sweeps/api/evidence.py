@@ -81,7 +81,7 @@ def coverage(reliability: bool = False, record: bool = False) -> pd.DataFrame:
         90 % band (upper over lower end), its interval score, and the rows outside.
     """
     from nearkv.sweeps.validation import coverage as covered
-    from nearkv.sweeps.validation.sampled_claims import sampled_claims
+    from nearkv.sweeps.validation.evidence import sampled_claims
 
     rows = list(sampled_claims())
     if record:
@@ -145,9 +145,8 @@ def calibrate(
     """
     from nearkv.sweeps.validation import fit_report
     from nearkv.sweeps.validation.calibration import calibrate as fitted
-    from nearkv.sweeps.validation.claimed_runs import claimed
+    from nearkv.sweeps.validation.evidence import claimed, measured
     from nearkv.sweeps.validation.evidence import without as left_out
-    from nearkv.sweeps.validation.measured_runs import measured
 
     file = text_of(measurements, "measurements") if measurements is not None else ""
     if bool(file) == bool(claims):

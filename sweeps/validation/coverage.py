@@ -27,8 +27,8 @@ from nearkv.sweeps.uncertainty.model_error import (
     model_errors,
 )
 from nearkv.sweeps.validation.claims import INDEPENDENT
+from nearkv.sweeps.validation.evidence import SAMPLES, SampledClaim
 from nearkv.sweeps.validation.prediction import is_formula
-from nearkv.sweeps.validation.sampled_claims import SAMPLES, SampledClaim
 
 Row = dict[str, Any]
 LEVELS = (50, 80, 90)

@@ -1,20 +1,191 @@
-"""Rows that a fit is compared with, and how a column answers for other hardware numbers."""
+"""Runs that claims and measurements state, and their predictions at any hardware numbers.
+
+Fits (`calibration`) and bands (`coverage`) ask the same rows: what was measured or simulated, and
+the design points whose answers are compared with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.hardware.catalog import Platform
-from nearkv.hardware.errors import unknown
-from nearkv.sweeps.evaluate.probe import Probe, column
-from nearkv.sweeps.study.study import NONE, Numbers
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.platform import Platform
+from nearkv.solvers.knobs import resolve_knobs
+from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import NONE, Block, Numbers
+from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
+from nearkv.sweeps.uncertainty.sampled import drawn_numbers
+from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers
+from nearkv.sweeps.validation.own_files import read_runs
+from nearkv.sweeps.validation.prediction import (
+    columns_in,
+    formula,
+    predict,
+    question_of,
+)
+from nearkv.sweeps.validation.questions import blocks_of
+
+RUNS = ("measured", "simulated")
+"""Kinds of claims that state how long something took."""
+SAMPLES = 1024
+"""Draws of the uncertain numbers at which a claim is predicted."""
 
 Predict = Callable[[Mapping[str, Numbers]], Numbers]
 """Hardware numbers by `role.key`, k values each in SI -> predictions (k, rows)."""
+NumbersOf = Callable[[Block], Mapping[str, Numbers]]
+"""Hardware numbers of a block by `role.key`, k values each in SI."""
+
+
+def is_run(claim: Claim) -> bool:
+    """Whether a claim states a time, a rate or a ratio as a column, or arithmetic on columns.
+
+    One-sided bounds say nothing where they are kept; claims that are proven inconsistent are right
+    nowhere; a simulated queue takes too long to ask at many numbers.
+    """
+    names = columns_in(claim.metric)
+    if not names or any(name not in COLUMNS for name in names) or claim.trend:
+        return False
+    if claim.kind not in RUNS or claim.is_bound or claim.proof:
+        return False
+    return claim.method != "simulate" and float(claim.low) > 0
+
+
+def source_of(paper: str, claim: Claim) -> str:
+    """The paper of a claim, or the source of an independent measurement."""
+    return claim.where.partition(";")[0] if paper == INDEPENDENT else paper
+
+
+# --- design points --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The design points that answer some runs; many runs share them.
+
+    Attributes:
+        claim: one of these runs, whose metric is asked.
+        system, baseline: the points of its system, and of the baseline that divides it, if any.
+        axes: values of axes in place of the blocks' own points, one each point.
+    """
+
+    claim: Claim
+    system: tuple[Block, ...]
+    baseline: tuple[Block, ...] = ()
+    axes: Mapping[str, Numbers] = field(default_factory=dict)
+
+    def values(
+        self, numbers: NumbersOf = lambda _: NONE, infeasible: bool = False
+    ) -> Numbers:
+        """The metric at every point for k values of hardware numbers (points, k).
+
+        Args:
+            numbers: hardware numbers of a block; those that it sets itself stay as set.
+            infeasible: whether points that do not fit have their time all the same; else NaN.
+        """
+
+        def of(name: str, baseline: bool) -> Numbers:
+            blocks = self.baseline if baseline else self.system
+            return np.concatenate(
+                [
+                    _column(block, name, numbers(block), self.axes, infeasible)
+                    for block in blocks
+                ]
+            )
+
+        return formula(self.claim, of)
+
+
+def _column(
+    block: Block,
+    name: str,
+    numbers: Mapping[str, Numbers],
+    axes: Mapping[str, Numbers],
+    infeasible: bool,
+) -> Numbers:
+    """A column of a block, or at the values of axes, for k values of numbers (points, k)."""
+    points = len(next(iter(axes.values()), range(block.grid.size)))
+    count = len(next(iter(numbers.values()), (0,)))
+    # hardware numbers lie along one more axis, the last
+    mesh = {axis: values[..., np.newaxis] for axis, values in _mesh(block, axes).items()}
+    stated = block.sets.values()
+    free = {address: values for address, values in numbers.items() if address not in stated}
+    hw, llm, work, requested = block.at(mesh, free)
+    estimate = resolve_knobs(block.system, hw, llm, work, requested).estimate
+    values = COLUMNS[name].compute(Answer(estimate, hw, block.system.owns))
+    if not infeasible:
+        values = np.where(estimate.fits.ok, values, np.nan)
+    shape = (points, count) if axes else (*block.grid.shape, count)
+    everywhere = np.broadcast_to(np.asarray(values, dtype=float), shape)
+    return everywhere.reshape(points, count)
+
+
+def _mesh(block: Block, axes: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
+    """Values of the axes of a block; those of a block of one point may be replaced."""
+    mesh = block.grid.mesh(block.grid.whole)
+    if not axes:
+        return mesh
+    return {axis: axes.get(axis, np.ravel(values)) for axis, values in mesh.items()}
+
+
+def _asked(claim: Claim) -> Asked:
+    """The design points of a claim."""
+    system = blocks_of(question_of(claim))
+    baseline = blocks_of(question_of(claim, baseline=True)) if claim.over else ()
+    return Asked(claim, system, baseline)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a claim or a measurement states, and the points whose answers are compared with it.
+
+    Attributes:
+        claim: the statement.
+        asked: the design points.
+        points: which of them fit.
+    """
+
+    claim: Claim
+    asked: Asked
+    points: NDArray[np.intp]
+
+    @property
+    def ends(self) -> dict[str, float]:
+        """What each row states by name: one value, or both ends where a grid is compared."""
+        low, high, name = float(self.claim.low), float(self.claim.high), self.claim.id
+        if self.claim.take in ("max", "min", "mean") or len(self.points) == 1:
+            return {name: low}
+        return {f"{name} low": low, f"{name} high": high}
+
+    def predicted(self, values: Numbers) -> Numbers:
+        """Answers at all points (points, k) as the run takes them (rows, k)."""
+        reduced = reduced_as(self.claim.take, values[self.points])
+        return reduced[: len(self.ends)]
+
+
+def reduced_as(take: str, values: Numbers) -> Numbers:
+    """Values (points, k) as a claim takes them: lowest and highest (2, k); NaN is left out."""
+    if take == "mean":
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            mean = np.sum(values, axis=0, where=known) / np.sum(known, axis=0)
+        return np.stack([mean, mean])
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    if take == "max":
+        return np.stack([high, high])
+    return np.stack([low, low if take == "min" else high])
+
+
+# --- evidence for a fit ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -38,6 +209,24 @@ class Evidence:
     predict: Predict
 
 
+def _evidence(what: str, source: str, platform: Platform, runs: Sequence[Run]) -> Evidence:
+    stated: dict[str, float] = {}
+    for run in runs:
+        stated |= run.ends
+
+    def predict_all(numbers: Mapping[str, Numbers]) -> Numbers:
+        answers: dict[Asked, Numbers] = {}
+        rows = []
+        for run in runs:
+            if run.asked not in answers:
+                answers[run.asked] = run.asked.values(lambda _: numbers, infeasible=True)
+            rows.append(run.predicted(answers[run.asked]))
+        return np.concatenate(rows).T
+
+    values = np.array(list(stated.values()))
+    return Evidence(what, source, platform, tuple(stated), values, predict_all)
+
+
 def without(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
     """The evidence without some rows, by name; the id of a claim stands for both of its ends.
 
@@ -51,55 +240,200 @@ def without(evidence: Evidence, left_out: Sequence[str]) -> Evidence:
             raise unknown("row", row, evidence.names, "--without")
         kept = [place for place in kept if evidence.names[place] not in matches]
 
-    def predict(numbers: Mapping[str, Numbers]) -> Numbers:
+    def predict_kept(numbers: Mapping[str, Numbers]) -> Numbers:
         predictions: Numbers = evidence.predict(numbers)[:, kept]
         return predictions
 
     names = tuple(evidence.names[place] for place in kept)
-    return replace(evidence, names=names, stated=evidence.stated[kept], predict=predict)
+    return replace(
+        evidence, names=names, stated=evidence.stated[kept], predict=predict_kept
+    )
 
 
-def predictions(
-    probe: Probe,
-    metric: str,
-    numbers: Mapping[str, Numbers],
-    axes: Mapping[str, Numbers] = NONE,
-    infeasible: bool = True,
-) -> Numbers:
-    """A column for k values of hardware numbers, at all design points of a block.
+def claimed(paper: str, platform: str = "") -> Evidence:
+    """Collect the runs that a paper states as evidence.
 
-    Numbers that the block sets itself stay as set.
+    Left out are rows that were blind when predicted (nothing is fitted to them) and questions on
+    machines with other derates: a test bed that differs in its GPU alone is fitted together with
+    the rest.
 
     Args:
-        probe: the block.
-        metric: the column.
-        numbers: hardware numbers by `role.key`, k values each [SI].
-        axes: values of axes in place of the block's own points, one each point.
-        infeasible: whether points that do not fit have their time all the same; else they are NaN.
+        paper: whose claims.
+        platform: the machine; by default the one most of these claims are on.
 
-    Returns:
-        (k, points).
+    Raises:
+        InputError: no such paper, or no such claim of it on that machine.
     """
-    count = _length(numbers, 1)
-    size = _length(axes, probe.size)
-    points = np.zeros(size, np.intp) if axes else np.arange(size)
-    set_by_block = probe.block.sets.values()
-    free = {}
-    for address, values in numbers.items():
-        if address not in set_by_block:
-            free[address] = np.repeat(values, size)
-    tiled_axes = {name: np.tile(values, count) for name, values in axes.items()}
-    answer = probe.answer(np.tile(points, count), tiled_axes, free)
-    if infeasible:
-        values = np.asarray(COLUMNS[metric].compute(answer))
-    else:
-        values = column(answer, metric, count * size)
-    flat = np.broadcast_to(values, (count * size,))
-    return flat.reshape(count, size).astype(float)
+    if paper == INDEPENDENT:
+        raise InputError("nothing is fitted to the independent measurements; name a paper")
+    usable = [claim for claim in load(paper) if is_run(claim) and not claim.is_blind]
+    test_bed = _test_bed(paper, usable, platform)
+    derates = test_bed.roles["derate"]
+    shared: dict[object, Asked] = {}
+    runs = []
+    for claim in usable:
+        key = (claim.metric, question_of(claim), question_of(claim, True))
+        asked = shared.setdefault(key, _asked(claim))
+        both = (*asked.system, *asked.baseline)
+        if any(block.platform.roles["derate"] != derates for block in both):
+            continue
+        fits = np.flatnonzero(np.isfinite(asked.values()))
+        if fits.size:
+            runs.append(Run(claim, asked, fits))
+    return _evidence(f"claims of {paper}", paper, test_bed, runs)
 
 
-def _length(arrays: Mapping[str, Numbers], default: int) -> int:
-    """Length that all arrays share."""
-    for values in arrays.values():
-        return len(values)
-    return default
+def _test_bed(paper: str, usable: Sequence[Claim], platform: str) -> Platform:
+    beds = Counter(blocks_of(question_of(claim))[0].platform.name for claim in usable)
+    if not beds:
+        raise InputError(f"no measured claim of {paper!r} is a column of a table")
+    if platform and platform not in beds:
+        known = ", ".join(sorted(beds))
+        raise InputError(
+            f"no measured claim of {paper!r} is a column of a table on {platform}; "
+            f"they are on {known}"
+        )
+    return load_platform(platform or beds.most_common(1)[0][0])
+
+
+def measured(file: str, platform: str = "") -> Evidence:
+    """Read a user's measurements as evidence.
+
+    Args:
+        file: a CSV; see `own_files.read_runs`.
+        platform: the machine; by default the test bed of the first row's system.
+
+    Raises:
+        InputError: a bad file, or a run that does not fit the machine.
+    """
+    claims = read_runs(Path(file))
+    test_bed = load_platform(platform or find_system(claims[0].system).platform)
+    groups: dict[object, list[Claim]] = {}
+    for claim in claims:
+        key = (claim.system, claim.model, claim.knob, claim.set)
+        groups.setdefault(key, []).append(claim)
+    of_claim = {}
+    for group in groups.values():
+        asked = _asked_together(group, test_bed.name)
+        for place, claim in enumerate(group):
+            of_claim[claim.id] = Run(claim, asked, np.array([place]))
+    runs = [of_claim[claim.id] for claim in claims]
+    return _evidence(f"{claims[0].metric} of {file}", "user", test_bed, runs)
+
+
+def _asked_together(group: Sequence[Claim], platform: str) -> Asked:
+    """One block for runs that differ in batch, context and output alone.
+
+    Raises:
+        InputError: a list of knobs, a run that does not fit, or a column without a value.
+    """
+    first = group[0]
+    lone = replace(first, batch="", context="", output_tokens="", platform=platform)
+    axes = {
+        "batch": [claim.batch for claim in group],
+        "context_tok": [claim.context for claim in group],
+        "output_tokens": [claim.output_tokens for claim in group],
+    }
+    values = {
+        axis: np.array([size(t, axis) for t in texts]) for axis, texts in axes.items()
+    }
+    try:
+        asked = replace(_asked(lone), axes=values)
+        (block,) = asked.system
+        if block.grid.size != 1:
+            raise ValueError
+        inputs = block.at(_mesh(block, values))
+        fits = resolve_knobs(block.system, *inputs).estimate.fits
+    except InputError as problem:
+        raise InputError(f"{first.where}: {problem}") from None
+    except ValueError:
+        raise InputError(
+            f"{first.where}: a run has one value of each knob and set, not a list"
+        ) from None
+    ok = np.broadcast_to(fits.ok, (len(group),))
+    short = np.broadcast_to(fits.short_of, (len(group),))
+    for claim, runs_there, memory in zip(group, ok, short, strict=True):
+        if not runs_there:
+            raise InputError(
+                f"{claim.where}: {claim.system} does not fit there, {memory} is short of memory; "
+                "correct the row, or the platform"
+            )
+    for claim, value in zip(group, np.ravel(asked.values(infeasible=True)), strict=True):
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(
+                f"{claim.where}: {claim.system} has no {claim.metric} there; "
+                "measure another column"
+            )
+    return asked
+
+
+# --- claims at every draw of the uncertain numbers ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SampledClaim:
+    """A claim that states how long something took, or how much faster it was.
+
+    Attributes:
+        paper: the file that it stands in.
+        source: the paper, or of independent measurements the source, that states it.
+        claim: the statement.
+        mechanism: type of the resource that takes most of the time of its system.
+        of: `value`, or `ratio` of two systems.
+        stated: one value, or both ends of a range, in the claim's unit.
+        predicted: the same at the stated hardware numbers.
+        samples: the same at every draw (values, draws); the model error is not in them.
+    """
+
+    paper: str
+    source: str
+    claim: Claim
+    mechanism: str
+    of: str
+    stated: Numbers
+    predicted: Numbers
+    samples: Numbers
+
+
+def sampled_claims() -> Iterator[SampledClaim]:
+    """All runs that papers and others state, but inputs of the models, at every draw."""
+    for paper in papers():
+        for claim in load(paper):
+            if is_run(claim) and not claim.is_input:
+                yield _sampled_claim(paper, claim)
+
+
+def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
+    asked = _asked(claim)
+    names = {MODEL_ERROR, RATIO_ERROR}
+    for block in (*asked.system, *asked.baseline):
+        names |= set(block.draws.values())
+    band = Band(90.0, SAMPLES, 0, tuple(sorted(names)))
+    values = asked.values(lambda block: drawn_numbers(block, band))
+    fitting = values[~np.all(np.isnan(values), axis=1)]
+    if not fitting.size:
+        raise InputError(f"claim {claim.id}: no point of its grid fits in any draw")
+    stated, predicted = np.array([float(claim.low), float(claim.high)]), predict(claim)
+    if len(set(stated)) == 1 and predicted[0] == predicted[1]:
+        stated, predicted = stated[:1], predicted[:1]
+    return SampledClaim(
+        paper=paper,
+        source=source_of(paper, claim),
+        claim=claim,
+        mechanism=_mechanism(asked.system),
+        of=RATIO if asked.baseline else VALUE,
+        stated=stated,
+        predicted=predicted,
+        samples=reduced_as(claim.take, fitting)[: len(stated)],
+    )
+
+
+def _mechanism(blocks: Sequence[Block]) -> str:
+    """The type of resource that takes most of the time at most points of a claim's system."""
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        estimate = block.resolved(block.grid.whole).estimate
+        places, names = slowest(block, estimate, block.grid.shape)
+        for place, name in enumerate(names):
+            counts[name] += int(np.sum(places == place))
+    return counts.most_common(1)[0][0]

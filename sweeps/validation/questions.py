@@ -17,7 +17,6 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
 from nearkv.hardware.quantity import Quantity
-from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Block, Study, blocks, comma_list, pairs
@@ -95,8 +94,7 @@ def estimate_of(question: Question) -> Estimate:
         InputError: the question refers to something that does not exist.
     """
     (block,) = blocks_of(question)
-    inputs = block.inputs(block.grid.whole)
-    return resolve_knobs(block.system, *inputs).estimate
+    return block.resolved(block.grid.whole).estimate
 
 
 @cache

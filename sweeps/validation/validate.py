@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
-from nearkv.sweeps.validation.claims_file import read_claims
+from nearkv.sweeps.validation.own_files import read_claims
 from nearkv.sweeps.validation.prediction import Values, command_of, predict
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ def validate(paper: str = "", ids: Sequence[str] = ()) -> list[Row]:
 
 
 def validate_file(file: str, ids: Sequence[str] = ()) -> list[Row]:
-    """Evaluate a user's claims; see `nearkv.sweeps.validation.claims_file`.
+    """Evaluate a user's claims; see `nearkv.sweeps.validation.own_files`.
 
     Raises:
         InputError: a bad file, no such claim, or a question about something that does not exist.

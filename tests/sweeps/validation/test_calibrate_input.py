@@ -12,8 +12,7 @@ from support.warm_command import run
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.validation.calibration import calibrate
-from nearkv.sweeps.validation.evidence import Evidence
-from nearkv.sweeps.validation.measured_runs import measured
+from nearkv.sweeps.validation.evidence import Evidence, measured
 
 HEADER = "system,model,batch,context,output_tokens,step_ms"
 
@@ -49,10 +48,10 @@ GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
         (f"{HEADER}\nh2o,qwen-7b,2,2k,64,fast\n", "line 2, step_ms: 'fast' is not a number"),
         (
             f"{HEADER}\nh2o,qwen-7b,2,2k,64,-3\n",
-            "line 2, step_ms: '-3' must be a finite number above zero",
+            "line 2, step_ms: '-3' must be a finite number above 0",
         ),
-        (f"{HEADER}\nh2o,qwen-7b,2,2k,64,0\n", "'0' must be a finite number above zero"),
-        (f"{HEADER}\nh2o,qwen-7b,2,2k,64,nan\n", "'nan' must be a finite number above zero"),
+        (f"{HEADER}\nh2o,qwen-7b,2,2k,64,0\n", "'0' must be a finite number above 0"),
+        (f"{HEADER}\nh2o,qwen-7b,2,2k,64,nan\n", "'nan' must be a finite number above 0"),
         (f"{HEADER}\nh2o,qwen-7b,2,2k,64\n", "line 2: has 5 cells for 6 columns"),
         (f"{HEADER}\nh2o,qwen-7b,half,2k,64,57\n", "line 2, batch: 'half' must be a whole number"),
         (f"{HEADER}\nh3o,qwen-7b,2,2k,64,57\n", "line 2: unknown system 'h3o'; did you mean 'h2o'"),

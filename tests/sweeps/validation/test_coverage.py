@@ -16,7 +16,7 @@ from nearkv import plot
 from nearkv.solvers.uncertainty.quantiles import interval_score
 from nearkv.sweeps.uncertainty.model_error import TABLE, error_power
 from nearkv.sweeps.validation.coverage import coverage, error_table, reliability
-from nearkv.sweeps.validation.sampled_claims import SampledClaim, sampled_claims
+from nearkv.sweeps.validation.evidence import SampledClaim, sampled_claims
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_times_and_rates_answer_to_a_longer_time(column: str, power: int) -> Non
 def test_the_command_prints_both_tables(
     rows: list[SampledClaim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkv.sweeps.validation.sampled_claims.sampled_claims", lambda: rows)
+    monkeypatch.setattr("nearkv.sweeps.validation.evidence.sampled_claims", lambda: rows)
     page = succeed("coverage", "--format", "markdown")
     assert page.startswith("# ")
     assert "rows_of" in page

@@ -19,7 +19,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.validation import validate as validation
 from nearkv.sweeps.validation.checks import check, checks, find_check
 from nearkv.sweeps.validation.claims import FOLDER, load
-from nearkv.sweeps.validation.claims_file import read_claims
+from nearkv.sweeps.validation.own_files import read_claims
 from nearkv.sweeps.validation.prediction import command_of, predict
 from nearkv.sweeps.validation.questions import Question, arithmetic, columns_of
 
@@ -96,7 +96,7 @@ def test_a_users_own_claim_is_predicted(tmp_path: Path) -> None:
         (f"{HEADER}\n", "holds no claims"),
         (MINE.replace(",mean", ",median"), "line 2: unknown take 'median'; did you mean"),
         (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
-        (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be finite"),
+        (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be a finite number"),
         (MINE.replace("mine,3", ",3"), "line 2: id is blank"),
         (MINE.replace(",x,", ",GB,"), "line 2, unit: 'GB' does not measure a ratio"),
         (f"{STEP}\nmine,72,GB,step_ms,hilos\n", "'GB' does not measure step_ms; write ms"),
@@ -114,7 +114,7 @@ def test_a_users_own_claim_is_predicted(tmp_path: Path) -> None:
             "id,low,high,unit,metric,system\nmine,72,70,ms,step_ms,hilos\n",
             "line 2: low, 72, is above high, 70",
         ),
-        (f"{HEADER}\nmine,3,x\n", "line 2: has more or fewer cells than the header"),
+        (f"{HEADER}\nmine,3,x\n", "line 2: has 3 cells for 12 columns"),
         (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
     ],
 )

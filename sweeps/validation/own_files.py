@@ -1,0 +1,183 @@
+"""A user's own claims, and a user's own measured runs: one row each, from a CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.catalog import load_llm
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_text
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.validation.claims import FIELDS, Claim
+from nearkv.sweeps.validation.prediction import unit_size
+
+NEEDED_OF_CLAIMS = ("id", "low", "unit", "metric", "system")
+ALLOWED = {
+    "bound": ("exact", "approx", "at_most", "at_least", "range"),
+    "kind": ("measured", "simulated", "analytic", "parameter"),
+    "take": ("", "max", "min", "mean", "ends", "every"),
+}
+DEFAULTS = {"kind": "measured", "bound": "exact"}
+NEEDED_OF_RUNS = ("system", "model", "batch", "context", "output_tokens")
+OPTIONAL_OF_RUNS = ("knob", "set")
+MOST_RUNS = 1000
+MOST_BYTES = 1 << 22
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Read claims from a CSV with the columns of `Claim`; all but the needed may be left out.
+
+    Args:
+        path: the file; `high` is `low` where it is blank.
+
+    Raises:
+        InputError: no such file, a column that is missing or unknown, or a cell that is no value.
+    """
+    header, lines = _lines(path, "list of claims", NEEDED_OF_CLAIMS)
+    for name in header:
+        if name not in FIELDS:
+            raise unknown("column", name, FIELDS, str(path))
+    claims = [_claim(cells, where) for where, cells in lines]
+    if not claims:
+        raise InputError(f"{path}: holds no claims; write one row a claim")
+    ids = [claim.id for claim in claims]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise InputError(
+                f"{path}: the id {name!r} is there twice; give each claim its own"
+            )
+    return claims
+
+
+def _claim(cells: dict[str, str], where: str) -> Claim:
+    texts = dict.fromkeys(FIELDS, "") | cells
+    for name, default in DEFAULTS.items():
+        texts[name] = texts[name] or default
+    texts["high"] = texts["high"] or texts["low"]
+    for name in NEEDED_OF_CLAIMS:
+        if not texts[name]:
+            raise InputError(f"{where}: {name} is blank; fill it in")
+    for name, known in ALLOWED.items():
+        if texts[name] not in known:
+            raise unknown(name, texts[name], known, where)
+    low, high = (_number(texts[name], f"{where}, {name}") for name in ("low", "high"))
+    if low > high:
+        raise InputError(
+            f"{where}: low, {texts['low']}, is above high, {texts['high']}; exchange them"
+        )
+    claim = Claim(**texts)
+    try:
+        unit_size(claim)
+    except InputError as problem:
+        raise InputError(f"{where}, unit: {problem}") from None
+    return claim
+
+
+def read_runs(path: Path) -> list[Claim]:
+    """Read measured runs from a CSV with one measured column, each as a claim of its value.
+
+    Returns:
+        Claims of kind measured, whose id is the line and whose address the file and the line.
+
+    Raises:
+        InputError: no such file, a column that is missing or unknown, or a cell that is no value.
+    """
+    header, lines = _lines(path, "table of runs", NEEDED_OF_RUNS)
+    metric = _measured_column(header, path)
+    if not lines:
+        raise InputError(f"{path}: holds no runs; write one row per run")
+    if len(lines) > MOST_RUNS:
+        raise InputError(
+            f"{path}: has {len(lines):,} rows; give a sample of at most {MOST_RUNS:,}"
+        )
+    return [_run(cells, metric, where) for where, cells in lines]
+
+
+def _measured_column(header: Sequence[str], path: Path) -> str:
+    measured = [name for name in header if name in COLUMNS]
+    known = (*NEEDED_OF_RUNS, *OPTIONAL_OF_RUNS)
+    for name in header:
+        if name not in (*known, *measured):
+            raise unknown("column", name, [*known, *COLUMNS], str(path))
+    if len(measured) != 1:
+        have = (
+            f"it has {', '.join(measured)}" if measured else f"such as {', '.join(COLUMNS)}"
+        )
+        raise InputError(f"{path}: needs exactly one measured column; {have}")
+    return measured[0]
+
+
+def _run(cells: dict[str, str], metric: str, where: str) -> Claim:
+    try:
+        find_system(cells["system"])
+        load_llm(cells["model"])
+    except InputError as problem:
+        raise InputError(f"{where}: {problem}") from None
+    for name in ("batch", "context", "output_tokens"):
+        size(cells[name], f"{where}, {name}")
+    text = cells.pop(metric)
+    _number(text, f"{where}, {metric}", above=0.0)
+    texts = dict.fromkeys(FIELDS, "") | DEFAULTS | cells
+    _, _, line = where.rpartition(", ")
+    return Claim(
+        **texts | {"id": line, "where": where, "low": text, "high": text, "metric": metric}
+    )
+
+
+def _number(text: str, where: str, above: float = -math.inf) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(
+            f"{where}: {text!r} is not a number; write it without a unit"
+        ) from None
+    if not above < value < math.inf:
+        limit = "" if above == -math.inf else f" above {above:g}"
+        raise InputError(f"{where}: {text!r} must be a finite number{limit}")
+    return value
+
+
+def _lines(
+    path: Path, what: str, needed: Sequence[str]
+) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """Header of a CSV; of each line that is not blank its address, and its cells by column.
+
+    Raises:
+        InputError: no such file, no CSV, too large, a column missing or there twice, or rows of
+            another length than the header.
+    """
+    text = read_text(path, what, MOST_BYTES, "split it", encoding="utf-8-sig")
+    table = csv.reader(io.StringIO(text), strict=True)
+    try:
+        header = [name.strip() for name in next(table, [])]
+        rows = [(table.line_num, [cell.strip() for cell in row]) for row in table]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise InputError(
+            f"{path}: not a CSV file ({problem}); it needs columns {', '.join(needed)}"
+        ) from None
+    for name in needed:
+        if name not in header:
+            raise InputError(
+                f"{path}: has no column {name!r}; it needs {', '.join(needed)}"
+            )
+    if len(set(header)) < len(header):
+        raise InputError(
+            f"{path}: a column is there twice; its columns are {', '.join(header)}"
+        )
+    lines = []
+    for number, cells in rows:
+        where = f"{path}, line {number}"
+        if not any(cells):
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                f"{where}: has {len(cells)} cells for {len(header)} columns; correct it there"
+            )
+        lines.append((where, dict(zip(header, cells, strict=True))))
+    return header, lines
