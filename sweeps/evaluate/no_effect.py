@@ -99,7 +99,8 @@ def _warn_if_idle(name: str, study_blocks: Sequence[Block]) -> None:
         if knob.sets:
             return  # a hardware number, which `warn_of_unread` sees
         middle = (knob.low + knob.high) / 2
-        tried = [knob.low, middle if knob.kind == "share" else np.floor(middle), knob.high]
+        inside = np.floor(middle) if knob.kind == "count" else middle
+        tried = [knob.low, inside, knob.high]
         if knob.choices:
             tried = list(range(len(knob.choices)))
         first: list[NDArray[np.generic]] = []

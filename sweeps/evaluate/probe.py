@@ -93,7 +93,7 @@ class Probe:
         """
         block, shape = self.block, self.block.grid.shape
         places = np.unravel_index(point, shape)
-        found = {
+        names = {
             "system": block.system.name,
             "model": block.parts[places[0]].name,
             "platform": block.platform.name,
@@ -104,10 +104,10 @@ class Probe:
         ):
             if axis.name not in without:
                 value = shown.values[place]
-                found[shown.name] = (
+                names[shown.name] = (
                     shown.labels[int(value)] if shown.labels else plain(value)
                 )
-        return found
+        return names
 
 
 def column(answer: Answer, name: str, size: int) -> Numbers:

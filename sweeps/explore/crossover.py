@@ -45,7 +45,7 @@ def crossovers(study: Study, along: str, of: str) -> Rows:
 
     Returns:
         A row per change: `from` leads up to `below`, `to` leads from `above` on; `equal` stands
-        where both are equal. Where neither fits nobody leads. Where there is no crossing, a row
+        where both are equal. `from` is empty where neither fits. Where there is no crossing, a row
         that says who leads throughout.
         The column of both is that at `above`, or at the low end where there is no crossing.
         `reason` says which system fits on one side only, and what is short on the other.

@@ -42,7 +42,7 @@ def point_columns(block: Block, names: Sequence[str] = ()) -> Columns:
 
     Args:
         block: of one design point.
-        names: columns that somebody names; of those on request the point has these.
+        names: columns that are asked for; of those on request the point has these.
     """
     extra = (BOTTLENECK, *on_request(names))
     return columns(block, block.grid.whole, extra=extra)
@@ -94,7 +94,7 @@ def _rows(
     times: float,
     shares: Mapping[str, float],
 ) -> Iterator[dict[str, object]]:
-    """Rows of a span that runs so many times, and of its parts."""
+    """Rows of a span that runs `times` times, and of its parts."""
     while isinstance(span, Repeat):
         times *= _scalar(span.times)
         span = span.span

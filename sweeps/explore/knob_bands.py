@@ -67,9 +67,9 @@ def _robust(
 ) -> dict[str, Numbers]:
     """The value with the shortest quantile of a step; the chosen one where no other is better."""
     limits = block.system.knobs[knob]
-    candidates = np.arange(limits.low, limits.high + 1)
-    if limits.kind == "share":
-        candidates = np.linspace(limits.low, limits.high, SHARES)
+    candidates = np.linspace(limits.low, limits.high, SHARES)
+    if limits.kind == "count":
+        candidates = np.arange(limits.low, limits.high + 1)
     # the values tried are one more axis of the grid, the last
     last = Axis(knob, candidates)
     grid = Grid((*block.grid.axes, last))

@@ -147,12 +147,12 @@ def _status(
 
 
 def _what_binds(tables: HeadTables, best: Mapping) -> NDArray[np.str_]:
-    """What ends a mapping: HBM has no room for one head more, or both sides balance."""
+    """What ends a mapping: no further head fits HBM, or both sides balance."""
     used, _ = bytes_used(tables, best)
-    room = np.subtract(tables.hbm_headroom, used)
-    is_full = np.ones(np.shape(room), bool)
+    headroom = np.subtract(tables.hbm_headroom, used)
+    is_full = np.ones(np.shape(headroom), bool)
     for sizes, units in zip(tables.hbm, best.units, strict=True):
-        fits = np.less_equal(sizes[..., 1], room)
+        fits = np.less_equal(sizes[..., 1], headroom)
         is_full &= ~(fits & np.less(units, tables.units))
     return np.where(is_full, "hbm.memory", "balance")
 

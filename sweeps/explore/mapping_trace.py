@@ -111,7 +111,7 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
         blank where some iteration does not fit, with the most that any misses.
     """
     requests = trace.lengths.shape[1]
-    # attention reads sum(S), whoever holds it, so the mean length stands for the batch
+    # attention reads sum(S) wherever it lies, so the mean length stands for the batch
     mean = trace.lengths.sum(1) / requests
     work = Workload(float(requests), mean, 1.0, fixed_context=mean)
     rate = np.minimum(hw.c2c.count * hw.c2c.bandwidth, hw.lpddr.count * hw.lpddr.bandwidth)

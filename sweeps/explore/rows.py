@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 
 def aligned(rows: Rows) -> Rows:
-    """The same rows with the keys of all; what a row lacks is None."""
+    """Give every row the keys of all; what a row lacks is None."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]
 

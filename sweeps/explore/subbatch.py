@@ -80,7 +80,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
 
     Returns:
         Five rows. Where only tokens count, `larger_tok` is the larger half; elsewhere the times are
-        of the two phases, `decode_ms` the fastest decoding found without prompts, `bound_ms` a
+        of the two phases, `decode_ms` the fastest decoding without prompts, `bound_ms` a
         proven lower bound of it, `gap` the relative distance to that bound, `rule_loss` how much
         longer decoding takes than the optimum's; `split_decode_ms` is the decoding of the split
         printed, which may spend the slack to carry more prompts.
@@ -128,22 +128,22 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     llm = alike_llm(load_llm(question.model), hw["precision"], "sub-batches")
     if question.placement not in PLACEMENTS:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")
-    room = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))
+    capacity = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))
     random = np.random.default_rng(question.seed)
     _check_weights(question.model, hw, llm)
-    contexts, prompts = _lengths(question, room, random)
-    capacity = f"the {room:,.0f} that the DIMMs of a replica hold"
-    if contexts.sum() > room:
+    contexts, prompts = _lengths(question, capacity, random)
+    held = f"the {capacity:,.0f} that the DIMMs of a replica hold"
+    if contexts.sum() > capacity:
         raise InputError(
-            f"--requests: {contexts.sum():,.0f} tokens exceed {capacity}; "
+            f"--requests: {contexts.sum():,.0f} tokens exceed {held}; "
             "give fewer or shorter requests"
         )
-    if len(prompts) and prompts.max() > room:
+    if len(prompts) and prompts.max() > capacity:
         raise InputError(
-            f"--prompts: {prompts.max():,.0f} tokens exceed {capacity}; give shorter ones"
+            f"--prompts: {prompts.max():,.0f} tokens exceed {held}; give shorter ones"
         )
     ranksets = int(hw.dimm.ranksets)
-    rankset_of = np.full(len(contexts), -1)
+    rankset_of = np.full(len(contexts), -1)  # -1: spread over all
     if question.placement == "random":
         rankset_of = random.integers(0, ranksets, len(contexts))
     return SubbatchProblem(contexts, rankset_of, ranksets, prompts, costs_of(hw, llm))
@@ -176,7 +176,7 @@ def _platform(question: SubbatchPoint) -> Platform:
 
 def _lengths(
     question: SubbatchPoint,
-    room: float,
+    capacity: float,
     random: np.random.Generator,
 ) -> tuple[Lengths, Lengths]:
     """Contexts in flight and prompts that wait."""
@@ -185,7 +185,7 @@ def _lengths(
         prompts = np.array(repeatable(question.prompts, size, "--prompts"))
     if question.requests.endswith(".csv") or question.requests in names("trace"):
         trace = load_trace(question.requests, seed=question.seed)
-        contexts = resident_contexts(trace, room, random)
+        contexts = resident_contexts(trace, capacity, random)
         return contexts, prompts if question.prompts else trace.prompt[:QUEUED]
     if not question.requests.strip():
         raise InputError(
@@ -200,7 +200,7 @@ def _lengths(
 
 def resident_contexts(
     trace: Trace,
-    room: float,
+    capacity: float,
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Contexts in an iteration once memory is full.
@@ -214,11 +214,11 @@ def resident_contexts(
     drawn = random.choice(len(share), size=max(len(share), 1), p=share)
     age = random.random(len(drawn))
     contexts = np.floor(trace.prompt[drawn] + 1 + age * (trace.output[drawn] - 1))
-    fits = np.cumsum(contexts) <= room
+    fits = np.cumsum(contexts) <= capacity
     if not fits[0]:
         raise InputError(
             f"trace {trace.name}: a request of {contexts[0]:,.0f} tokens exceeds "
-            f"the {room:,.0f} of a replica"
+            f"the {capacity:,.0f} of a replica"
         )
     return contexts[fits]
 
@@ -282,7 +282,7 @@ def _timed(
 
 
 def brief(rows: Rows) -> Rows:
-    """The same rows with long lists replaced by their number and sum, for a terminal."""
+    """Replace long lists of rows by their number and sum, for a terminal."""
     return [{name: _brief(value) for name, value in row.items()} for row in rows]
 
 

@@ -33,7 +33,7 @@ MECHANISMS = {
     "memory": "PIM",
     "accelerator": "PIM",
 }
-"""Kind of part -> kind of mechanism; H2M2's memories compute beside their banks."""
+"""Type of a part -> mechanism; H2M2's memories compute beside their banks."""
 VALUE, RATIO = "value", "ratio"
 ALL = "all"
 """The pool of all mechanisms."""
@@ -46,7 +46,7 @@ class ModelError:
     """The spread of ln(predicted / measured) beyond the ranges of hardware numbers.
 
     Attributes:
-        mechanism: kind of the resource that takes most of the time.
+        mechanism: that of the resource that takes most of the time.
         of: `value`, or `ratio` of two systems.
         without: the paper or source whose rows are left out; empty for none.
         pool: of which rows it is the spread: of the mechanism, or of all where these are too few.
@@ -90,7 +90,7 @@ def find_error(mechanism: str, of: str, source: str) -> ModelError:
 
 
 def mechanism_of(block: Block, resource: str) -> str:
-    """The kind of mechanism of a resource, by the part that fills its role."""
+    """The mechanism of a resource, by the part that fills its role."""
     role = resource.partition(".")[0]
     part = block.platform.roles.get(role)
     return MECHANISMS.get(part.type, ALL) if part else ALL
