@@ -28,11 +28,6 @@ def register_folder(what: str, owner: str, folder: str) -> None:
         registered.append(path)
 
 
-def catalogues() -> list[str]:
-    """Names of all catalogues that have a folder."""
-    return list(_folders)
-
-
 def _files(what: str) -> dict[str, Path]:
     if what not in _folders:
         raise InputError(

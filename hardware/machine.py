@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +13,6 @@ from nearkv.hardware.errors import InputError, NearkvError
 from nearkv.hardware.schema import PARTLESS
 
 Value = float | NDArray[np.float64]
-Arguments = ParamSpec("Arguments")
-Built = TypeVar("Built")
 
 _PLACEHOLDER = 1.0
 """Stands for every number a machine lacks while those that are missing are collected."""
@@ -71,7 +67,6 @@ class Machine:
     def __init__(self, platform: str, roles: Mapping[str, Mapping[str, Value]]) -> None:
         self.platform = platform
         self.roles = {name: Role(platform, name, values) for name, values in roles.items()}
-        self.built: dict[object, tuple[object, Any]] = {}
 
     def __getattr__(self, role: str) -> Role:
         if role[:2] == "__" or role == "roles":
@@ -100,33 +95,6 @@ class Machine:
             before = self.roles[role].values
             copy.roles[role] = Role(self.platform, role, {**before, **values})
         return copy
-
-
-def built_once(
-    build: Callable[Concatenate[Machine, Arguments], Built],
-) -> Callable[Concatenate[Machine, Arguments], Built]:
-    """Keep what a function builds of a machine: a system asks for the same parts again and again.
-
-    Arguments that are neither scalars nor names are the same where they are one object.
-    """
-
-    @wraps(build)
-    def kept(
-        hw: Machine, /, *arguments: Arguments.args, **options: Arguments.kwargs
-    ) -> Built:
-        key: object = build
-        if given := (*arguments, *options.values()):
-            plain = [
-                one if isinstance(one, int | float | str) else id(one) for one in given
-            ]
-            key = (build, *options, *plain)
-        if key not in hw.built:
-            # an argument known by its identity is kept, so that no other object takes that
-            hw.built[key] = given, build(hw, *arguments, **options)
-        answer: Built = hw.built[key][1]
-        return answer
-
-    return kept
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The designs that no other design beats in everything: the Pareto frontier."""
+"""The Pareto frontier: the rows that no other row dominates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ Costs = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _PIECE = 256
+"""Rows that are compared each with each at once; their table fits a core's cache."""
 _SAMPLE = 512
+"""Rows that are compared each with each to find strong ones."""
 _STRONG = 8
+"""Strong rows that all rows are compared with; the first few drop nearly all there is to drop."""
 
 
 def frontier(costs: Costs) -> Mask:
@@ -42,7 +45,7 @@ def frontier(costs: Costs) -> Mask:
     order = np.lexsort(columns[::-1])
     columns = columns.take(order, axis=1)
     distinct = _first_of_equals(columns)
-    kept = _undominated(columns.compress(distinct, axis=1))
+    kept = _non_dominated(columns.compress(distinct, axis=1))
     which = np.cumsum(distinct) - 1
     marked = np.zeros(len(costs), bool)
     marked[rows[order]] = kept[which]
@@ -72,7 +75,7 @@ def _promising(columns: Costs) -> Mask:
     return kept
 
 
-def _undominated(columns: Costs) -> Mask:
+def _non_dominated(columns: Costs) -> Mask:
     """Of distinct rows in lexicographic order, those on the frontier."""
     later = columns[1:]
     if len(later) == 2:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.hardware.machine import Machine, Role, built_once
+from nearkv.hardware.machine import Machine, Role
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
@@ -61,7 +61,6 @@ class Gpu:
         return width
 
 
-@built_once
 def gpu(hw: Machine, role: str = "gpu") -> Gpu:
     """Build the GPUs of a role, working as one.
 
@@ -97,7 +96,6 @@ class Host:
     memory: Real
 
 
-@built_once
 def host(hw: Machine) -> Host:
     """Build the hosts, working as one; CPU attention and streaming share their DRAM."""
     part = hw.host
@@ -115,7 +113,6 @@ class Link:
     outward: Port
 
 
-@built_once
 def link(hw: Machine, role: str, derate: str) -> Link:
     """Build a link whose payload rate is its raw rate x a named derate."""
     part = hw[role]
@@ -134,7 +131,6 @@ class Drives:
     capacity: Real
 
 
-@built_once
 def drives(hw: Machine, role: str) -> Drives:
     """Build drives striped over all their number. Reads and writes share the flash."""
     part = hw[role]
@@ -189,7 +185,6 @@ class Csd:
         return attention_kernel(self.part, self.group, self.kv_width)
 
 
-@built_once
 def csd(hw: Machine, group: Real, kv_width: Real = 2.0) -> Csd:
     """Build the computational storage devices for a model with `group` queries a KV head.
 

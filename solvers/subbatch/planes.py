@@ -67,9 +67,8 @@ def _planes(span: Span, probes: Array) -> Planes:
     total = np.zeros((1, width))
     for rows in parts:
         sums = total[:, np.newaxis] + rows[np.newaxis]
-        total = _leading(
-            sums.reshape(-1, width)
-        )  # at once: all sums of planes would be too many
+        # part by part, as the sums of all planes would be too many
+        total = _leading(sums.reshape(-1, width))
     return total
 
 

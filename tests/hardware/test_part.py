@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 
@@ -162,22 +161,3 @@ def test_a_long_chain_of_bases_gets_a_sentence(
     Path("p1500.toml").write_text('base = "hilos-a100"\n')
     with pytest.raises(InputError, match="bases"):
         load_platform("p0.toml")
-
-
-def test_no_pipe_is_waited_for_and_no_device_read(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.toml"
-    os.mkfifo(pipe)
-    with pytest.raises(InputError, match="is not a regular file"):
-        load_part(str(pipe))
-    link = tmp_path / "zero.toml"
-    link.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="is not a regular file"):
-        load_platform(str(link))
-
-
-def test_a_large_file_is_not_read(tmp_path: Path) -> None:
-    large = tmp_path / "large.toml"
-    with large.open("wb") as file:
-        file.truncate(1 << 30)
-    with pytest.raises(InputError, match="larger than 1 MiB"):
-        load_part(str(large))

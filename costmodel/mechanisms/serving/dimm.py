@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.costmodel.mechanisms.serving.checks import first_where
 from nearkv.hardware.errors import InputError
-from nearkv.hardware.machine import Machine, built_once
+from nearkv.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class Dimms:
     power: Real
 
 
-@built_once
 def dimms(hw: Machine) -> Dimms:
     """Build the DIMM-PIM memory (L3 sec. 2.2, 4.4, 5.1, Table 2)."""
     part = hw.dimm

@@ -16,7 +16,7 @@ from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, over_kinds
 from nearkv.costmodel.model.resources import gpu, link
-from nearkv.hardware.machine import Machine, built_once
+from nearkv.hardware.machine import Machine
 
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
@@ -29,7 +29,6 @@ LACKS = {
 """Why they model no other."""
 
 
-@built_once
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""
     gpus = np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)
@@ -37,7 +36,6 @@ def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     return np.minimum(np.exp2(doublings), hw.gpu.count)
 
 
-@built_once
 def data_parallel(hw: Machine, llm: LLM) -> Real:
     """Replicas on the remaining GPUs [1]."""
     replicas = hw.gpu.count / tensor_parallel(hw, llm)

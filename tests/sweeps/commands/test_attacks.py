@@ -20,18 +20,6 @@ from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.sweeps.evaluate.provenance import replacing
 from nearkv.sweeps.jobs.arrow import table_of
 
-PIPES = (
-    "validate --claims pipe.csv",
-    "calibrate --measurements pipe.csv",
-    "compare gpu-only --model gpt-175b --trace pipe.csv",
-    "solve subbatch --model gpt-175b --requests pipe.csv",
-    "estimate hilos --model pipe.json",
-    "estimate hilos --model opt-30b --platform pipe.toml",
-    "sweep pipe.toml",
-    "report pipe.toml -o page.html",
-    "pareto pipe.toml",
-    "plot lines pipe.csv -o lines.svg",
-)
 LLAMA = {
     "model_type": "llama",
     "num_hidden_layers": 2,
@@ -49,41 +37,6 @@ def sentence(words: list[str]) -> str:
     lines = done.stderr.splitlines()
     (problem,) = [line for line in lines if not line.startswith("nearkv: warning:")]
     return problem
-
-
-@pytest.mark.parametrize("line", PIPES)
-def test_no_option_waits_for_a_pipe(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for kind in ("csv", "json", "toml"):
-        os.mkfifo(f"pipe.{kind}")
-    refused = sentence(line.split()).replace("not an ordinary", "not a regular")
-    assert "is not a regular file" in refused
-
-
-@pytest.mark.parametrize("line", PIPES)
-def test_no_option_reads_a_device_without_end(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for kind in ("csv", "json", "toml"):
-        Path(f"pipe.{kind}").symlink_to("/dev/zero")
-    refused = sentence(line.split()).replace("not an ordinary", "not a regular")
-    assert "is not a regular file" in refused
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ({"hidden_size": 100}, "a width of 100 does not divide into 3 heads"),
-        ({"head_dim": 0}, "head_dim = 0 is not a size of a head"),
-    ],
-)
-def test_a_head_has_a_whole_size(keys: dict[str, int], problem: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({**LLAMA, **keys}))
-    assert problem in sentence(["estimate", "hilos", "--model", str(file)])
 
 
 def test_more_axes_than_arrays_have_dimensions_are_refused() -> None:
@@ -126,13 +79,6 @@ def test_a_batch_is_not_chosen_for_a_trace() -> None:
 def test_a_count_of_hundreds_of_digits_is_refused() -> None:
     line = "solve placement --model opt-30b --context 256 --output-tokens 8 --gpu-batch"
     assert "gpu batch: must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
-
-
-def test_a_part_of_another_kind_fills_no_role(tmp_path: Path) -> None:
-    file = tmp_path / "bed.toml"
-    file.write_text('base = "hilos-a100"\n[gpu_link]\npart = "a100-40gb"\ncount = 1\n')
-    line = ["estimate", "hilos", "--model", "opt-30b", "--platform", str(file)]
-    assert "a100-40gb is a part of type gpu; this role takes link" in sentence(line)
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name")

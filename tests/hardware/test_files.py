@@ -1,12 +1,17 @@
-"""Every key of a file is read: without it something changes; one too many is refused."""
+"""Every key of a file is read, one too many is refused; pipes and devices are not opened."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from fuzz.judge import Outcome, run
+from support.command_line import refusal
+
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.errors import InputError
 
 PLATFORM = """\
 title = "my bed"
@@ -88,6 +93,18 @@ experts = 4
 active_experts = 2
 published = 688e6
 """
+PIPES = (
+    "validate --claims pipe.csv",
+    "calibrate --measurements pipe.csv",
+    "compare gpu-only --model gpt-175b --trace pipe.csv",
+    "solve subbatch --model gpt-175b --requests pipe.csv",
+    "estimate hilos --model pipe.json",
+    "estimate hilos --model opt-30b --platform pipe.toml",
+    "sweep pipe.toml",
+    "report pipe.toml -o page.html",
+    "pareto pipe.toml",
+    "plot lines pipe.csv -o lines.svg",
+)
 LABELS = {"title", "cite", "hub"}
 """Keys for readers: catalogue pages and reports print them, nothing is computed from them."""
 ASKED = "--batch 4 --context 8k --format json"
@@ -174,3 +191,36 @@ def test_no_key_of_a_config_is_unread(tmp_path: Path, monkeypatch: pytest.Monkey
     assert unread == ["torch_dtype"]
     for answer in answers(tmp_path, "config.json", json.dumps({**CONFIG, "bogus_heads": 3})):
         assert "bogus_heads" in answer.err
+
+
+def test_no_pipe_is_waited_for_and_no_device_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="is not a regular file"):
+        load_part(str(pipe))
+    link = tmp_path / "zero.toml"
+    link.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is not a regular file"):
+        load_platform(str(link))
+
+
+@pytest.mark.parametrize("line", PIPES)
+def test_no_option_waits_for_a_pipe(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("csv", "json", "toml"):
+        os.mkfifo(f"pipe.{kind}")
+    sentence = refusal(*line.split()).replace("not an ordinary", "not a regular")
+    assert "is not a regular file" in sentence
+
+
+@pytest.mark.parametrize("line", PIPES)
+def test_no_option_reads_a_device_without_end(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("csv", "json", "toml"):
+        Path(f"pipe.{kind}").symlink_to("/dev/zero")
+    sentence = refusal(*line.split()).replace("not an ordinary", "not a regular")
+    assert "is not a regular file" in sentence
