@@ -124,9 +124,9 @@ class Serving:
     Attributes:
         iteration: one token more for every sequence of a load, and its prompts.
         prefill: prompts alone: (how many, a load of their tokens).
-        room: tokens of KV cache all replicas hold together; where layers keep different numbers
+        capacity: tokens of KV cache all replicas hold together; where layers keep different numbers
             of tokens, those of as many requests of mean size as memory holds [1].
-        longest_room: tokens one request may hold, all replicas together, where that is more [1].
+        longest_capacity: tokens one request may hold, over all replicas, where that is more [1].
         minimum_chunk: prompt tokens that ride in an iteration even if decoding alone fills it [1].
         replicas: dp [1].
         chunked: 1 where prompts ride in decode iterations, 0 where they come first.
@@ -138,12 +138,12 @@ class Serving:
 
     iteration: Callable[[Load], Span]
     prefill: Callable[[Real, Load], Span]
-    room: Real
+    capacity: Real
     replicas: Real
     chunked: Real = 0.0
     reserve: Real = 0.0
     skew: Skew = even
-    longest_room: Real = 0.0
+    longest_capacity: Real = 0.0
     minimum_chunk: Real = 0.0
     kinds: Mapping[str, Seen] = field(default_factory=dict)
 

@@ -69,7 +69,7 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
     """
     b, gpu_, llm = work.batch, gpu(hw), with_projected_latents(llm)
     on_gpu = share_on_gpu(hw, llm, work, weights)
-    # nobody pins the weights of a loaded checkpoint
+    # a loaded checkpoint is not pinned
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
 
     def load(amount: Real) -> Span:
@@ -101,15 +101,15 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
 def share_on_gpu(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Real:
     """Share of the weights on the GPU, beside the KV cache and the scores of one prompt [1]."""
     paper = beside_gpu(weights_beside_cache(hw, llm, work), 0.0)
-    room = Headroom(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
-    return choose_residency(choice, paper, hw, llm, work, room).gpu
+    headroom = Headroom(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
+    return choose_residency(choice, paper, hw, llm, work, headroom).gpu
 
 
 def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
     """1 where all weights stay on the GPU beside the cache and the scores of a prompt [1].
 
     The paper (sec. 7.1) looks at weights and activations alone. Its systems hold their cache
-    elsewhere; here a GPU that has just room for the weights would have none for the cache.
+    elsewhere; here a GPU that just holds the weights would hold no cache.
     """
     whole = gpu_bytes(llm, work, 1.0)
     return np.where(whole <= gpu(hw).memory, 1.0, 0.0)[()]

@@ -64,8 +64,8 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     activations = llm.activation_bytes(work.prompt)
     sequence = llm.kv_cache_bytes(1, work.final) + activations
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    room = Headroom(host=host(hw).memory - sequence)
-    tiers = choose_residency(weights, paper, hw, llm, work, room)
+    headroom = Headroom(host=host(hw).memory - sequence)
+    tiers = choose_residency(weights, paper, hw, llm, work, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = tiers.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)

@@ -119,8 +119,8 @@ def flexgen_raid(
     copies = layer_copies(llm, work)
     passing = passing_latents(llm, work, gpu_batches)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
-    room = host(hw).memory - host_weights(hw, llm, tiers) - copies
-    fitting = kv_share_in(room, llm, work)
+    free = host(hw).memory - host_weights(hw, llm, tiers) - copies
+    fitting = kv_share_in(free, llm, work)
     in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
     streamed = weights_from_files(hw, llm, tiers, drives)
@@ -184,13 +184,13 @@ def flexgen_dram(
     drives = drives_of(hw)
     sequence = llm.kv_cache_bytes(1, work.final)
     passing = passing_latents(llm, work, gpu_batches)
-    room = Headroom(host(hw).memory - sequence, passing)
-    tiers = residency(hw, llm, work, weights, room)
+    headroom = Headroom(host(hw).memory - sequence, passing)
+    tiers = residency(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = host_weights(hw, llm, tiers)
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
-    state_room = streamed.gpu.memory - gpu_working_set(llm, work.prompt, tiers.gpu)
-    b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), state_room)
+    for_states = streamed.gpu.memory - gpu_working_set(llm, work.prompt, tiers.gpu)
+    b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
     relay = link(hw, "gpu_link", "cache_relay")
 
     def prefill(kind: WeightStream) -> Span:
@@ -219,14 +219,14 @@ def flexgen_dram(
 
 
 def residency(
-    hw: Machine, llm: LLM, work: Workload, choice: Real, room: Headroom
+    hw: Machine, llm: LLM, work: Workload, choice: Real, headroom: Headroom
 ) -> Residency:
-    """Weights where the choice puts them, in the room that the step leaves.
+    """Weights where the choice puts them, in what the step leaves.
 
     The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
     """
     paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    return choose_residency(choice, paper, hw, llm, work, room)
+    return choose_residency(choice, paper, hw, llm, work, headroom)
 
 
 # --- KV cache on drives -----------------------------------------------------------------------
@@ -242,8 +242,8 @@ def all_kv_on_storage(
 ) -> Estimate:
     """None of the KV cache in host DRAM, which is left to weights and copies."""
     in_host = host(hw).memory - layer_copies(llm, work)
-    room = Headroom(in_host, passing_latents(llm, work, gpu_batches))
-    tiers = residency(hw, llm, work, weights, room)
+    headroom = Headroom(in_host, passing_latents(llm, work, gpu_batches))
+    tiers = residency(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)
 

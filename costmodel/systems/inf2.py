@@ -58,18 +58,18 @@ def alpha_of_host_memory(
     """
     interval = knobs.get("interval", SPILL_INTERVAL)
     buffered = knobs.get("writeback", 1) * interval
-    tiers = stated_home(hw, llm, work, knobs)
+    tiers = stated_tiers(hw, llm, work, knobs)
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     beyond = x_cache_bytes(llm, work) - buffers
-    room = host(hw).memory - host_weights(hw, llm, tiers) - buffers
-    filled = np.clip(np.divide(room, np.maximum(beyond, 1.0)), 0.0, 1.0)
+    free = host(hw).memory - host_weights(hw, llm, tiers) - buffers
+    filled = np.clip(np.divide(free, np.maximum(beyond, 1.0)), 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
 
 
 def alpha_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
-    """The alpha from which host memory has no room for K and V beside an X that is larger [1].
+    """The alpha from which host memory does not hold K and V beside an X that is larger [1].
 
     Where query heads share K and V, X takes more than they do.
     """
@@ -77,11 +77,11 @@ def alpha_breaks(
     excess = x_cache_bytes(llm, work) - kv
     if not np.any(excess > 0):
         return ()
-    room = host_room(hw, llm, work, stated_home(hw, llm, work, knobs))
-    return ((room - kv) / np.where(excess > 0, excess, 1.0),)
+    free = free_in_host(hw, llm, work, stated_tiers(hw, llm, work, knobs))
+    return ((free - kv) / np.where(excess > 0, excess, 1.0),)
 
 
-def stated_home(
+def stated_tiers(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> Residency:
     """Where weights live at the knobs that are stated, the others at their defaults."""
@@ -92,7 +92,7 @@ def stated_home(
     return weights_or_drives(hw, llm, work, choice, stored, reserved)
 
 
-def host_room(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:
+def free_in_host(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:
     """Host memory that weights and the layers on their way leave to a cache [B]."""
     return host(hw).memory - host_weights(hw, llm, tiers) - layer_copies(llm, work)
 
@@ -221,8 +221,8 @@ def split_batch(
     Source: INF² sec. 2.2, 7.5, 7.6.
     """
     cache = np.maximum(most_in_host(llm, work, alpha), 1.0)
-    room = host_room(hw, llm, work, tiers)
-    in_host = np.where(room >= cache, 1.0, 0.0)[()]
+    free = free_in_host(hw, llm, work, tiers)
+    in_host = np.where(free >= cache, 1.0, 0.0)[()]
     with_kv = (1 - alpha) * work.batch
     return Split((1 - in_host) * with_kv, in_host * with_kv, alpha * work.batch)
 

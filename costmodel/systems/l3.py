@@ -35,8 +35,8 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
     longest_requests,
-    room_beside_states,
     seen_by_kinds,
+    tokens_beside_states,
     weights_and_states,
 )
 from nearkv.costmodel.model.capacity import fits
@@ -117,7 +117,7 @@ def l3(
     serving = Serving(
         iteration=lambda load: iteration(hw, llm, load, interleave, overlap_comm),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
-        room=room_beside_states(hw, llm, work, memory.capacity, policy),
+        capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         chunked=1.0,
         reserve=policy,
@@ -141,15 +141,15 @@ def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, placement: Real) ->
     balanced = np.equal(placement, 1)
 
     def skew(sequences: Real, sizes: Real) -> Real:
-        """Of so many sequences, and mean square over squared mean of their sizes [1]."""
+        """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
         if np.all(balanced):
             return 1.0
         in_turns = interleave * paired(sequences, data_parallel(hw, llm))
         in_sub_batch = sequences / (1 + in_turns)
         random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
-        homes = np.where(balanced, 1.0, layerwise)
-        return np.where(np.equal(placement, 0), random, homes)[()]
+        by_layer = np.where(balanced, 1.0, layerwise)
+        return np.where(np.equal(placement, 0), random, by_layer)[()]
 
     return skew
 

@@ -42,9 +42,9 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
     longest_requests,
     request_size,
-    room_beside_states,
-    room_in,
     seen_by_kinds,
+    tokens_beside_states,
+    tokens_held,
     weights_and_states,
 )
 from nearkv.costmodel.model.capacity import Fits, fits
@@ -107,7 +107,7 @@ def cached_on_gpus(
     serving = Serving(
         iteration=lambda load: over_kinds(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
-        room=room_in(beside_weights(hw, llm), llm, work, policy, kept),
+        capacity=tokens_held(beside_weights(hw, llm), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
         kinds=seen_by_kinds(llm, work),
@@ -170,9 +170,10 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     serving = Serving(
         iteration=lambda load: over_kinds(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
-        room=capacities(hw, llm, work).holding(cpu_share) * work.context,
+        capacity=capacities(hw, llm, work).holding(cpu_share) * work.context,
         replicas=data_parallel(hw, llm),
-        longest_room=np.greater(cpu_share, 0) * room_in(hw.host.memory, llm, work, 0.0),
+        longest_capacity=np.greater(cpu_share, 0)
+        * tokens_held(hw.host.memory, llm, work, 0.0),
         kinds=seen_by_kinds(llm, work),
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
@@ -286,7 +287,7 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     serving = Serving(
         iteration=lambda load: over_kinds(llm, load, layer),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
-        room=room_beside_states(hw, llm, work, memory.capacity, policy),
+        capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         reserve=policy,
         kinds=seen_by_kinds(llm, work),

@@ -39,7 +39,7 @@ CHIPS = ("hbm_chip", "lpddr_chip")
 
 
 def layer_kernels(on: Side, llm: LLM, tokens: Real, attention: Span) -> Span:
-    """One layer of so many tokens, all of it on one side, none split."""
+    """One layer, all of it on one side, none split."""
     qkv = gemm(on, llm, tokens, llm.hidden, qkv_columns(llm, llm.heads))
     products = {"qkv": qkv}
     for name, shape in fc_shapes(llm, tokens).items():

@@ -53,8 +53,8 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     replica = Replica(hw, gpu(hw))
     sequence = llm.sum_over_layers(lambda kind: sequence_bytes(kind, tp, work.final))
     usable = hw.derate.paged_memory * replica.gpus.memory
-    room = np.floor((usable - llm.weight_bytes) / sequence)
-    b = np.clip(room, 1.0, np.maximum(work.batch, 1.0))
+    fitting = np.floor((usable - llm.weight_bytes) / sequence)
+    b = np.clip(fitting, 1.0, np.maximum(work.batch, 1.0))
     rounds = work.batch / b
     step = serial(
         layers=over_layers(llm, lambda kind: replica.decode(kind, b, work.context)),

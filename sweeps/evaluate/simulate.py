@@ -55,8 +55,8 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
 def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
     """The queue before any replica has taken a request."""
     dp = int(_one(serving.replicas))
-    room = _one(serving.room) / dp
-    _check_longest(trace, max(room, _one(serving.longest_room) / dp))
+    room = _one(serving.capacity) / dp
+    _check_longest(trace, max(room, _one(serving.longest_capacity) / dp))
     lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
     requests = deque(Request(prompt, output) for prompt, output in lengths)
     counts = np.arange(1, len(requests) + 1)

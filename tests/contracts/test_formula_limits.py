@@ -84,7 +84,7 @@ def queue(room: float, chunk: float) -> Serving:
     return Serving(
         iteration=lambda load: second(load.sequences),
         prefill=lambda requests, load: second(requests),
-        room=room,
+        capacity=room,
         replicas=1.0,
         chunked=1.0,
         minimum_chunk=chunk,

@@ -254,7 +254,7 @@ def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
 def footprint(
     llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> dict[str, Real]:
-    """Bytes of each sub-layer on a side that has so many heads of each (fig. 14) [B]."""
+    """Bytes of each sub-layer on a side, given its heads of each (fig. 14) [B]."""
     return {
         "attention": attention_bytes(llm, work.batch, work.context, n_attention),
         "qkv": qkv_bytes(llm, n_qkv),

@@ -105,7 +105,7 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
 
 
 def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
-    """Tabulate the same step for mapping whole sub-layers: n of L layers on HBM (fig. 5a).
+    """Tabulate a decode step whose sub-layers are mapped undivided: n of L layers on HBM (fig. 5a).
 
     While one side works, the other waits.
     """

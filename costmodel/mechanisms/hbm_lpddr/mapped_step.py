@@ -2,7 +2,7 @@
 
 H2M2 maps the iterations of the generation phase alone (sec. 3.2, 5.1). Prefill needs another
 mapping: whole prompts keep the arrays of both sides busy, so each kernel should be cut as the
-arrays' rates are. Where HBM lacks room for that, which kernel goes first decides: on a short prompt
+arrays' rates are. Where HBM cannot hold that, which kernel goes first decides: on a short prompt
 a byte of weights stands for more work than a byte of KV cache, on a long one, or where few of many
 experts are used, for less. Both orders are tried, and the mapping of decode, which needs no move.
 For the chips of Table 2 and the models of the paper no mapping is faster; on random machines with
@@ -56,7 +56,7 @@ def mapped(
     paged: Real = 0.0,
     prompt: Heads | None = None,
 ) -> Estimate:
-    """Prefill and one decode step with so many heads of each sub-layer on HBM.
+    """Prefill and one decode step with given heads of each sub-layer on HBM.
 
     Args:
         hw: roles hbm, lpddr, hbm_chip, lpddr_chip, c2c.
@@ -126,7 +126,7 @@ def fastest_heads(
 def prompt_layer(
     two: Asymmetric, llm: LLM, work: Workload, heads: Heads, paged: Real
 ) -> Span:
-    """One layer of all prompts with so many heads of attention, qkv and fc on HBM."""
+    """One layer of all prompts under a mapping."""
     n_attention, n_qkv, n_fc = heads
     tokens = work.batch * work.prompt
     return serial(
@@ -174,7 +174,7 @@ def every_layer(
 
 
 def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:
-    """The mean layer where so many layers compute a kernel on HBM, the others on LPDDR."""
+    """The mean layer where some layers compute a kernel on HBM, the others on LPDDR."""
     on_hbm = layers / llm.layers
     all_heads, none = llm.heads, 0 * llm.heads
     return serial(hbm=on_hbm * kernel(all_heads), lpddr=(1 - on_hbm) * kernel(none))
@@ -195,7 +195,7 @@ _ROUNDING = 1e-9
 
 
 def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
-    """What a side with so many heads of each holds when the prompts are done [B]."""
+    """What a side with these heads of each holds when the prompts are done [B]."""
     return (
         attention_bytes(llm, work.batch, work.prompt, n[0]),
         qkv_bytes(llm, n[1]),

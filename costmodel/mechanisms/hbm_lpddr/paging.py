@@ -72,7 +72,7 @@ def fragmentation(
 def tensors(
     llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> list[tuple[Real, Real]]:
-    """Tensors of one layer on a side with so many heads: size [B], how many [1]."""
+    """Tensors of one layer on a side, given its heads: size [B], how many [1]."""
     cache_of_head = kv_head_bytes(llm, work.batch, work.context)
     cache = cache_of_head * np.ceil(n_attention / llm.group)
     qkv_weights = llm.hidden * qkv_columns(llm, n_qkv) * llm.weight_width

@@ -75,7 +75,7 @@ def kv_budget(hw: Machine) -> Real:
 
 
 def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
-    """Fill GPU, host and drive in this order; what a tier has no room for goes to the next.
+    """Fill GPU, host and drive in this order; what a tier cannot hold goes to the next.
 
     A GPU attends to all tokens it has and to the retained ones of the others. So where few are
     retained, a GPU with more memory attends to more tokens, which may take longer.
@@ -86,10 +86,10 @@ def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
     """
     kv = np.maximum(llm.kv_cache_bytes(work.batch, work.final), 1.0)
     beside_weights = hw.gpu.count * hw.gpu.memory - weights_and_activations(llm, work)
-    room = np.maximum(beside_weights, 0.0)
+    free = np.maximum(beside_weights, 0.0)
     static_gpu, static_host = STATIC_SHARES
     gpu_target = static_gpu + placement * (1 - static_gpu)
-    on_gpu = np.minimum(gpu_target, room / kv)
+    on_gpu = np.minimum(gpu_target, free / kv)
     host_target = (1 - placement) * static_host + placement * (1 - on_gpu)
     in_dram = np.minimum(host_target, kv_budget(hw) / kv)
     return Tiers(on_gpu, in_dram, 1 - on_gpu - in_dram)

@@ -20,7 +20,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,
     gpu_attention,
-    gpu_room,
+    gpu_tokens,
     in_use,
     kv_token_bytes,
     linear,
@@ -68,13 +68,13 @@ def beyond_gpus(hw: Machine, llm: LLM, work: Workload) -> NDArray[np.bool_]:
 
 
 def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
-    """Cache of a request of so many tokens that the GPUs of a replica do not hold [B]."""
+    """Cache of a request that the GPUs of a replica do not hold, by its tokens [B]."""
     free = beside_weights(hw, llm) / data_parallel(hw, llm)
     return np.maximum(_on_gpus(hw, llm, tokens) - free, 0.0)
 
 
 def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
-    """What GPUs would keep of a request of so many tokens, states included [B]."""
+    """What GPUs would keep of a request, states included, by its tokens [B]."""
     if not llm.kinds:
         return kv_token_bytes(llm) * tokens
     return llm.sum_over_layers(lambda kind: on_gpus(hw, llm, kind, tokens))
@@ -166,7 +166,9 @@ def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     if not llm.kinds:
         context = work.context
         host = hw.host.memory / kv_token_bytes(llm)
-        return Capacities(gpu_room(hw, llm) / context, host / context, work.batch, replicas)
+        return Capacities(
+            gpu_tokens(hw, llm) / context, host / context, work.batch, replicas
+        )
     cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
     gpu, host = beside_weights(hw, llm) / cache, hw.host.memory / cache
     return Capacities(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)

@@ -132,7 +132,7 @@ def imbalance(requests: Real, ranksets: Real, size_square: Real) -> Real:
 def least_loaded(requests: Real, ranksets: Real, size_square: Real) -> Real:
     """Load of the fullest rankset over the mean, each request on the least loaded one [1].
 
-    In any one layer a request lies on one rankset (L3 fig. 6b); homes rotate over layers, which
+    In any one layer a request lies on one rankset (L3 fig. 6b); ranksets rotate over layers, which
     evens bytes, not a layer's time. Choosing by load leaves an excess of about one third of a
     request a doubling of ranksets; with fewer requests than ranksets the longest decides.
 

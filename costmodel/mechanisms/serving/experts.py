@@ -24,7 +24,7 @@ the weighted sum reads these.
 
 
 def without_experts(llm: LLM) -> LLM:
-    """The same layers without their experts; of dense layers nothing is left out."""
+    """The layers without their experts; of dense layers nothing is left out."""
     kept = llm.active_experts * (1 - llm.is_moe)
     return replace(llm, active_experts=kept)
 

@@ -138,7 +138,7 @@ def tokens_reserved(work: Workload, reserve: Real) -> Real:
 
 def requests_held(work: Workload, serving: Serving) -> Real:
     """Requests of mean size that would fill the memory [1]."""
-    return serving.room / tokens_reserved(work, serving.reserve)
+    return serving.capacity / tokens_reserved(work, serving.reserve)
 
 
 def resident(work: Workload, serving: Serving) -> Real:

@@ -88,7 +88,7 @@ def beside_weights(hw: Machine, llm: LLM) -> Real:
     return np.maximum(memory - weights, 0.0)
 
 
-def gpu_room(hw: Machine, llm: LLM) -> Real:
+def gpu_tokens(hw: Machine, llm: LLM) -> Real:
     """Tokens of KV cache that fit beside the weights, over all replicas [1]."""
     return beside_weights(hw, llm) / kv_token_bytes(llm)
 

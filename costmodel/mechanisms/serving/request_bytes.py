@@ -110,7 +110,7 @@ def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
     """
 
     def at(tokens: Real) -> Real:
-        """Over all layers, of a sequence of so many tokens [B]."""
+        """Over all layers, of a sequence of these tokens [B]."""
         return llm.sum_over_layers(lambda kind: of_layer(kind, tokens))
 
     return RequestBytes(
@@ -142,10 +142,10 @@ def request_size(llm: LLM, work: Workload) -> RequestSize:
     return RequestSize(1.0, of_request.mean, of_request.longest)
 
 
-def room_in(
+def tokens_held(
     memory: Real, llm: LLM, work: Workload, reserve: Real, of_layer: OfLayer = cache_bytes
 ) -> Real:
-    """Tokens of the requests that a memory holds, as `Serving.room` counts them [1].
+    """Tokens of the requests that a memory holds, as `Serving.capacity` counts them [1].
 
     Args:
         memory: for caches, over all replicas [B].
@@ -160,7 +160,7 @@ def room_in(
     return requests * tokens_reserved(work, reserve)
 
 
-def room_beside_states(
+def tokens_beside_states(
     hw: Machine, llm: LLM, work: Workload, memory: Real, reserve: Real
 ) -> Real:
     """Tokens of the requests whose caches a memory holds, and the GPUs their states [1].
@@ -168,13 +168,13 @@ def room_beside_states(
     Args:
         hw, llm, work: the GPUs in use, and what runs.
         memory: for caches, apart from the GPUs [B].
-        reserve: as in `room_in`.
+        reserve: as in `tokens_held`.
     """
-    room = room_in(memory, llm, work, reserve)
+    held = tokens_held(memory, llm, work, reserve)
     if not llm.kinds:
-        return room
-    states = room_in(beside_weights(hw, llm), llm, work, reserve, state_bytes)
-    return np.where(has_states(llm), np.minimum(room, states), room)[()]
+        return held
+    states = tokens_held(beside_weights(hw, llm), llm, work, reserve, state_bytes)
+    return np.where(has_states(llm), np.minimum(held, states), held)[()]
 
 
 def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> Real:
@@ -205,7 +205,7 @@ def cache_needed(
 
     Args:
         llm, work, serving: what runs, and how it is served.
-        of_layer: as in `room_in`.
+        of_layer: as in `tokens_held`.
     """
     if not llm.kinds:
         return kv_token_bytes(llm) * memory_needed(work, serving)

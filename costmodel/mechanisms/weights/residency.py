@@ -92,46 +92,43 @@ def choose_residency(
     hw: Machine,
     llm: LLM,
     work: Workload,
-    room: Headroom,
+    headroom: Headroom,
 ) -> Residency:
     """Return where weights live by a choice of `WEIGHTS`.
-
-    `auto` fills the GPU beside its working set, then host DRAM, then storage; more memory never
-    moves a weight to a slower one.
 
     Args:
         choice: index into the knob's choices.
         paper: the shares by the paper's rule.
-        room: what the step leaves to weights.
+        headroom: what the step leaves to weights.
     """
-    homes = {"gpu": ALL_ON_GPU, "paper": paper, "host": ALL_IN_HOST}
-    choices = room.knob.choices
-    automatic = np.equal(choice, choices.index("auto"))
-    if np.any(automatic):
-        homes["auto"] = _filled(hw, llm, work, room)
-    on_gpu: Real = 0.0
-    in_host: Real = 0.0
-    for place, name in enumerate(choices):
-        made = np.equal(choice, place)
-        tiers = homes.get(name, ALL_ON_STORAGE)
-        on_gpu = np.where(made, tiers.gpu, on_gpu)[()]
-        in_host = np.where(made, tiers.host, in_host)[()]
+    tiers = {
+        "auto": _filled(hw, llm, work, headroom),
+        "gpu": ALL_ON_GPU,
+        "paper": paper,
+        "host": ALL_IN_HOST,
+        "storage": ALL_ON_STORAGE,
+    }
+    options = [tiers[name] for name in headroom.knob.choices]
+    index = np.asarray(choice, int)
+    on_gpu = np.choose(index, [option.gpu for option in options])[()]
+    in_host = np.choose(index, [option.host for option in options])[()]
     return Residency(on_gpu, in_host, 1 - on_gpu - in_host)
 
 
-def _filled(hw: Machine, llm: LLM, work: Workload, room: Headroom) -> Residency:
-    """Weights in the GPU, what is left in host DRAM, then on storage.
+def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Residency:
+    """Weights in the GPU, the rest in host DRAM as far as it goes, then on storage.
 
-    Weights that all stay need no buffer for those on their way.
+    Weights that all stay need no buffer for those on their way. More memory never moves a weight to
+    a slower one.
     """
-    gpu_room = gpu(hw).memory - room.beside
+    free = gpu(hw).memory - headroom.beside
     streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
     resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-    fitting = (gpu_room - streaming) / llm.weight_bytes
-    on_gpu = np.where(resident <= gpu_room, 1.0, np.clip(fitting, 0.0, 1.0))[()]
+    fitting = np.clip((free - streaming) / llm.weight_bytes, 0.0, 1.0)
+    on_gpu = np.where(resident <= free, 1.0, fitting)[()]
     streamed = 1 - on_gpu
-    in_dram = room.host / host_weights(hw, llm, ALL_IN_HOST)
-    in_host = np.clip(in_dram, 0.0, streamed * (1 - room.stored))
+    in_dram = headroom.host / host_weights(hw, llm, ALL_IN_HOST)
+    in_host = np.clip(in_dram, 0.0, streamed * (1 - headroom.stored))
     return Residency(on_gpu, in_host, streamed - in_host)
 
 
@@ -163,7 +160,7 @@ def _pinned_bytes(llm: LLM) -> Real:
 
 
 def _power_of_two(size: Real) -> Real:
-    """The next power of two bytes; nothing for a matrix that there is not [B]."""
+    """The next power of two bytes; 0 for an absent matrix [B]."""
     rounded = np.exp2(np.ceil(np.log2(np.maximum(size, 1.0))))
     return rounded * np.greater(size, 0)
 
@@ -181,14 +178,10 @@ def _matrices(llm: LLM) -> list[tuple[Real, Real]]:
 # --- what they leave to the KV cache ------------------------------------------------------------
 
 
-def kv_share_in(room: Real, llm: LLM, work: Workload) -> Real:
-    """Share of the KV cache that so much memory holds [1].
-
-    Args:
-        room: memory left for it [B].
-    """
+def kv_share_in(memory: Real, llm: LLM, work: Workload) -> Real:
+    """Share of the KV cache that a memory holds, given its bytes [1]."""
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    share = np.divide(room, np.maximum(kv, 1.0))
+    share = np.divide(memory, np.maximum(kv, 1.0))
     return np.clip(share, 0.0, 1.0)
 
 
@@ -229,8 +222,8 @@ def weights_or_drives(
     """
     on_gpu = weights_on_gpu(llm, work, gpu(hw))
     paper = beside_gpu(on_gpu, stored)
-    room = Headroom(host=host(hw).memory - reserved, beside=beside, stored=stored)
-    return choose_residency(choice, paper, hw, llm, work, room)
+    headroom = Headroom(host(hw).memory - reserved, beside, stored)
+    return choose_residency(choice, paper, hw, llm, work, headroom)
 
 
 def cache_breaks(

@@ -115,7 +115,7 @@ class WeightStream:
         return np.minimum(tokens, 1.0) * whole
 
     def feed_forward_weights(self, tokens: Real) -> Real:
-        """W_m: the others that a step over so many tokens uses, of an MoE its experts' [B]."""
+        """W_m: the other weights that a step over these tokens uses, of an MoE its experts' [B]."""
         return self.llm.layer_weight_bytes(tokens) - self.attention_weights(tokens)
 
     def projections(self, tokens: Real) -> Span:

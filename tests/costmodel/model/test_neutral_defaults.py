@@ -57,7 +57,7 @@ ADDED: list[tuple[Callee, str]] = [
     (Load, "products"),
     (Serving, "chunked"),
     (Serving, "reserve"),
-    (Serving, "longest_room"),
+    (Serving, "longest_capacity"),
     (Serving, "minimum_chunk"),
     (Knob, "low"),
     (minimise, "low"),

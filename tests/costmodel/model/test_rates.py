@@ -8,7 +8,7 @@ from support.tiny import ALL_WEIGHTS, TINY, TOKEN_KV
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import side
 from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
 from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
-from nearkv.costmodel.mechanisms.serving.parallel import gpu_attention, gpu_room
+from nearkv.costmodel.mechanisms.serving.parallel import gpu_attention, gpu_tokens
 from nearkv.costmodel.model.resources import attention_kernel, csd, drives, gpu, host, link, per
 from nearkv.hardware.catalog import load_platform
 
@@ -134,6 +134,6 @@ def test_processors_and_scattered_reads_lose_a_share() -> None:
 
 def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
     hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
-    assert gpu_room(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
+    assert gpu_tokens(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
     none = hw.with_values({"gpu.memory": 1000.0})
-    assert gpu_room(none, TINY) == 0
+    assert gpu_tokens(none, TINY) == 0

@@ -43,7 +43,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import Answer, cost
 from nearkv.costmodel.model.resources import csd, host, link
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.inf2 import alpha_of_host_memory, host_room
+from nearkv.costmodel.systems.inf2 import alpha_of_host_memory, free_in_host
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
@@ -502,7 +502,7 @@ def test_a_cache_of_shared_heads_stays_in_host_memory_only_beside_its_x() -> Non
 def test_weights_and_two_layers_leave_the_rest_of_host_memory() -> None:
     exact = {"policy.pinned_rounding": 0.0, "host.memory": 1e6}
     hw = load_platform("inf2-a100").machine().with_values(exact)
-    room = host_room(hw, TINY, WORK, Residency(0.5, 0.5, 0.0))
+    room = free_in_host(hw, TINY, WORK, Residency(0.5, 0.5, 0.0))
     assert room == pytest.approx(1e6 - ALL_WEIGHTS / 2 - 2 * FINAL_KV / 3)
 
 

@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import (
 from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
 from nearkv.costmodel.mechanisms.serving.parallel import (
     data_parallel,
-    gpu_room,
+    gpu_tokens,
     in_use,
     kv_token_bytes,
     tensor_parallel,
@@ -335,7 +335,7 @@ def test_no_token_is_lost_when_memory_runs_out() -> None:
     assert queue.preempted > 0
     assert queue.tokens == 40 * 6000
     # 39 x 6000 tokens wait for a step of at least the weights, shared by what the room holds
-    most = gpu_room(HW, LLMS["gpt-175b"]) / 500
+    most = gpu_tokens(HW, LLMS["gpt-175b"]) / 500
     assert queue.iterations >= 40 * 5999 / most
 
 

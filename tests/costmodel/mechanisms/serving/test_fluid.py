@@ -52,7 +52,7 @@ def served(work: Workload, chunked: float) -> Estimate:
     serving = Serving(
         iteration=iteration,
         prefill=prefill,
-        room=10.5 * work.context,
+        capacity=10.5 * work.context,
         replicas=1.0,
         chunked=chunked,
         minimum_chunk=1000.0,
@@ -255,7 +255,7 @@ def test_an_iteration_counts_tokens_and_the_fullest_rankset() -> None:
     serving = Serving(
         iteration=lambda load: idle,
         prefill=lambda prompts, load: idle,
-        room=1.0,
+        capacity=1.0,
         replicas=1.0,
         skew=lambda sequences, sizes: 1 + sizes * sequences,
     )

@@ -75,7 +75,7 @@ def test_weights_come_from_where_they_are_put(
 
 
 @pytest.mark.parametrize(
-    ("gpu_room", "host_room", "shares"),
+    ("gpu_tokens", "free_in_host", "shares"),
     [
         (0.5, 0.25, (0.5, 0.25, 0.25)),
         (0.5, 2.0, (0.5, 0.5, 0.0)),
@@ -84,13 +84,13 @@ def test_weights_come_from_where_they_are_put(
     ],
 )
 def test_auto_fills_the_faster_memory_first(
-    gpu_room: float, host_room: float, shares: tuple[float, float, float]
+    gpu_tokens: float, free_in_host: float, shares: tuple[float, float, float]
 ) -> None:
     """Memories that leave so many times the weights beside what the step needs."""
     changes = {
         **EXACT,
-        "gpu.memory": WORKING + gpu_room * ALL_WEIGHTS,
-        "host.memory": COPIES + host_room * ALL_WEIGHTS,
+        "gpu.memory": WORKING + gpu_tokens * ALL_WEIGHTS,
+        "host.memory": COPIES + free_in_host * ALL_WEIGHTS,
     }
     answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=AUTO)
     loads = amounts(answer.prefill)
