@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,45 +94,6 @@ def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pieces.keys() == whole.keys()
     for name, column in whole.items():
         np.testing.assert_array_equal(pieces[name], column, err_msg=name)
-
-
-def test_speedup_is_against_the_first_system_at_the_same_point() -> None:
-    rows = compare(STUDY)
-    names = ("model", "batch", "context_tok")
-    points = list(zip(*[rows[name] for name in names], strict=True))
-    rates = rows["decode_tok_s"]
-    base = dict(zip(points[:12], rates[:12], strict=True))  # flexgen-ssd's 2 x 2 x 3 points
-    assert len(base) == 12
-    for point, rate, speedup in zip(points, rates, rows["speedup"], strict=True):
-        assert speedup == pytest.approx(rate / base[point])
-
-
-def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
-    """Two values of a knob of one system are compared like two systems."""
-    table = compare(
-        Study(("hilos", "flexgen-ssd"), ("opt-66b",), context="1k,2k", knobs={"devices": "4,8"}),
-        ratios=("energy_j_tok",),
-    )
-    rates = table["decode_tok_s"].astype(float)
-    first = np.tile(rates[[0, 2]], 3)  # 4 devices, then 8, at each context; then flexgen-ssd
-    assert table["devices"][:4].astype(float).tolist() == [4, 8, 4, 8]
-    np.testing.assert_allclose(table["speedup"].astype(float)[:4], rates[:4] / rates[[0, 0, 2, 2]])
-    np.testing.assert_allclose(table["speedup"].astype(float)[4:], rates[4:] / first[:2])
-    energy = table["energy_j_tok"].astype(float)
-    ratio = table["energy_j_tok_ratio"].astype(float)
-    np.testing.assert_allclose(ratio[:4], energy[:4] / energy[[0, 0, 2, 2]])
-
-
-def test_a_note_says_where_platforms_differ() -> None:
-    platforms = ("hilos-a100", "dgx-a100-pim")
-    study = Study(("hilos",), ("opt-66b",), context="1k", platforms=platforms)
-    with pytest.raises(InputError):
-        compare(study)
-    table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))
-    before, after = table["cost_usd"]
-    dearer = f"costs {after / before:.3g} times as much"
-    assert table["note"].tolist() == ["", f"on hilos-h100 against hilos-a100; {dearer}"]
-    assert table["speedup"][1] > 1
 
 
 def test_the_bottleneck_is_the_resource_most_to_blame() -> None:

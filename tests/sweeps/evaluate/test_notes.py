@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from nearkv.sweeps.evaluate.cells import spread
-from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.evaluate.notes import Names
-from nearkv.sweeps.explore.explain import one_point, point_columns, time_tree
 from nearkv.sweeps.study.study import Study
 
 
@@ -45,30 +43,6 @@ def test_more_gpu_batches_than_sequences_are_noted(batch: str, noted: bool) -> N
     knobs = {"gpu_batches": "64"}
     row = table(Study(("flexgen-ssd",), ("opt-30b",), batch=batch, knobs=knobs))
     assert ("gpu_batches beyond the batch" in row["note"][0]) is noted
-
-
-def test_an_answer_of_one_token_explains_one_step() -> None:
-    """Prefill makes the only token; the tree of a step stands behind, its shares sum to 1."""
-    study = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="1")
-    block = one_point(study)
-    columns, rows = point_columns(block), time_tree(block)
-    step = [row for row in rows if str(row["span"]).startswith("one decode step")]
-    leaves = [float(str(row["share"])) for row in step if row["word"] == "leaf"]
-    assert sum(leaves) == pytest.approx(1)
-    milliseconds = float(columns["step_ms"].astype(float)[0])
-    assert 1e3 * float(str(step[0]["seconds"])) == pytest.approx(milliseconds)
-    longer = Study(("full-cache",), ("qwen-7b",), batch="1", context="4k", output_tokens="2")
-    assert not [row for row in time_tree(one_point(longer)) if "one decode" in str(row["span"])]
-
-
-def test_a_comparison_says_where_prices_differ() -> None:
-    """16 SmartSSDs of 2,400 USD cost 19,200 more than 8; 8 cost what the first row costs."""
-    study = Study(("hilos",), ("opt-66b",), knobs={"devices": "8,16"})
-    rows = compare(study)
-    first, second = rows["cost_usd"].astype(float)
-    assert second - first == 8 * 2400
-    assert "costs" not in rows["note"][0]
-    assert f"costs {second / first:.3g} times as much" in rows["note"][1]
 
 
 def test_one_text_at_every_point_takes_no_room_for_each() -> None:

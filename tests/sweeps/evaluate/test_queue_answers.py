@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import nearkv
-from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.explain import one_point, time_tree
-from nearkv.sweeps.explore.pareto import ALONE, pareto
-from nearkv.sweeps.jobs.best import Top, best
 from nearkv.sweeps.study.study import Study
-
-
-def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
-    """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
-    pair = Study(("gpu-only", "l3"), ("gpt-175b",), traces=("openr1",))
-    with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
-        crossovers(pair, "gpu.count=8:32", "decode_tok_s")
-    (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
-    assert row["from"] == "l3"
-
-
-@pytest.mark.parametrize("ask", ["explain", "breakdown", "busy", "traffic"])
-def test_a_simulated_queue_has_no_time_tree(ask: str) -> None:
-    point = nearkv.estimate("l3", "opt-66b", trace="openr1", method="simulate")
-    answer: Callable[[], object] = getattr(point, ask)
-    with pytest.raises(InputError, match="a simulated queue has no time tree"):
-        answer()
-    study = Study(("l3",), ("opt-66b",), traces=("openr1",), method="simulate")
-    with pytest.raises(InputError, match="explain --method fluid"):
-        time_tree(one_point(study))
 
 
 @pytest.mark.parametrize("method", ["fluid", "simulate"])
@@ -110,15 +83,3 @@ def test_a_reason_does_not_depend_on_the_models_beside_it() -> None:
         reasons += answer["reason"][answer["model"] == "gemma3-27b"].tolist()
     assert len(reasons) == 3
     assert len(set(reasons)) == 1
-
-
-def test_rows_that_run_and_have_no_such_number_are_told() -> None:
-    """L3's prompts ride in its steps: it has no rate of decoding to be the best by."""
-    pair = Study(("l3", "gpu-only"), ("gpt-175b",), traces=("openr1",))
-    sentence = "--by decode_tok_s: l3 run at design points without decode_tok_s"
-    with pytest.warns(NearkvWarning, match=sentence):
-        answer = pareto(pair, "decode_tok_s,energy_j_tok", [])
-    assert answer["system"].tolist() == ["gpu-only"]
-    with pytest.warns(NearkvWarning, match=sentence):
-        kept = best(pair, Top(("decode_tok_s",), most=2), ALONE)
-    assert kept["system"].tolist() == ["gpu-only"]

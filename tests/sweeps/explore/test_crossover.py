@@ -1,4 +1,4 @@
-"""Who leads on either side of a crossing: one system, the other, or neither."""
+"""Where one system overtakes another, and which leads on either side."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import cast
 import numpy as np
 import pytest
 
+import nearkv
+from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Numbers, Points
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.crossover import Race, crossovers, why_crossover
+from nearkv.sweeps.explore.hardware import least_hardware
 from nearkv.sweeps.explore.lines import Line
+from nearkv.sweeps.explore.sensitivity import sensitivity
 from nearkv.sweeps.study.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -71,3 +77,87 @@ def test_a_tie_of_rounding_is_part_of_a_crossing(
     ends = [0.3 - width, 0.3 + width][-len(changes) :]
     assert [change.above for change in changes] == pytest.approx(ends)
     assert all(change.rises for change in changes)
+
+
+def test_a_search_does_not_play_queues() -> None:
+    study = Study(("l3",), ("gpt-175b",), traces=("openr1",), method="simulate")
+    for ask in (
+        lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
+        lambda: sensitivity(study, "throughput_tok_s"),
+        lambda: crossovers(
+            replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"
+        ),
+    ):
+        with pytest.raises(InputError, match="--method simulate"):
+            ask()
+
+
+def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
+    pair = replace(POINT, systems=("flexgen-dram", "hilos"))
+    (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
+    every = compare(replace(pair, sets={"csd.count": "1:64:+1"}))
+    ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
+    assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
+    assert 0 < row["resolution"] < 0.1  # whole numbers from 20 on are not all looked at
+    assert (row["below"], row["above"]) == (int(np.argmax(ahead)), int(np.argmax(ahead)) + 1)
+
+
+@pytest.mark.slow
+def test_who_never_loses_is_named() -> None:
+    study = replace(POINT, systems=("flexgen-ssd", "hilos"), context=Study.context)
+    (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")
+    assert row["reason"] == "never: hilos leads, where one does, from 1k to 1M"  # 1M fits neither
+
+
+def test_nobody_leads_where_neither_fits() -> None:
+    systems = ("gpu-only", "hbm-pim")
+    study = Study(systems, ("gpt-175b",), sets={"gpu.memory": "4GB"})  # weights: 350 GB
+    (row,) = crossovers(study, "context=4k:64k", "decode_tok_s")
+    assert (row["from"], row["reason"]) == ("", "never: neither has a value from 4k to 64k")
+
+
+def test_nobody_leads_where_both_are_equal() -> None:
+    study = Study(("flexgen-ssd", "deepspeed-uvm"), ("opt-30b",), context="2k")  # same parts
+    (row,) = crossovers(study, "batch=1:8", "cost_usd")
+    assert (row["from"], row["reason"]) == ("", "never: both are equal from 1 to 8")
+
+
+@pytest.mark.parametrize(
+    ("systems", "along", "of", "requested"),
+    [
+        (("hilos",), "context=1k:2k", "decode_tok_s", "name two"),
+        (("hilos", "hilos"), "context=1k:2k", "decode_tok_s", "name two different"),
+        (("hilos", "flexgen-ssd"), "contxt=1k:2k", "decode_tok_s", "did you mean 'context'"),
+        (("hilos", "flexgen-ssd"), "context=1k", "decode_tok_s", "AXIS=LOW:HIGH"),
+        (("hilos", "flexgen-ssd"), "context=2k:1k", "decode_tok_s", "low before high"),
+        (("hilos", "flexgen-ssd"), "context=1k:2k", "decode", "unknown column"),
+    ],
+)
+def test_crossovers_that_cannot_be_asked_for(
+    systems: tuple[str, ...], along: str, of: str, requested: str
+) -> None:
+    with pytest.raises(InputError, match=requested):
+        crossovers(replace(POINT, systems=systems, context=Study.context), along, of)
+
+
+@pytest.mark.slow
+def test_a_crossover_is_an_interval() -> None:
+    row = nearkv.solve(
+        "crossover",
+        "opt-66b",
+        systems="flexgen-dram,inf2",
+        along="context=4k:1M",
+        band=90,
+        samples=128,
+    ).iloc[0]
+    assert row["above_p05"] < row["above"] < row["above_p95"]
+    assert 0 < row["crossing_share"] <= 1
+
+
+def test_a_system_that_runs_without_a_decode_rate_is_not_behind() -> None:
+    """L3's prompts ride in its steps; its throughput leads where it has no rate of decoding."""
+    pair = Study(("gpu-only", "l3"), ("gpt-175b",), traces=("openr1",))
+    with pytest.raises(InputError, match=r"l3 runs at gpu.count 8 and has no decode_tok_s there"):
+        crossovers(pair, "gpu.count=8:32", "decode_tok_s")
+    (row, *_) = crossovers(pair, "gpu.count=8:32", "throughput_tok_s")
+    assert row["from"] == "l3"

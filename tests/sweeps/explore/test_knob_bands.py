@@ -45,19 +45,3 @@ def test_a_robust_knob_needs_a_band() -> None:
         solved(robust=0.2)
     with pytest.raises(InputError, match=r"from 0.5 to below 1"):
         solved(robust=1)
-
-
-@pytest.mark.slow
-def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
-    """The shares of all draws give the same betas; no draw loses by solving it anew."""
-    options: dict[str, Any] = {"platform": "aipc-4090", "batch": 8, "context": "8k", "samples": 64}
-    row = nearkv.solve("beta", "qwen-7b", robust=0.9, band=90, **options).iloc[0]
-    shares = nearkv.estimate(
-        "hillinfer", "qwen-7b", knobs={"hot_share": "auto"}, band=90, **options
-    )
-    assert row["value_p05"] < row["value"] < row["value_p95"]
-    for end in ("p05", "p95"):
-        share = shares[f"hot_share_{end}"]
-        assert row[f"value_{end}"] == pytest.approx(share / (1 - share), rel=0.02)
-    assert 0 <= row["regret_p05"] < row["regret_p95"]
-    assert row["robust_step_ms"] <= row["value_step_ms"]

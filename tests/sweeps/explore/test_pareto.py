@@ -6,16 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.command_line import printed, succeed
 
-from nearkv.hardware.errors import InputError
+import nearkv
+from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.jobs import best
 from nearkv.sweeps.jobs import plan as jobs_plan
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+
+
 COUNTS = {"csd.count": "1:200:+1"}
+
+
 GRID = replace(
     POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"}
 )
@@ -101,3 +108,47 @@ def test_endless_columns_do_not_keep_what_another_column_beats() -> None:
     table = pareto(study, "endurance_requests,step_ms", [])
     assert table["gpu.count"].tolist() == [2]
     assert np.isinf(table["endurance_requests"]).all()
+
+
+def test_a_system_without_the_column_compared_by_is_told() -> None:
+    with pytest.warns(NearkvWarning, match="flexgen-dram run at design points without alpha"):
+        nearkv.pareto(systems=["hilos", "flexgen-dram"], model="opt-66b", by="alpha,step_ms")
+
+
+def test_designs_are_limited_by_a_number_that_is_set() -> None:
+    words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--set", "csd.count=1:16:+1")
+    front = succeed(*words, "--where", "csd.count<=4", "--format", "csv")
+    counts = [line.split(",")[6] for line in front.splitlines()[1:]]
+    assert set(counts) <= {"1", "2", "3", "4"}
+    assert counts
+
+
+@pytest.mark.parametrize("words", ["sweep --top 1", "sweep --best-per batch", "pareto"])
+def test_columns_on_request_are_printed_of_the_best(words: str) -> None:
+    names = "batch,bottleneck,footprint_gb:kv"
+    study = ("--system", "hilos", "--model", "opt-66b", "--columns", names, "--format", "csv")
+    assert names in printed(*words.split(), *study).splitlines()
+
+
+def test_one_design_is_counted_in_the_singular() -> None:
+    text = " ".join(printed("pareto", "--system", "hilos", "--model", "opt-66b").split())
+    assert "1 design that no other of the same workload beats" in text
+    words = ("pareto", "--system", "hilos", "--model", "opt-66b", "--per", "modell")
+    assert "--per: unknown column 'modell'" in printed(*words, code=2)
+
+
+def test_a_front_of_lower_ends() -> None:
+    """More is better of the lower end of a rate, as of the rate."""
+    counts = {"csd.count": [1, 2, 4, 8]}
+    front = nearkv.pareto(
+        systems="hilos",
+        model="opt-30b",
+        context="8k",
+        sets=counts,
+        by="throughput_tok_s_p05,cost_usd",
+        band=90,
+        samples=64,
+    )
+    assert front["csd.count"].tolist() == [8, 4, 2, 1]
+    assert higher_is_better("throughput_tok_s_p97.5")
+    assert not higher_is_better("step_ms_p05")

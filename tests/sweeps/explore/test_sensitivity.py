@@ -1,16 +1,33 @@
-"""Sobol's indices against closed forms, and what they say of a band."""
+"""Elasticities against sweeps, and Sobol's indices against closed forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.command_line import succeed
 
 import nearkv
+from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.sensitivity import sensitivity
+from nearkv.sweeps.study.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+
+
+def swept(study: Study, name: str) -> np.ndarray:
+    return run.table(study)[name].astype(float)
+
+
+L3 = Study(("l3",), ("gpt-89b",), context="6000")
+
 
 Numbers = NDArray[np.float64]
 
@@ -77,3 +94,100 @@ def test_measuring_the_first_number_narrows_the_band_most() -> None:
 def test_indices_are_of_one_point() -> None:
     with pytest.raises(InputError, match="one design point"):
         nearkv.sensitivity("hilos", "opt-66b", context=["8k", "16k"], sobol=True)
+
+
+@pytest.mark.slow
+def test_a_count_is_nudged_by_one() -> None:
+    rows, band = sensitivity(POINT, "step_ms")
+    (row,) = [row for row in rows if row["number"] == "csd.count"]
+    less, more = swept(replace(POINT, sets={"csd.count": "7,9"}), "step_ms")
+    assert row["elasticity"] == pytest.approx(np.log(more / less) / np.log(9 / 7))
+    assert band["fits_share"] == 1
+
+
+@pytest.mark.slow
+def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
+    rows, band = sensitivity(POINT, "cost_usd")
+    cost = swept(POINT, "cost_usd")[0]
+    numbers = load_platform("hilos-a100").roles
+    found = {row["number"]: row["elasticity"] for row in rows}
+    assert found["csd.price"] == pytest.approx(
+        8 * numbers["csd"].numbers["price"].si / cost, rel=1e-4
+    )
+    assert [abs(row["elasticity"]) for row in rows] == sorted(
+        (abs(r["elasticity"]) for r in rows), reverse=True
+    )
+    assert band["low"] <= band["cost_usd"] <= band["high"]
+
+
+@pytest.mark.slow
+def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
+    rows, band = sensitivity(POINT, "step_ms")
+    row = next(row for row in rows if row["number"] == "derate.uplink")
+    ends = swept(replace(POINT, sets={"derate.uplink": f"{row['low']},{row['high']}"}), "step_ms")
+    assert [row["step_ms_at_low"], row["step_ms_at_high"]] == pytest.approx(ends)
+    assert band["low"] < band["step_ms"] < band["high"]
+
+
+@pytest.mark.parametrize(
+    ("study", "of", "requested"),
+    [
+        (replace(POINT, batch="1,2"), "step_ms", "one design point"),
+        (POINT, "stepms", "did you mean 'step_ms'"),
+        (replace(POINT, context="1M", batch="1000"), "step_ms", "has no value"),
+    ],
+)
+def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
+        sensitivity(study, of)
+
+
+@pytest.mark.slow
+def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
+    # a page of 4 KiB is filled by 16 entries of 256 B: any smaller page needs no more of them
+    rows, _ = sensitivity(POINT, "throughput_tok_s")
+    row = next(row for row in rows if row["number"] == "csd.page")
+    pages = "4.096kB,4.1001kB,4.1005kB"
+    _, first, second = swept(replace(POINT, sets={"csd.page": pages}), "throughput_tok_s")
+    slope = np.log(second / first) / np.log(4.1005 / 4.1001)
+    assert row["elasticity"] == pytest.approx(slope, rel=0.01)
+    assert row["jump"] != 0
+
+
+@pytest.mark.slow
+def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
+    """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
+    steps, _ = sensitivity(replace(L3, batch="1"), "step_ms")
+    pauses, _ = sensitivity(replace(L3, batch="1"), "tpot_ms")
+    assert [row["number"] for row in pauses] == [row["number"] for row in steps]
+    pair = Study(("gpu-only", "l3"), ("gpt-89b",))
+    assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))
+    with pytest.raises(InputError, match="--of: unknown column 'tpot_ms'"):
+        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tpot_ms")
+
+
+@pytest.mark.slow
+def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
+    point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
+    band = nearkv.sensitivity("hilos", "opt-66b", context="64k", of="step_ms").attrs["band"]
+    ends = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
+    assert [band["low"], band["middle"], band["high"]] == ends
+
+
+@pytest.mark.slow
+def test_what_to_measure_first_is_said_in_words() -> None:
+    shown = succeed(
+        *[
+            "sensitivity",
+            "hilos",
+            "--model",
+            "opt-30b",
+            "--context",
+            "8k",
+            "--samples",
+            "20",
+            "--sobol",
+        ]
+    )
+    assert shown.count("the band narrows from") >= 1
+    assert "x wide" in shown

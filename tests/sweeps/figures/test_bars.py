@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from support.command_line import refusal
 from support.figures import TABLE, heights, vertical_segments
 
+import nearkv
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.plot import suitable
@@ -128,3 +131,25 @@ def test_marks_stand_inside_the_axes() -> None:
     with pytest.raises(InputError, match="baseline b has no value above 0 at 1k"):
         plot.bars(rows, "step_ms", baseline="b")
     assert heights(suitable(rows, "step_ms", ["context_tok"], "b"))[0] == [1.0]
+
+
+def test_rows_of_a_figure_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    """All but the first model were left out of it."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "t"\nsystems = ["hilos"]\nmodel = ["opt-30b", "opt-66b"]\n'
+        'context = "16k,64k"\n[figure]\nkind = "bars"\nvalue = "step_ms"\n'
+        'over = "context_tok"\nby = ["system"]\n'
+    )
+    picture = str(tmp_path / "x.png")
+    assert "keep one value of model" in refusal("figure", str(file), "-o", picture)
+    lines = file.read_text().replace('"bars"', '"lines"')
+    file.write_text(f'{lines}baseline = "hilos"\n')
+    assert "baseline is of bars, not of lines" in refusal("figure", str(file), "-o", picture)
+
+
+def test_a_baseline_may_be_a_number() -> None:
+    table = pd.DataFrame({"system": "hilos", "context_tok": [1, 1], "devices": [4, 8]})
+    axes = nearkv.plot.bars(table.assign(step_ms=[2.0, 1.0]), "step_ms", by="devices", baseline="4")
+    heights = [bar.get_bbox().height for bar in axes.patches]  # type: ignore[attr-defined]
+    assert heights == [1.0, 0.5]

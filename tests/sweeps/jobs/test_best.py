@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.command_line import printed
 from support.drawing import CASES, seeded
 from support.studies import drawn_study
 
@@ -29,7 +31,11 @@ MIXED = Study(
     knobs={"alpha": "0.5,auto", "devices": "4,8"},
 )
 """Blocks with different columns, points that do not fit, names, counts and blanks."""
+
+
 COSTS = ("energy_j_tok", "step_ms", "cost_usd", "prefill_s", "throughput_tok_s")
+
+
 GROUPS = ("system", "model", "batch", "context_tok", "status", "step_ms", "alpha")
 
 
@@ -187,3 +193,10 @@ def test_rows_of_bands_are_those_of_the_whole_table() -> None:
     kept = best(study, Top(("step_ms_p50",), most=3), quietly())
     for name, column in rows.items():
         np.testing.assert_array_equal(kept[name], column[:3], err_msg=name)
+
+
+def test_the_best_of_designs_that_do_not_fit_is_a_row_with_a_status() -> None:
+    words = "sweep --system accelerate --model opt-175b --context 1M --top 3 --format json --quiet"
+    (row,) = json.loads(printed(*words.split()))
+    assert row["status"] == "infeasible"
+    assert row["short_gb"] > 0

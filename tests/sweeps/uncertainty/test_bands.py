@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.command_line import succeed
+from support.command_line import refusal
+from typer.testing import CliRunner
 
 import nearkv
+from nearkv.cli import app
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.draws import Measured, Ranged, listed, ranks
@@ -21,6 +24,18 @@ from nearkv.sweeps.study.study import Study, blocks
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.uncertainty.model_error import find_error
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
+
+AXES = ["--model", "opt-66b", "--context", "8k:64k:+8k", "--batch", "1:64:x2"]
+
+SWEEP = ["sweep", "--system", "flexgen-ssd,hilos", *AXES, "--quiet"]
+
+BAND = ["--band", "90", "--samples", "64"]
+
+
+def run(*words: str) -> None:
+    outcome = CliRunner().invoke(app, list(words))
+    assert outcome.exit_code == 0, outcome.output
+
 
 RANKS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -180,14 +195,6 @@ def test_a_design_that_fits_in_some_draws_says_so() -> None:
     assert ["some draws" in note for note in table["note"]] == [False, True]
 
 
-@pytest.mark.slow
-def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
-    point = nearkv.estimate("hilos", "opt-66b", context="64k", band=90)
-    band = nearkv.sensitivity("hilos", "opt-66b", context="64k", of="step_ms").attrs["band"]
-    ends = [point[f"step_ms_{end}"] for end in ("p05", "p50", "p95")]
-    assert [band["low"], band["middle"], band["high"]] == ends
-
-
 def test_no_band_and_a_band_of_nothing_differ() -> None:
     check_draws(0, 1024, None, traces=())
     with pytest.raises(InputError, match="from 1 to 99"):
@@ -204,19 +211,6 @@ def test_a_seed_where_nothing_is_drawn_is_refused() -> None:
 
 
 POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "20")
-
-
-def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
-    shown = succeed("estimate", "hilos", *POINT, "--explain")
-    assert "drawn 20 times for the 90 % band" in shown
-    assert "error of the models" in shown
-
-
-@pytest.mark.slow
-def test_what_to_measure_first_is_said_in_words() -> None:
-    shown = succeed("sensitivity", "hilos", *POINT, "--sobol")
-    assert shown.count("the band narrows from") >= 1
-    assert "x wide" in shown
 
 
 @pytest.mark.parametrize(
@@ -245,3 +239,59 @@ def test_a_study_file_with_a_seed_of_nothing_is_refused(tmp_path: Path) -> None:
     file.write_text('systems = ["hilos"]\nmodel = ["opt-66b"]\nseed = 4\n')
     with pytest.raises(InputError, match=r"study\.toml: seed: 4: is of the requests"):
         load_study(str(file))
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes_whatever_the_jobs(tmp_path: Path) -> None:
+    contents = []
+    for name, options in (
+        ("one", ["--jobs", "1"]),
+        ("two", ["--jobs", "2"]),
+        ("again", ["--jobs", "1"]),
+        ("other", ["--jobs", "1", "--seed", "7"]),
+    ):
+        file = tmp_path / f"{name}.csv"
+        run(*SWEEP, *BAND, *options, "-o", str(file))
+        contents.append(file.read_bytes())
+    one, two, again, other = contents
+    assert one == two == again
+    assert one != other
+    beside = json.loads((tmp_path / "one.csv.provenance.json").read_text())
+    assert beside["band"]["samples"] == 64
+    assert {row["number"] for row in beside["band"]["numbers"]} >= {"derate.uplink"}
+    assert {row["mechanism"] for row in beside["band"]["model_errors"]} <= {
+        "GPU",
+        "CPU",
+        "flash",
+        "links",
+    }
+
+
+@pytest.mark.slow
+def test_a_table_equals_its_points() -> None:
+    """The draws are those of the study, whatever the tile that a point lies in."""
+    axes: dict[str, Any] = {
+        "systems": "flexgen-ssd,hilos",
+        "model": "opt-66b",
+        "band": 90,
+        "samples": 4096,
+    }
+    table = nearkv.sweep(**axes, context=[8192, 16384, 32768], batch=range(1, 14))
+    part = nearkv.sweep(**axes, context=[16384], batch=[13])
+    same = table[(table["context_tok"] == 16384) & (table["batch"] == 13)]
+    for name in ("step_ms_p05", "step_ms_p50", "step_ms_p95", "fits_share"):
+        assert np.array_equal(same[name].to_numpy(), part[name].to_numpy())
+
+
+def test_questions_without_a_band_refuse_one() -> None:
+    with pytest.raises(nearkv.InputError, match="solve batch gives one batch, not a band"):
+        nearkv.solve("batch", "opt-66b", band=90)
+    need: dict[str, Any] = {"vary": "csd.count", "slo": "throughput_tok_s=0.5"}
+    with pytest.raises(nearkv.InputError, match="solve hardware gives one size, not a band"):
+        nearkv.solve("hardware", "opt-66b", band=90, **need)
+
+
+def test_a_ratio_of_what_has_no_band_is_refused() -> None:
+    words = ("compare", "hilos", "flexgen-dram", "--model", "opt-66b", "--band", "90")
+    assert "alpha has no band" in refusal(*words, "--ratio", "alpha")

@@ -1,0 +1,146 @@
+"""The largest batch and the best one, against every batch tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.drawing import CASES, seeded
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.explore.batch import best_batches
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.study.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+
+
+def swept(study: Study, name: str) -> np.ndarray:
+    return run.table(study)[name].astype(float)
+
+
+L3 = Study(("l3",), ("gpt-89b",), context="6000")
+
+COUNTED = {
+    "hilos": "csd.count",
+    "flexgen-16ssd": "raid.count",
+    "inf2": "csd.count",
+    "gpu-only": "gpu.count",
+    "l3": "dimm.ranksets",
+}
+
+MODELS = ("opt-30b", "opt-66b", "llama2-70b", "gpt-89b")
+
+few = settings(seeded, max_examples=max(CASES // 20, 1))
+"""A scan evaluates hundreds of designs."""
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> Study:
+    """One point of a system whose devices are counted."""
+    return Study(
+        systems=(draw(st.sampled_from(sorted(COUNTED))),),
+        models=(draw(st.sampled_from(MODELS)),),
+        batch=str(draw(st.integers(1, 128))),
+        context=str(draw(st.integers(8192, 131_072))),
+        output_tokens=str(draw(st.integers(2, 256))),
+    )
+
+
+def test_a_batch_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InputError, match="--batch"):
+        best_batches(replace(POINT, batch="abc"))
+
+
+@pytest.mark.slow
+def test_a_search_over_too_many_points_is_refused() -> None:
+    study = replace(POINT, systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
+    with pytest.raises(InputError, match="are too many for one search"):
+        best_batches(study)
+    with pytest.raises(InputError, match="are too many for one search"):
+        least_hardware(study, "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="are too many for one search"):
+        crossovers(study, "batch=1:64", "step_ms")
+
+
+@pytest.mark.slow
+def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
+    study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
+    for row in best_batches(study):
+        every = run.table(replace(study, systems=(row["system"],), batch="1:700:+1"))
+        at_once = (every["status"] == "ok") & (
+            every["batch_run"].astype(float) >= np.arange(1, 701)
+        )
+        assert row["largest_batch"] == at_once.sum()
+        best = np.nanmax(every["throughput_tok_s"].astype(float)[at_once])
+        assert best / 1.001 <= row["throughput_tok_s"] <= best * (1 + 1e-12)
+        assert row["bound_tok_s"] >= best * (1 - 1e-12)
+
+
+def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
+    study = Study(("h2m2",), ("gpt3-175b",), "1", "32k", "64")
+    (row,) = best_batches(study)
+    every = swept(replace(study, batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
+    assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
+
+
+def test_a_batch_that_never_fits() -> None:
+    (row,) = best_batches(Study(("flexgen-dram",), ("opt-66b",), "1", "1M", "64"))
+    assert row["largest_batch"] == 0
+    assert row["value"] is None
+    assert row["short_of"] == "host"
+
+
+@pytest.mark.slow
+def test_the_largest_batch_keeps_its_limits() -> None:
+    """One sequence more breaks the limit that is named; a column of the system's own counts too."""
+    (row,) = best_batches(L3, ["tpot_ms=40,prefill_s=2"])
+    assert row["tpot_ms"] <= 40
+    assert row["prefill_s"] <= 2
+    assert row["short_of"] == "the limit of prefill_s"
+    (free,) = best_batches(L3)
+    assert free["largest_batch"] > row["largest_batch"] >= row["value"] >= 1
+    (tight,) = best_batches(L3, ["prefill_s=0.001"])
+    assert tight["largest_batch"] == 0
+    with pytest.raises(InputError, match="no upper limit"):
+        best_batches(L3, ["throughput_tok_s=1"])
+    with pytest.raises(InputError, match="did you mean 'tpot_ms'"):
+        best_batches(L3, ["tbt_m=50"])
+
+
+@pytest.mark.slow
+def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
+    """The greedy mapping takes less time for 302 sequences than for 300; all are tried."""
+    study = Study(("h2m2",), ("opt-66b",), context="512", output_tokens="1")
+    every = table(replace(study, batch="1:400:+1"))
+    seconds = every["step_ms"].astype(float)
+    limit = float(seconds[298])
+    keeps = seconds <= limit
+    last = 1 + int(np.flatnonzero(keeps)[-1])
+    assert not np.all(keeps[:last]), "otherwise bisection would do"
+    (row,) = best_batches(study, [f"step_ms<={limit!r}"])
+    assert row["largest_batch"] == last
+    assert keeps[row["value"] - 1]
+    rates = every["throughput_tok_s"].astype(float)
+    assert row["throughput_tok_s"] == np.max(rates[keeps])
+
+
+@few
+@given(studies())
+@pytest.mark.slow
+def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
+    (row,) = best_batches(replace(study, batch=Study.batch))
+    most = min(int(row["largest_batch"]), 400)
+    if most < 1:
+        return
+    scan = table(replace(study, batch=f"1:{most}:+1"))
+    rates = scan["throughput_tok_s"].astype(float)
+    assert np.nanmax(rates) <= row["bound_tok_s"] * (1 + 1e-9)
+    if most == row["largest_batch"]:
+        assert row["throughput_tok_s"] == np.nanmax(rates)

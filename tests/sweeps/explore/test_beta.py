@@ -1,0 +1,35 @@
+"""The split of K and V over what is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import nearkv
+
+
+@pytest.mark.slow
+def test_a_split_that_is_solved_point_by_point_keeps_its_points() -> None:
+    """Beta has a value of its own at each design point; the draws are one more axis."""
+    options: dict[str, Any] = {"platform": "aipc-4090", "band": 90, "samples": 64}
+    both = nearkv.solve("beta", "qwen-7b", batch=8, context=["8k", "12k"], **options)
+    last = nearkv.solve("beta", "qwen-7b", batch=8, context="12k", **options)
+    ends = ["step_ms_p05", "step_ms_p50", "step_ms_p95"]
+    assert both[ends].iloc[1].tolist() == pytest.approx(last[ends].iloc[0].tolist())
+
+
+@pytest.mark.slow
+def test_the_split_of_beta_has_a_band_and_a_robust_share() -> None:
+    """The shares of all draws give the same betas; no draw loses by solving it anew."""
+    options: dict[str, Any] = {"platform": "aipc-4090", "batch": 8, "context": "8k", "samples": 64}
+    row = nearkv.solve("beta", "qwen-7b", robust=0.9, band=90, **options).iloc[0]
+    shares = nearkv.estimate(
+        "hillinfer", "qwen-7b", knobs={"hot_share": "auto"}, band=90, **options
+    )
+    assert row["value_p05"] < row["value"] < row["value_p95"]
+    for end in ("p05", "p95"):
+        share = shares[f"hot_share_{end}"]
+        assert row[f"value_{end}"] == pytest.approx(share / (1 - share), rel=0.02)
+    assert 0 <= row["regret_p05"] < row["regret_p95"]
+    assert row["robust_step_ms"] <= row["value_step_ms"]

@@ -1,0 +1,226 @@
+"""What `solve hardware` answers, against a sweep that tries everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.drawing import CASES, seeded
+
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.compare import compare
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.explore.crossover import crossovers
+from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.study.study import Study
+
+POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
+
+COUNTS = {"csd.count": "1:200:+1"}
+
+
+def swept(study: Study, name: str) -> np.ndarray:
+    return run.table(study)[name].astype(float)
+
+
+HILOS = Study(("hilos",), ("opt-66b",))
+
+L3 = Study(("l3",), ("gpt-89b",), context="6000")
+
+COUNTED = {
+    "hilos": "csd.count",
+    "flexgen-16ssd": "raid.count",
+    "inf2": "csd.count",
+    "gpu-only": "gpu.count",
+    "l3": "dimm.ranksets",
+}
+
+MODELS = ("opt-30b", "opt-66b", "llama2-70b", "gpt-89b")
+
+MOST = 48
+
+few = settings(seeded, max_examples=max(CASES // 20, 1))
+"""A scan evaluates hundreds of designs."""
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> Study:
+    """One point of a system whose devices are counted."""
+    return Study(
+        systems=(draw(st.sampled_from(sorted(COUNTED))),),
+        models=(draw(st.sampled_from(MODELS)),),
+        batch=str(draw(st.integers(1, 128))),
+        context=str(draw(st.integers(8192, 131_072))),
+        output_tokens=str(draw(st.integers(2, 256))),
+    )
+
+
+def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() -> None:
+    (row,) = least_hardware(POINT, "csd.count", ["throughput_tok_s=0.5"])
+    every = swept(replace(POINT, sets=COUNTS), "throughput_tok_s")
+    assert (row["limit"], row["value"]) == ("at least", 1 + int(np.argmax(every >= 0.5)))
+    assert row["throughput_tok_s"] == pytest.approx(every[int(row["value"]) - 1])
+
+
+@pytest.mark.slow
+def test_a_knob_stands_for_its_number_and_ranges_are_kept() -> None:
+    (row,) = least_hardware(POINT, "devices", ["throughput_tok_s=0.5"])
+    assert (
+        row["value"]
+        == least_hardware(POINT, "csd.count=1:100", ["throughput_tok_s=0.5"])[0]["value"]
+    )
+    assert least_hardware(POINT, "csd.count=1:50", ["throughput_tok_s=0.5"])[0]["limit"] == "never"
+
+
+@pytest.mark.slow
+def test_all_targets_are_reached_at_once() -> None:
+    wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
+    each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
+    assert least_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
+    ratio = compare(replace(POINT, systems=("flexgen-ssd", "hilos"), sets=COUNTS))
+    over = ratio["speedup"].astype(float)[ratio["system"] == "hilos"]
+    assert each[2] == 1 + int(np.argmax(over >= 5))
+
+
+@pytest.mark.slow
+def test_a_rate_is_met_to_the_last_digit() -> None:
+    (row,) = least_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
+    near = [f"{row['value'] * factor!r}{row['unit']}" for factor in (1 - 1e-9, 1 + 1e-9)]
+    below, above = swept(replace(POINT, sets={"csd.p2p_read": ",".join(near)}), "step_ms")
+    assert below > 80000 >= above
+
+
+@pytest.mark.slow
+def test_the_highest_price_that_pays() -> None:
+    (row,) = least_hardware(POINT, "csd.price", ["cost_usd<=50000"])
+    # 7000 (GPU) + 15000 (host) + 10000 (chassis) + 8 SmartSSDs (HILOS sec. 6.6)
+    rest = (
+        swept(POINT, "cost_usd")[0]
+        - 8 * load_platform("hilos-a100").roles["csd"].numbers["price"].si
+    )
+    assert row["limit"] == "at most"
+    assert row["value"] == pytest.approx((50000 - rest) / 8)
+
+
+def test_a_target_out_of_reach_names_what_binds() -> None:
+    (row,) = least_hardware(POINT, "uplink.bandwidth", ["step_ms<=1000"])
+    assert row["limit"] == "never"
+    assert row["value"] is None
+    assert row["binds"] in {"gpu.tensor", "csd.flash", "csd.kernel"}
+    assert f"because {row['binds']} binds" in row["reason"]
+
+
+@pytest.mark.slow
+def test_never_is_explained_where_the_target_comes_closest() -> None:
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
+    cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
+    assert (
+        row["reason"]
+        == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
+    )
+    (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=1000"])
+    assert row["reason"].startswith(
+        "never: at csd.count = 64, where the range ends, still throughput_tok_s = "
+    )
+    dram = replace(POINT, systems=("flexgen-dram",), context="1M")
+    with pytest.warns(NearkvWarning, match="--vary uplink.bandwidth changes nothing"):
+        (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
+    assert "host memory is short of" in row["reason"]
+    assert "nan" not in row["reason"]
+
+
+def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
+    every = run.table(replace(POINT, sets=COUNTS))
+    cost, rate = (every[name].astype(float) for name in ("cost_usd", "throughput_tok_s"))
+    wanted = [f"throughput_tok_s>={float(rate[3])!r}", f"cost_usd<={float(cost[6])!r}"]
+    (row,) = least_hardware(POINT, "csd.count=1:100", wanted)
+    assert (row["limit"], row["value"], row["up_to"]) == ("from", 4, 7)
+
+
+@pytest.mark.parametrize(
+    ("vary", "targets", "requested"),
+    [
+        ("csd.count", [], "write what to reach"),
+        (
+            "csd.count",
+            ["throughput_tok_s>=1", "throughput_tok_s<=0.5"],
+            "cannot be at least 1 and at most 0.5",
+        ),
+        ("csd.count", ["througput_tok_s=1"], "did you mean 'throughput_tok_s'"),
+        ("csd.count", ["step_ms"], "write it as"),
+        ("csd.count", ["speedup>=2"], "speedup:flexgen-ssd>=5"),
+        ("csd.count", ["step_ms:hilos<=2"], "only speedup"),
+        ("csd.count", ["step_ms<=0"], "above zero"),
+        ("csd.count", ["speedup:nobody>=2"], "unknown system 'nobody'"),
+        ("csd.cuont", ["step_ms<=2"], "did you mean 'csd.count'"),
+        ("csd.count=8:2", ["step_ms<=2"], "low before high"),
+        ("csd.count=1:2:3", ["step_ms<=2"], "LOW:HIGH"),
+    ],
+)
+def test_hardware_that_cannot_be_asked_for(vary: str, targets: list[str], requested: str) -> None:
+    with pytest.raises(InputError, match=requested):
+        least_hardware(POINT, vary, targets)
+
+
+def test_a_number_that_is_searched_is_not_set() -> None:
+    with pytest.raises(
+        InputError, match=r"--set csd\.count: is what --vary searches; leave it out"
+    ):
+        least_hardware(replace(POINT, sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="--knob devices: is what --vary searches; leave it out"):
+        least_hardware(replace(POINT, knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
+    with pytest.raises(InputError, match="--context: is what --along walks; leave it out"):
+        crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
+
+
+@pytest.mark.parametrize(
+    ("varied", "ends"), [("csd.count=1:4", True), ("host.memory=800GB:900GB", False)]
+)
+def test_a_range_that_ends_too_soon_is_named(varied: str, ends: bool) -> None:
+    (row,) = least_hardware(HILOS, varied, ["throughput_tok_s=50"])
+    assert row["limit"] == "never"
+    assert ("where the range ends" in row["reason"]) is ends
+
+
+@pytest.mark.slow
+def test_hardware_keeps_limits_on_any_column() -> None:
+    """One CSD fewer breaks the limit; a limit that no count keeps beside a target is said."""
+    study = Study(("hilos",), ("opt-66b",), context="64k")
+    (row,) = least_hardware(study, "csd.count", ["step_ms=40000,prefill_s=2000"])
+    assert row["step_ms"] <= 40000
+    fewer = table(replace(study, sets={"csd.count": str(row["value"] - 1)}))
+    assert float(fewer["step_ms"][0]) > 40000
+    wanted = ["throughput_tok_s=0.3"]
+    (never,) = least_hardware(study, "csd.count", [*wanted, "cost_usd=60000"])
+    assert never["limit"] == "never"
+    (own,) = least_hardware(L3, "dimm.ranksets", ["tpot_ms=60"])
+    assert own["tpot_ms"] <= 60
+    with pytest.raises(InputError, match="--slo: step_ms cannot be"):
+        least_hardware(study, "csd.count", ["step_ms>=20", "step_ms=10"])
+
+
+@few
+@given(studies(), st.integers(0, MOST - 1))
+@pytest.mark.slow
+def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> None:
+    """The target is what some count reaches, so a plateau is met exactly."""
+    address = COUNTED[study.systems[0]]
+    scan = table(replace(study, sets={address: f"1:{MOST}:+1"}))
+    fits = scan["status"] == "ok"
+    rates = np.where(fits, scan["throughput_tok_s"].astype(float), np.nan)
+    target = float(rates[place])
+    if np.isnan(target):
+        return
+    reached = rates >= target
+    (row,) = least_hardware(study, f"{address}=1:{MOST}", [f"throughput_tok_s>={target!r}"])
+    first = 1 + int(np.argmax(reached))
+    if row["limit"] == "any":
+        assert np.all(reached)
+    else:
+        assert row["limit"] in ("at least", "from")
+        assert row["value"] == first
