@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,18 +74,27 @@ def bars(
     marks = cells(table, value, over, by)
     groups = levels(table, over)
     series = levels(table, by)
-    _check_count(len(groups) * len(series))
+    count = len(groups) * len(series)
+    if count > MOST_BARS:
+        raise InputError(
+            f"{count:,} bars are more than a figure shows (at most {MOST_BARS}); draw lines, "
+            "or keep fewer rows"
+        )
     if baseline:
-        marks = _normalised(marks, groups, series, baseline)
+        marks = _normalised(marks, series, baseline)
     target = new_axes(axes, width)
     for index, name in enumerate(series):
         row = [marks.get((group, name)) for group in groups]
-        _draw_series(target, Series(str(name), index, len(series)), row)
+        _draw_series(target, row, index, len(series), str(name))
     if log:
         target.set_yscale("log")
     else:
         _number_small(target, [cell.value for cell in marks.values()])
-    _label_axes(target, value, over, baseline)
+    target.set_xlabel(label_of(over))
+    target.set_ylabel(label_of(value))
+    if baseline:
+        target.set_ylabel(f"{label_of(value)},\nrelative to {baseline}")
+        target.axhline(1.0, color="black", linewidth=0.6)
     ticks = [tick_of(group) for group in groups]
     target.set_xticks(range(len(groups)), ticks)
     target.set_xlim(-0.5, len(groups) - 0.5)
@@ -95,46 +103,12 @@ def bars(
     return target
 
 
-def _check_count(count: int) -> None:
-    if count > MOST_BARS:
-        raise InputError(
-            f"{count:,} bars are more than a figure shows (at most {MOST_BARS}); draw lines, "
-            "or keep fewer rows"
-        )
-
-
-@dataclass(frozen=True)
-class Series:
-    """One bar of every group.
-
-    Attributes:
-        name: for the legend.
-        index: its place in a group.
-        count: bars of a group.
-    """
-
-    name: str
-    index: int
-    count: int
-
-    @property
-    def step(self) -> float:
-        """Distance of two bars of a group; groups are 1 apart."""
-        return GROUP_WIDTH / self.count
-
-    @property
-    def offset(self) -> float:
-        """Distance of its bars from the middle of their groups."""
-        return (self.index + 0.5) * self.step - GROUP_WIDTH / 2
-
-
 class BaselineError(InputError):
     """A baseline has no value where another has one."""
 
 
 def _normalised(
     marks: Mapping[tuple[Any, Any], Cell],
-    groups: Sequence[Any],
     series: Sequence[Any],
     baseline: str,
 ) -> dict[tuple[Any, Any], Cell]:
@@ -154,13 +128,21 @@ def _normalised(
     return shown
 
 
-def _draw_series(axes: Axes, series: Series, row: Sequence[Cell | None]) -> None:
-    """Draw the bars of one value of `by` over all groups."""
-    places = np.arange(len(row)) + series.offset
+def _draw_series(
+    axes: Axes, row: Sequence[Cell | None], index: int, count: int, name: str
+) -> None:
+    """Draw the bars of one value of `by` over all groups, which are 1 apart.
+
+    Args:
+        axes: where to draw.
+        row: what stands in each group.
+        index, count: place of the bar in its group, and bars of a group.
+        name: for the legend.
+    """
+    step = GROUP_WIDTH / count
+    places = np.arange(len(row)) + (index + 0.5) * step - GROUP_WIDTH / 2
     heights = np.array([cell.value if cell else np.nan for cell in row])
-    width = series.step * BAR_WIDTH
-    style = bar_style(series.index)
-    axes.bar(places, heights, width, label=series.name, **style)
+    axes.bar(places, heights, step * BAR_WIDTH, label=name, **bar_style(index))
     for place, cell in zip(places, row, strict=True):
         if cell is None:
             continue
@@ -193,16 +175,6 @@ def mark(axes: Axes, place: float, text: str) -> None:
         va="bottom",
         fontsize=6,
     )
-
-
-def _label_axes(axes: Axes, value: str, over: str, baseline: str) -> None:
-    """Label the axes: units in brackets, the baseline by name."""
-    label = label_of(value)
-    axes.set_xlabel(label_of(over))
-    axes.set_ylabel(label)
-    if baseline:
-        axes.set_ylabel(f"{label},\nrelative to {baseline}")
-        axes.axhline(1.0, color="black", linewidth=0.6)
 
 
 def tick_of(group: object) -> str:

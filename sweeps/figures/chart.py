@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from rich.bar import Bar
+from rich.console import Console
+from rich.table import Table
 
 from nearkv.hardware.errors import unknown
-from nearkv.sweeps.figures.series import MARKS
+from nearkv.sweeps.figures.series import MARKS, finite
 from nearkv.sweeps.tables.labels import label_of
-
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""Blocks of 0 to 8 eighths of a character."""
-
-LEAST_BAR = 10
-"""Characters of the longest bar, however narrow the terminal."""
 
 
 def chart(
@@ -35,51 +32,23 @@ def chart(
     columns = sorted(set().union(*rows))
     if value not in columns:
         raise unknown("column", value, columns, "--chart")
-    titles = _titles(rows, names)
-    numbers = np.array([_number(row.get(value)) for row in rows])
-    texts = [_text(row, number) for row, number in zip(rows, numbers, strict=True)]
-    left = max(map(len, titles))
-    right = max(map(len, texts))
-    room = max(width - left - right - 2, LEAST_BAR)
-    drawn = np.isfinite(numbers)
-    longest = np.max(numbers, where=drawn, initial=0.0)
-    scale = room / longest if longest > 0 else 0.0
-    lines = [label_of(value)]
-    for title, number, text in zip(titles, numbers, texts, strict=True):
-        bar = _bar(number * scale)
-        lines.append(f"{title:<{left}} {bar:<{room}} {text:>{right}}")
-    return lines
-
-
-def _titles(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """Return what tells each row apart: its values of the columns that differ."""
-    differing = []
-    for name in names:
-        values = {str(row.get(name)) for row in rows}
-        if len(values) > 1:
-            differing.append(name)
-    shown = differing or names[:1]
-    titles = []
-    for row in rows:
-        words = [str(row[name]) for name in shown if row.get(name) is not None]
-        titles.append(" ".join(words))
-    return titles
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | np.number) else float("nan")
-
-
-def _text(row: Mapping[str, Any], number: float) -> str:
-    if np.isfinite(number):
-        return f"{number:.4g}"
-    return MARKS.get(str(row.get("status")), "-")
-
-
-def _bar(length: float) -> str:
-    """Return a bar of so many characters, to an eighth of one."""
-    if not np.isfinite(length):
-        return ""
-    eighths = round(length * 8)
-    rest = EIGHTHS[eighths % 8].strip()
-    return EIGHTHS[8] * (eighths // 8) + rest
+    differing = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
+    numbers = [finite(row.get(value)) for row in rows]
+    longest = max((number for number in numbers if number > 0), default=1.0)
+    grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    grid.add_column()
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right")
+    for row, number in zip(rows, numbers, strict=True):
+        words = [
+            str(row[name]) for name in differing or names[:1] if row.get(name) is not None
+        ]
+        mark = MARKS.get(str(row.get("status")), "-")
+        text = mark if math.isnan(number) else f"{number:.4g}"
+        grid.add_row(
+            " ".join(words), Bar(longest, 0, 0 if math.isnan(number) else number), text
+        )
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return [label_of(value), *captured.get().splitlines()]

@@ -92,19 +92,11 @@ def _draw_line(
         low = [cell.low for cell in row]
         high = [cell.high for cell in row]
         axes.fill_between(places, low, high, color=shade, alpha=0.2, linewidth=0)
-    missing = []
-    for place, cell in zip(places, row, strict=True):
-        if cell.mark:
-            missing.append(place)
+    missing = [place for place, cell in zip(places, row, strict=True) if cell.mark]
+    across = axes.get_xaxis_transform()  # crosses on the axis, wherever that is
     if missing:
-        _mark_missing(axes, missing, shade)
-
-
-def _mark_missing(axes: Axes, places: list[float], shade: str) -> None:
-    """Put a cross on the axis wherever a system does not fit."""
-    across = axes.get_xaxis_transform()
-    heights = np.zeros(len(places))
-    axes.plot(places, heights, "x", color=shade, transform=across, clip_on=False)
+        heights = [0.0] * len(missing)
+        axes.plot(missing, heights, "x", color=shade, transform=across, clip_on=False)
 
 
 def _scale(axes: Axes, places: NDArray[np.float64]) -> None:

@@ -74,7 +74,7 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
     if "status" in table.columns:
         runs = table[~table["status"].isin(list(MARKS))]
     for name in names:
-        numbers = [_number(value) for value in runs[name]]
+        numbers = [finite(value) for value in runs[name]]
         if len(runs) and np.isnan(numbers).all():
             raise InputError(f"{name} holds no finite number; name another column")
 
@@ -235,11 +235,11 @@ def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
 
 def _cell(row: dict[Any, Any], value: str, ends: tuple[str, str]) -> Cell:
     mark = MARKS.get(str(row.get("status", "ok")), "")
-    low, high = (_number(row.get(end)) for end in ends)
-    return Cell(_number(row[value]), mark, low, high)
+    low, high = (finite(row.get(end)) for end in ends)
+    return Cell(finite(row[value]), mark, low, high)
 
 
-def _number(value: object) -> float:
+def finite(value: object) -> float:
     """Return a finite number, NaN for all else."""
     try:
         number = float(value)  # type: ignore[arg-type]
