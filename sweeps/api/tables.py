@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.tables.table import is_whole, plain, records
+from nearkv.sweeps.tables.table import Columns, is_number, is_whole, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,19 +39,30 @@ def table_of_rows(
     return _concluding(pd.DataFrame(plain_rows), conclusion)
 
 
-def columns_of(table: pd.DataFrame) -> dict[str, NDArray[np.generic]]:
-    """The columns of a table as arrays, text as NumPy text."""
-    columns: dict[str, NDArray[np.generic]] = {}
-    for name, values in table.items():
+def columns_of(table: pd.DataFrame | Sequence[Mapping[str, Any]]) -> Columns:
+    """The columns of a table as arrays: numbers where all that is not blank is one, else text."""
+    import pandas as pd
+
+    columns: Columns = {}
+    for name, values in pd.DataFrame(table).items():
         array = values.to_numpy()
-        is_text = len(array) and all(isinstance(value, str) for value in array)
-        columns[str(name)] = array.astype(np.str_) if is_text else array
+        columns[str(name)] = array if array.dtype.kind in "fiub" else _unboxed(array)
     return columns
+
+
+def _unboxed(values: NDArray[np.object_]) -> NDArray[np.generic]:
+    """Values of several types as numbers or text; what is missing is NaN or blank."""
+    cells = [plain(value) for value in values]
+    numbers = [cell for cell in cells if is_number(cell)]
+    if numbers and len(numbers) == sum(cell not in (None, "") for cell in cells):
+        return np.array([cell if is_number(cell) else np.nan for cell in cells], float)
+    texts = [" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in cells]
+    return np.array(["" if text is None else str(text) for text in texts])
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as dictionaries of plain values."""
-    return records(columns_of(table))
+    return records({str(name): values.to_numpy() for name, values in table.items()})
 
 
 def _concluding(table: pd.DataFrame, conclusion: Sequence[str]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,6 @@ def calibrate(
     Example: nearkv calibrate --measurements my.csv --platform aipc-4090 -o my.toml
     """
     from nearkv.sweeps.api.evidence import calibrate as answer
-    from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.tables.formats import check_format
 
     check_format(form)
@@ -86,9 +85,9 @@ def calibrate(
     is_whole = form == "table" and not columns
     if not residuals:
         below = () if is_whole else fit.summary
-        show_rows(rows_of(fit.factors), view, below=below)
+        print_table(fit.factors, view, below=below)
     if is_whole or residuals:
-        show_rows(rows_of(fit.residuals), view, below=fit.summary)
+        print_table(fit.residuals, view, below=fit.summary)
 
 
 def _toml_place(file: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
 
@@ -30,7 +30,7 @@ def columns(
         return
     rows = rows_of(answer())
     below = [f"{len(rows)} columns; `nearkv columns show NAME` prints what one means."]
-    show_rows(rows, view, below=below)
+    print_table(rows, view, below=below)
 
 
 def show(
@@ -49,4 +49,4 @@ def show(
     """
     from nearkv.sweeps.evaluate.catalogue import column_row
 
-    show_rows([column_row(name)], options.view_of(line))
+    print_table([column_row(name)], options.view_of(line))

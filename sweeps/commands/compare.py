@@ -12,11 +12,11 @@ from nearkv.sweeps.commands.drawing import (
     Chart,
     check_chart,
     check_figure,
+    draw_table,
     is_figure,
     print_chart,
-    write_figure,
 )
-from nearkv.sweeps.commands.printing import busy, show_columns
+from nearkv.sweeps.commands.printing import BRIEF, print_table
 from nearkv.sweeps.commands.writing import check_output, save
 
 Ratio = Annotated[
@@ -64,9 +64,7 @@ def compare(
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
     from nearkv.sweeps.api.questions import compare as answer
-    from nearkv.sweeps.api.tables import columns_of
     from nearkv.sweeps.study.sizes import comma_list
-    from nearkv.sweeps.tables.table import select
 
     view, study = options.view_of(line), options.study_of(line, systems)
     ratios = comma_list(ratio)
@@ -75,22 +73,24 @@ def compare(
     options.check_shown(view, breakdown, ratios, method)
     if file:
         (check_figure if is_figure(file) else check_output)(file)
-    answered = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
-    table = columns_of(answered)
+    table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
     if is_figure(file):
-        write_figure(table, study, file, columns, systems[0] if len(systems) > 1 else "")
+        draw_table(table, study, file, columns, systems[0] if len(systems) > 1 else "")
         view = replace(view, file="")
     if chart and view.file:
-        save(select(table, columns), study, view.file)
+        save(table, columns, study, view.file)
     if chart:
         print_chart(table, study, columns)
         return
-    requested = [name for name in table if name.endswith("_ratio")]
-    if "faster_share" in table:
-        requested += [name for name in table if name.startswith("speedup_p")]
+    names = [str(name) for name in table]
+    requested = [name for name in names if name.endswith("_ratio")]
+    if "faster_share" in names:
+        requested += [name for name in names if name.startswith("speedup_p")]
         requested.append("faster_share")
-    requested += busy(table)
+    busy = [
+        name for name in names if name.startswith("time_s:") and (table[name] > 0).any()
+    ]
+    requested += busy
     if breakdown:
         requested += ["step_ms", "speedup"]
-    below = answered.attrs["conclusion"]
-    show_columns(table, view, study=study, requested=requested, below=below)
+    print_table(table, view, BRIEF, study, requested)

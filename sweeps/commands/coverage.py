@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 HEADING = """# Coverage: how many measured runs lie in the bands
 
@@ -49,9 +49,8 @@ def coverage(
     Example: nearkv coverage --format csv
     """
     from nearkv.sweeps.api.evidence import coverage as answer
-    from nearkv.sweeps.api.tables import rows_of
 
     table = answer(reliability=reliability, record=record)
     if form == "markdown" and not reliability:
         typer.echo(HEADING)
-    show_rows(rows_of(table), options.view_of(line))
+    print_table(table, options.view_of(line))

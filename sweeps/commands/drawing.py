@@ -11,14 +11,12 @@ from nearkv.sweeps.commands.options import View
 from nearkv.sweeps.commands.writing import text_format
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluate.evaluate import Columns
+    import pandas as pd
+
     from nearkv.sweeps.study.study import Study
 
 ENDINGS = (".pdf", ".svg", ".png")
 """Files of these endings are figures."""
-
-SPEED = "throughput_tok_s"
-"""What is drawn where --columns names no column of numbers."""
 
 WIDEST_CHART = 100
 """Characters of a chart's line where a terminal, or a pipe, takes more."""
@@ -43,8 +41,9 @@ def check_figure(file: str) -> None:
         InputError: it cannot be written, or the drawing library is not installed.
     """
     from nearkv.sweeps.evaluate.provenance import check_writable, place_of
-    from nearkv.sweeps.figures.style import load_pyplot
+    from nearkv.sweeps.figures.style import check_format, load_pyplot
 
+    check_format(file)
     check_writable(place_of(file))
     load_pyplot().switch_backend("agg")
 
@@ -69,63 +68,49 @@ def check_chart(view: View, breakdown: bool = False) -> None:
         )
 
 
-def drawn_column(columns: Columns, only: str) -> str:
-    """Return the column that is drawn: the first of --columns that holds numbers.
-
-    Raises:
-        InputError: --columns names no such column, or one that does not exist.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.figures.series import AXES
-    from nearkv.sweeps.tables.table import select
-
-    if not only:
-        return SPEED
-    for name, values in select(columns, only).items():
-        if values.dtype.kind in "if" and name not in AXES:
-            return name
-    raise InputError(f"--columns {only}: holds no numbers to draw; name one, as {SPEED}")
-
-
-def write_figure(
-    columns: Columns, study: Study, file: str, only: str = "", baseline: str = ""
+def draw_table(
+    table: pd.DataFrame, study: Study, file: str, only: str = "", baseline: str = ""
 ) -> None:
     """Write the figure that suits what a study varies.
 
     Args:
-        columns: the table of the study.
+        table: of the study.
         study: whose axes the figure shows.
         file: where to write; its ending says PDF, SVG or PNG.
         only: --columns; the first that holds numbers is drawn, all seconds by resource as a stack.
         baseline: system that the bars are divided by.
     """
-    import pandas as pd
-
     from nearkv.sweeps.figures.breakdown import PREFIX, breakdown
     from nearkv.sweeps.figures.plot import suitable
-    from nearkv.sweeps.figures.style import load_pyplot, save
+    from nearkv.sweeps.figures.series import drawn_column
     from nearkv.sweeps.tables.table import varying
 
-    table = pd.DataFrame(columns)
-    if any(name.startswith(PREFIX) for name in columns):
+    if any(str(name).startswith(PREFIX) for name in table):
         axes = breakdown(table)
     else:
-        value = drawn_column(columns, only)
-        axes = suitable(table, value, varying(columns, study), baseline)
-    figure: Any = axes.figure
+        value = drawn_column(table, only)
+        axes = suitable(table, value, varying(table, study), baseline)
+    save_figure(axes.figure, file)
+
+
+def save_figure(figure: Any, file: str, about: str = "") -> None:
+    """Write a figure, close it, and say so, with what is told about it."""
+    from nearkv.sweeps.figures.style import load_pyplot, save
+
     save(figure, file)
     load_pyplot().close(figure)
-    typer.echo(f"wrote {file}", err=True)
+    typer.echo(f"wrote {file}{about}", err=True)
 
 
-def print_chart(columns: Columns, study: Study, only: str) -> None:
+def print_chart(table: pd.DataFrame, study: Study, only: str) -> None:
     """Print a bar a row, named by what the study varies."""
+    from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.figures.chart import chart
-    from nearkv.sweeps.tables.table import records, varying
+    from nearkv.sweeps.figures.series import drawn_column
+    from nearkv.sweeps.tables.table import varying
     from nearkv.sweeps.tables.terminal import width_of_output
 
-    value = drawn_column(columns, only)
-    names = varying(columns, study) or ["system"]
+    names = varying(table, study) or ["system"]
     width = min(width_of_output(), WIDEST_CHART)
-    for line in chart(records(columns), value, names, width):
+    for line in chart(rows_of(table), drawn_column(table, only), names, width):
         typer.echo(line)

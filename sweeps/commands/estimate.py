@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
@@ -65,7 +65,7 @@ def estimate(
         sentence = f"{system} has no time to explain: {point.shortage}"
         typer.echo(sentence, err=not view.is_for_people)
     if not (explain and view.is_for_people):
-        show_rows([dict(point.values)], view, study=point.study)
+        print_table([dict(point.values)], view, study=point.study)
 
 
 def show_tree(point: Prediction, view: options.View) -> None:
@@ -75,7 +75,7 @@ def show_tree(point: Prediction, view: options.View) -> None:
     people = view.is_for_people
     rows = indented(point.tree, "span") if people else point.tree
     below = [point.conclusion]
-    show_rows(rows, view, TREE if people else (), below=below, study=point.study)
+    print_table(rows, view, TREE if people else (), below=below, study=point.study)
     if point.study.band and people:
         show_band(point.block)
 
@@ -86,6 +86,6 @@ def show_band(block: Block) -> None:
 
     assert block.band
     title = f"drawn {block.band.samples:,} times for the {block.band.level:g} % band"
-    show_rows(number_rows(block), title=title)
+    print_table(number_rows(block), title=title)
     title = "error of the models: spread of ln(predicted / measured) beyond these ranges"
-    show_rows(error_rows(block), title=title)
+    print_table(error_rows(block), title=title)

@@ -34,30 +34,25 @@ def figure(
     """
     from pathlib import Path
 
-    from nearkv.sweeps.commands.drawing import check_figure
+    from nearkv.sweeps.commands.drawing import check_figure, save_figure
     from nearkv.sweeps.figures.papers import draw, paper_figure
-    from nearkv.sweeps.figures.style import check_format, load_pyplot, save
 
     if not name:
         list_figures()
         return
     path = file or f"{Path(name).stem}.pdf"
-    check_format(path)
     check_figure(path)
     drawn = paper_figure(name)
-    whole = draw(drawn)
-    save(whole, path)
-    load_pyplot().close(whole)
-    typer.echo(f"wrote {path}; {summary(drawn)}", err=True)
+    save_figure(draw(drawn), path, f"; {summary(drawn)}")
 
 
 def list_figures() -> None:
     """Print the name and the title of every figure."""
-    from nearkv.sweeps.commands.printing import show_rows
+    from nearkv.sweeps.commands.printing import print_table
     from nearkv.sweeps.figures.papers import figure_titles
 
     rows = [{"figure": name, "what": title} for name, title in figure_titles().items()]
-    show_rows(rows)
+    print_table(rows)
 
 
 def summary(drawn: PaperFigure) -> str:

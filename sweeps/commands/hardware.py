@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import numbers_by_kind, show_rows
+from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
 NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
@@ -46,7 +46,7 @@ def hardware(
         return
     rows = hardware_rows()
     below = [f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."]
-    show_rows(rows, view, ("name", "kind", "what", "roles"), below=below)
+    print_table(rows, view, ("name", "kind", "what", "roles"), below=below)
 
 
 def show(
@@ -68,7 +68,7 @@ def show(
     from nearkv.sweeps.study.sizes import pairs
 
     rows = hardware_numbers(name, pairs(sets, "--set"))
-    show_rows(rows, options.view_of(line), NUMBERS, below=[numbers_by_kind(rows)])
+    print_table(rows, options.view_of(line), NUMBERS, below=[numbers_by_kind(rows)])
 
 
 def keys(
@@ -92,7 +92,7 @@ def keys(
     by_key = readers(kind)
     for row in rows:
         row["used_by"] = ", ".join(by_key.get(str(row["key"]), []))
-    show_rows(rows, options.view_of(line))
+    print_table(rows, options.view_of(line))
 
 
 def new(name: NewPlatform, base: BasePlatform = "hilos-a100") -> None:

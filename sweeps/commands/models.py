@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import numbers_by_kind, show_rows
+from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
 Model = Annotated[
@@ -41,7 +41,7 @@ def models(
         return
     rows = rows_of(answer())
     below = [f"{len(rows)} models; `nearkv models show NAME` prints every number of one."]
-    show_rows(rows, view, below=below)
+    print_table(rows, view, below=below)
 
 
 def show(
@@ -61,7 +61,7 @@ def show(
     from nearkv.sweeps.evaluate.models import model_numbers
 
     rows = model_numbers(name)
-    show_rows(rows, options.view_of(line), below=[numbers_by_kind(rows)])
+    print_table(rows, options.view_of(line), below=[numbers_by_kind(rows)])
 
 
 def new(name: NewModel, base: StartModel = "llama2-7b") -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_columns
+from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import ask, tell
 
 DESIGN = (
@@ -80,7 +80,6 @@ def pareto(
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
     from nearkv.sweeps.api.questions import pareto as answer
-    from nearkv.sweeps.api.tables import columns_of
     from nearkv.sweeps.jobs.running import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.sizes import comma_list
@@ -91,4 +90,4 @@ def pareto(
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
     usual = [*DESIGN, *comma_list(by), "note"]
-    show_columns(columns_of(front), view, usual, study, below=front.attrs["conclusion"])
+    print_table(front, view, usual, study)

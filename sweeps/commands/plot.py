@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nearkv.sweeps.commands.drawing import check_figure, save_figure
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -50,15 +52,9 @@ Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column 
 def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
     """Read a table, draw it and write the figure; the file's name is checked first."""
     from nearkv.sweeps.figures.reading import read_table
-    from nearkv.sweeps.figures.style import check_format, load_pyplot, save
 
-    check_format(file)
-    load_pyplot().switch_backend("agg")
-    axes = figure(read_table(table))
-    drawn: Any = axes.figure
-    save(drawn, file)
-    load_pyplot().close(drawn)
-    typer.echo(f"wrote {file}", err=True)
+    check_figure(file)
+    save_figure(figure(read_table(table)).figure, file)
 
 
 def bars(
@@ -141,20 +137,12 @@ def policy_map(
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
     """
-    from nearkv.sweeps.evaluate.slo import higher_is_better
     from nearkv.sweeps.figures.policy_map import policy_map
     from nearkv.sweeps.figures.reading import read_table
 
     edges = read_table(boundaries) if boundaries else None
-    options: dict[str, Any] = {
-        "x": x,
-        "y": y,
-        "by": by,
-        "boundaries": edges,
-        "width": width,
-    }
-    options["higher_is_better"] = higher_is_better(value)
-    draw(table, file, lambda rows: policy_map(rows, value, **options))
+    axes: dict[str, Any] = {"x": x, "y": y, "by": by, "width": width}
+    draw(table, file, lambda rows: policy_map(rows, value, boundaries=edges, **axes))
 
 
 def pareto(

@@ -1,4 +1,4 @@
-"""Show answers in the format that is asked for."""
+"""Print answers in the format that is asked for, and write them to the file that is named."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearkv.sweeps.commands.options import View
-from nearkv.sweeps.commands.writing import check_output, save, save_text, text_format
+from nearkv.sweeps.commands.writing import (
+    check_output,
+    csv_of,
+    save,
+    save_text,
+    text_format,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nearkv.sweeps.evaluate.evaluate import Columns
+    import pandas as pd
+
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.layout import Display
 
@@ -60,82 +67,106 @@ TABLE = View()
 """How a table is shown by default."""
 
 
-def is_readable(columns: Columns, form: str) -> bool:
-    """Whether a table is short enough to be printed in a format."""
-    from nearkv.sweeps.tables.table import MOST_SHOWN
-
-    rows = len(next(iter(columns.values())))
-    return rows <= MOST_SHOWN or form in ("csv", "json")
-
-
-def show_rows(
-    rows: list[dict[str, Any]],
+def print_table(
+    table: pd.DataFrame | list[dict[str, Any]],
     view: View = TABLE,
     usual: Iterable[str] = (),
-    title: str = "",
-    below: Iterable[str] = (),
     study: Study | None = None,
+    requested: Iterable[str] = (),
+    title: str = "",
+    below: Iterable[str] | None = None,
 ) -> None:
-    """Show rows as asked for, and write them to a file where one is named.
+    """Print a table as asked for, and write it to a file where one is named.
+
+    Whatever varies over the design points of the study is shown to readers, always, and so are
+    columns that were requested.
 
     Args:
-        rows: all with the same keys.
+        table: rows, as a DataFrame or as dictionaries that all have the same keys.
         view: what is asked for; where columns are chosen, all formats show those.
-        usual: columns that people see where none is chosen.
-        title, below: what stands above and below a terminal's table.
-        study: what the rows answer, for the provenance beside a file.
+        usual: columns that readers see where none is chosen, the most important first.
+        study: what the table answers, whose provenance stands beside a file.
+        requested: columns that readers see whatever fits.
+        title, below: what stands above and below a terminal's table; a DataFrame's own conclusion
+            where nothing is named.
 
     Raises:
-        InputError: an unknown column, or a file that cannot be written.
+        InputError: more rows than a reader sees, a name that is no column, or a file that cannot
+            be written.
     """
-    from nearkv.sweeps.explore.rows import columns_of
-    from nearkv.sweeps.study.study import comma_list
-    from nearkv.sweeps.tables.layout import Display
-    from nearkv.sweeps.tables.table import check_columns
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.tables.formats import render
+    from nearkv.sweeps.tables.table import MOST_SHOWN
 
-    names = comma_list(view.columns) if rows else ()
-    if names:
-        check_columns(rows[0], names)
+    form, written = view.form or "table", text_format(view.file)
+    is_long = len(table) > MOST_SHOWN
+    limit = f"more than {MOST_SHOWN:,} rows are too many to read"
     if view.file:
         check_output(view.file)
-    chosen = [{name: row[name] for name in names} for row in rows] if names else rows
-    if view.file and not text_format(view.file):
-        save(columns_of(chosen), study, view.file)
-    if view.pivot and rows:
-        _show_pivot(rows, view, names, below, study)
-        return
-    shown = Display(chosen, () if names else tuple(usual), names, title, tuple(below))
-    _show(shown, view, study)
+    if written and is_long:
+        raise InputError(f"-o {view.file}: {limit}; write .csv, .jsonl or .parquet")
+    if view.file and not written:
+        save(table, view.columns, study, view.file)
+    if is_long and form == "csv":
+        echo(csv_of(table, view.columns))
+    elif is_long and form != "json":
+        if not view.file:
+            raise InputError(f"{limit}; print them with --format csv or json")
+    else:
+        rows = table if isinstance(table, list) else rows_of(table)
+        shown = display(rows, view, usual, study, requested)
+        if below is None:
+            below = getattr(table, "attrs", {}).get("conclusion", ())
+        shown = replace(shown, title=title or shown.title, below=tuple(below))
+        if written:
+            text = render(shown, written, view.caption, view.label)
+            save_text(text, len(shown.rows), study, view.file)
+        echo(render(shown, form, view.caption, view.label))
 
 
-def _show_pivot(
+def display(
     rows: Sequence[dict[str, Any]],
     view: View,
-    axes: Sequence[str],
-    below: Iterable[str],
+    usual: Iterable[str],
     study: Study | None,
-) -> None:
-    """Print a table with a column for each value of one of its columns."""
-    from nearkv.sweeps.study.study import comma_list
-    from nearkv.sweeps.tables.pivot import pivoted
-
-    wide = pivoted(rows, view.pivot, comma_list(view.columns), axes)
-    _show(replace(wide, below=tuple(below)), view, study)
-
-
-def _show(shown: Display, view: View, study: Study | None) -> None:
-    """Print a table as asked for, and write it where a file for readers is named.
+    requested: Iterable[str],
+) -> Display:
+    """The columns of a table that readers see; the arguments are those of `print_table`.
 
     Raises:
-        InputError: an unknown format, or a standard output that is closed.
+        InputError: a name that is no column, or a pivot of what is none.
     """
-    from nearkv.sweeps.tables.formats import render
+    from nearkv.sweeps.study.sizes import comma_list
+    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.pivot import pivoted
+    from nearkv.sweeps.tables.table import check_columns, varying
 
-    form = text_format(view.file)
-    if form:
-        text = render(shown, form, view.caption, view.label)
-        save_text(text, len(shown.rows), study, view.file)
-    echo(render(shown, view.form_or("table"), view.caption, view.label))
+    if not rows:
+        return Display(rows)
+    names = list(comma_list(view.columns))
+    check_columns(rows[0], names)
+    axes = [name for name in rows[0] if name.endswith(".part")]
+    if study and study.systems and len(rows) > 1:
+        axes = varying(rows[0], study)
+    if view.pivot:
+        return pivoted(rows, view.pivot, names, axes)
+    if names:
+        if view.form not in ("csv", "json"):
+            names = [*(name for name in axes if name not in names), *names]
+        return Display([{name: row[name] for name in names} for row in rows], (), names)
+    telling = [
+        name
+        for name in usual
+        if name in rows[0] and not all(_is_as_usual(row, name) for row in rows)
+    ]
+    return Display(rows, telling, [*axes, *requested])
+
+
+def _is_as_usual(row: dict[str, Any], name: str) -> bool:
+    """Whether a cell says no more than that all is as expected."""
+    expected = {"status": "ok", "short_gb": 0, "batch_run": row.get("batch")}
+    return name in expected and bool(row[name] == expected[name])
 
 
 def echo(text: str) -> None:
@@ -149,119 +180,6 @@ def echo(text: str) -> None:
     if sys.stdout is None:
         raise InputError("standard output is closed; send it somewhere")
     typer.echo(text, nl=False)
-
-
-def show_columns(
-    columns: Columns,
-    view: View = TABLE,
-    usual: Iterable[str] = BRIEF,
-    study: Study | None = None,
-    requested: Iterable[str] = (),
-    below: Iterable[str] = (),
-) -> None:
-    """Show a table of design points as asked for, and write it to a file where one is named.
-
-    Whatever varies over the design points of the study is shown to readers, always, and so are
-    columns that were requested.
-
-    Args:
-        columns: the table.
-        view: what is asked for; where columns are chosen, all formats show those.
-        usual: columns that people see where none is chosen, the most important first.
-        study: what the table answers.
-        requested: columns that people see whatever fits.
-        below: sentences below a terminal's table.
-
-    Raises:
-        InputError: more rows than anybody reads, a name that is no column, or a file that cannot
-            be written.
-    """
-    from nearkv.sweeps.tables.layout import Display
-    from nearkv.sweeps.tables.table import MOST_SHOWN, records, select, varying
-
-    form = view.form_or("table")
-    rows = len(next(iter(columns.values())))
-    if view.file:
-        check_output(view.file)
-        _check_readers_file(view.file, rows)
-    if view.file and not text_format(view.file):
-        save(select(columns, view.columns), study, view.file)
-        if not is_readable(columns, form):
-            return
-    axes = [name for name in columns if name.endswith(".part")]
-    if study and study.systems:
-        axes = varying(columns, study)
-    if view.pivot and rows <= MOST_SHOWN:
-        _show_pivot(records(columns), view, axes, below, study)
-        return
-    names = list(select(columns, view.columns)) if view.columns else []
-    if names and form not in ("csv", "json"):
-        names = [*(name for name in axes if name not in names), *names]
-    chosen = {name: columns[name] for name in names} if names else columns
-    if rows > MOST_SHOWN and form != "json":
-        _print_many(chosen, form)
-        return
-    telling = [name for name in usual if _is_telling(columns, name)]
-    pinned = names or [*axes, *requested]
-    usual = () if names else tuple(telling)
-    _show(Display(records(chosen), usual, pinned, below=tuple(below)), view, study)
-
-
-def _check_readers_file(file: str, rows: int) -> None:
-    """Refuse a file for readers of more rows than anybody reads.
-
-    Raises:
-        InputError: there are so many.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.tables.table import MOST_SHOWN
-
-    if text_format(file) and rows > MOST_SHOWN:
-        limit = f"more than {MOST_SHOWN:,} rows are too many to read"
-        raise InputError(f"-o {file}: {limit}; write .csv, .jsonl or .parquet")
-
-
-def _print_many(columns: Columns, form: str) -> None:
-    """Print more rows than anybody reads.
-
-    Raises:
-        InputError: in a format for readers.
-    """
-    from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.jobs.arrow import table_of
-    from nearkv.sweeps.jobs.encode import ENCODERS
-    from nearkv.sweeps.tables.table import MOST_SHOWN
-
-    if form != "csv":
-        limit = f"more than {MOST_SHOWN:,} rows are too many to read"
-        raise InputError(f"{limit}; print them with --format csv or json")
-    typer.echo(ENCODERS["csv"](table_of(columns), True), nl=False)
-
-
-def busy(columns: Columns) -> list[str]:
-    """Columns of seconds by resource, those left out that no design point waits for."""
-    from nearkv.sweeps.evaluate.requested import TIMES
-
-    seconds = {
-        name: columns[name].astype(float) for name in columns if name.startswith(TIMES)
-    }
-    return [name for name, values in seconds.items() if (values > 0).any()]
-
-
-def laid_out(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as a terminal's table, to stand below another."""
-    from nearkv.sweeps.tables.layout import Display
-    from nearkv.sweeps.tables.terminal import lay_out
-
-    return lay_out(Display(rows)).rstrip()
-
-
-def _is_telling(columns: Columns, name: str) -> bool:
-    """Whether a column says more than that all is as usual."""
-    if name not in columns:
-        return False
-    usual = {"status": "ok", "short_gb": 0.0, "batch_run": columns.get("batch")}
-    return name not in usual or bool((columns[name] != usual[name]).any())
 
 
 def numbers_by_kind(rows: Sequence[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 Sobol = Annotated[
     bool,
@@ -52,8 +52,7 @@ def sensitivity(
     Example: nearkv sensitivity hilos --model opt-66b --batch 16 --context 64k
     """
     from nearkv.sweeps.api.questions import sensitivity as answer
-    from nearkv.sweeps.api.tables import rows_of
 
     view, study = options.view_of(line), options.study_of(line, [system])
     table = answer(study, of=of, sobol=sobol)
-    show_rows(rows_of(table), view, below=table.attrs["conclusion"], study=study)
+    print_table(table, view, study=study)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_columns, show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,14 +231,11 @@ def show_knob(
     answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
 ) -> None:
     """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
-    from nearkv.sweeps.api.tables import columns_of
-
     beside = ("value_", "regret_", "robust", "bound_", "rule")
     names = [
         name for name in answer.columns if name.startswith(beside) and name not in usual
     ]
-    below = answer.attrs["conclusion"]
-    show_columns(columns_of(answer), view, [*usual, *names], study, below=below)
+    print_table(answer, view, [*usual, *names], study)
 
 
 def alpha(
@@ -384,7 +381,6 @@ def mapping(
     """
     from nearkv.sweeps.api.arguments import Axes, study_of
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.api.tables import columns_of
     from nearkv.sweeps.explore.mapping import BRIEF
     from nearkv.sweeps.study.sizes import pairs
 
@@ -399,7 +395,7 @@ def mapping(
     study = study_of("asymmetric", model, axes)
     answer = solve("mapping", study, method=method)
     view = options.view_of(line)
-    show_columns(columns_of(answer), view, BRIEF, study, below=answer.attrs["conclusion"])
+    print_table(answer, view, BRIEF, study)
 
 
 def mapping_trace(
@@ -428,7 +424,6 @@ def mapping_trace(
     Example: nearkv solve mapping-trace --model gpt3-175b --iterations 128 --seed 1
     """
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.api.tables import columns_of
     from nearkv.sweeps.study.sizes import pairs
 
     answer = solve(
@@ -443,10 +438,7 @@ def mapping_trace(
         platform=platform,
         sets=pairs(sets, "--set"),
     )
-    below = answer.attrs["conclusion"]
-    show_columns(
-        columns_of(answer), options.view_of(line), list(answer.columns), below=below
-    )
+    print_table(answer, options.view_of(line), list(answer.columns))
 
 
 def subbatch(
@@ -496,7 +488,7 @@ def subbatch(
     view, rows = options.view_of(line), rows_of(answer)
     people = view.is_for_people and not view.file
     shown = brief(rows) if people else rows
-    show_rows(shown, view, SPLIT, below=answer.attrs["conclusion"])
+    print_table(shown, view, SPLIT, below=answer.attrs["conclusion"])
 
 
 def placement(
@@ -526,7 +518,6 @@ def placement(
     Example: nearkv solve placement --model opt-30b --set gpu.memory=16GiB --set host.memory=200GiB
     """
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.explore.placement import shares_of
     from nearkv.sweeps.study.sizes import comma_list, pairs
 
@@ -547,17 +538,14 @@ def placement(
     machine = [*PLACED[:2], *(f"{role}.part" for role in swaps)]
     usual = [*machine, *PLACED[2:]] if len(answer) > 1 else ()
     view = options.view_of(line)
-    show_rows(rows_of(answer), view, usual, below=answer.attrs["conclusion"])
+    print_table(answer, view, usual)
 
 
 def show_answer(
     answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
 ) -> None:
     """Print an answer a row, and why it is so."""
-    from nearkv.sweeps.api.tables import rows_of
-
-    below = answer.attrs["conclusion"]
-    show_rows(rows_of(answer), view, usual, below=below, study=study)
+    print_table(answer, view, usual, study)
 
 
 def batch(

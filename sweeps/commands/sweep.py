@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.drawing import check_figure, is_figure, write_figure
-from nearkv.sweeps.commands.printing import BRIEF, show_columns
+from nearkv.sweeps.commands.drawing import check_figure, draw_table, is_figure
+from nearkv.sweeps.commands.printing import BRIEF, print_table
 from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_format
 
 if TYPE_CHECKING:
@@ -131,33 +131,37 @@ def _columns(study: Study, named: str, breakdown: bool) -> tuple[str, ...]:
 
 
 def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View) -> None:
+    from nearkv.sweeps.api.tables import table_of_columns
     from nearkv.sweeps.jobs.best import best
-    from nearkv.sweeps.study.study import comma_list
+    from nearkv.sweeps.study.sizes import comma_list
 
-    rows = best(study, reducer, run, comma_list(view.columns))
+    rows = table_of_columns(best(study, reducer, run, comma_list(view.columns)))
     if is_figure(view.file):
-        write_figure(rows, study, view.file, view.columns or ",".join(reducer.by))
+        draw_table(rows, study, view.file, view.columns or ",".join(reducer.by))
     elif view.file and not text_format(view.file):
-        save(rows, study, view.file)
+        save(rows, "", study, view.file)
     else:
         usual = [*BRIEF, *reducer.by, *reducer.per]
-        show_columns(rows, _printed(view), usual, study=study)
+        print_table(rows, _printed(view), usual, study)
 
 
 def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
     from pathlib import Path
 
+    from nearkv.sweeps.api.tables import table_of_columns
     from nearkv.sweeps.evaluate.evaluate import table
     from nearkv.sweeps.evaluate.requested import on_request
     from nearkv.sweeps.jobs.execute import to_file
 
     if is_figure(file):
-        write_figure(table(study, on_request(only)), study, file, ",".join(only))
+        rows = table_of_columns(table(study, on_request(only)))
+        draw_table(rows, study, file, ",".join(only))
     else:
         to_file(study, Path(file), only, run)
 
 
 def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
+    from nearkv.sweeps.api.tables import table_of_columns
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
     from nearkv.sweeps.evaluate.requested import on_request
@@ -168,7 +172,8 @@ def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
     answered = int((rows["status"] == "ok").sum())
     points = counted(len(rows["status"]), "design point")
     below = [f"{points}, {answered:,} of them with an answer."]
-    show_columns(rows, _printed(view, len(rows["status"])), study=study, below=below)
+    table = table_of_columns(rows, below)
+    print_table(table, _printed(view, len(table)), BRIEF, study)
 
 
 def _printed(view: options.View, rows: int = 0) -> options.View:

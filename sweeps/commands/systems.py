@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import show_rows
+from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import write_new
 
 NewSystem = Annotated[
@@ -38,7 +38,7 @@ def systems(
         return
     rows = rows_of(answer(plugin=plugins))
     below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
-    show_rows(rows, view, ("system", "what", "paper", "platform", "knobs"), below=below)
+    print_table(rows, view, ("system", "what", "paper", "platform", "knobs"), below=below)
 
 
 def show(
@@ -61,7 +61,7 @@ def show(
 
     load_plugins(plugins)
     usual = ("knob", "values", "default", "what", "rules")
-    show_rows(knob_rows(name), options.view_of(line), usual, title=summary_of(name))
+    print_table(knob_rows(name), options.view_of(line), usual, title=summary_of(name))
 
 
 def new(name: NewSystem) -> None:

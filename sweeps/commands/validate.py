@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import laid_out, show_rows
+from nearkv.sweeps.commands.printing import print_table
 
 SHOWN = (
     "paper",
@@ -85,6 +85,8 @@ def validate(
     from nearkv.sweeps.api.evidence import validate as answer
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.study.sizes import comma_list
+    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.terminal import lay_out
 
     view = options.view_of(line)
     verdicts = comma_list(verdict)
@@ -93,11 +95,11 @@ def validate(
     below = []
     if counts and view.form == "markdown":
         typer.echo(HEADING)
-        show_rows(counts, options.View("markdown"))
+        print_table(counts, options.View("markdown"))
         typer.echo()
     elif counts and view.is_for_people:
-        below = [laid_out(counts)]
-    show_rows(rows, view, SHOWN, below=[*below, verdict_counts(rows)])
+        below = [lay_out(Display(counts)).rstrip()]
+    print_table(rows, view, SHOWN, below=[*below, verdict_counts(rows)])
     for sentence in table.attrs["worse"]:
         typer.echo(f"nearkv: {sentence}", err=True)
     if table.attrs["worse"]:

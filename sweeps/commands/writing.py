@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.evaluate.evaluate import Columns
+    import pandas as pd
+
     from nearkv.sweeps.study.study import Study
+
+    Table = pd.DataFrame | list[dict[str, Any]]
+    """Rows, as a DataFrame or as dictionaries that all have the same keys."""
 
 
 def check_output(file: str) -> None:
@@ -34,11 +38,31 @@ def text_format(file: str) -> str:
     return TEXTS.get(Path(file).suffix, "")
 
 
-def save(table: Columns, study: Study | None, file: str) -> None:
-    """Write a table, and beside it where every number comes from."""
-    from nearkv.sweeps.jobs.execute import write_table
+def save(table: Table, only: str, study: Study | None, file: str) -> None:
+    """Write the columns of a comma-separated list, and beside them where every number comes from.
 
-    tell(write_table(table, Path(file), study))
+    Raises:
+        InputError: a name that is no column, or a file that cannot be written.
+    """
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.jobs.execute import write_table
+    from nearkv.sweeps.tables.table import select
+
+    tell(write_table(select(columns_of(table), only), Path(file), study))
+
+
+def csv_of(table: Table, only: str) -> str:
+    """The columns of a comma-separated list as CSV.
+
+    Raises:
+        InputError: a name that is no column.
+    """
+    from nearkv.sweeps.api.tables import columns_of
+    from nearkv.sweeps.jobs.arrow import table_of
+    from nearkv.sweeps.jobs.encode import ENCODERS
+    from nearkv.sweeps.tables.table import select
+
+    return ENCODERS["csv"](table_of(select(columns_of(table), only)), True).decode()
 
 
 def save_text(text: str, rows: int, study: Study | None, file: str) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.tables.table import check_columns as check_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +93,28 @@ def check_no_names(
         stated = [value for value in table[name].dropna() if value != ""]
         if not all(isinstance(value, int | float | np.number) for value in stated):
             raise InputError(f"{name} holds names, not numbers; {advice}")
+
+
+SPEED = "throughput_tok_s"
+"""What is drawn where no column is named."""
+
+
+def drawn_column(table: pd.DataFrame, only: str) -> str:
+    """Return the first column of a comma-separated list that holds numbers and is no axis.
+
+    Raises:
+        InputError: there is no such column, or one does not exist.
+    """
+    names = comma_list(only)
+    check_known(table, names)
+    for name in names:
+        if table[name].dtype.kind in "if" and name not in AXES:
+            return name
+    if names:
+        raise InputError(
+            f"--columns {only}: holds no numbers to draw; name one, as {SPEED}"
+        )
+    return SPEED
 
 
 def levels(table: pd.DataFrame, column: str) -> list[Any]:

@@ -33,20 +33,20 @@ def select(columns: Columns, only: str) -> Columns:
     return {name: columns[name] for name in chosen} if chosen else columns
 
 
-def check_columns(known: Iterable[str], names: Sequence[str]) -> None:
+def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
     """Refuse names that are no columns, or come twice.
 
     Raises:
         InputError: there is such a name.
     """
-    known = list(known)
+    columns = list(map(str, known))
     for name in once(names, "--columns"):
-        if name not in known:
-            raise unknown("column", name, known, "--columns")
+        if name not in columns:
+            raise unknown("column", name, columns, "--columns")
 
 
-def varying(columns: Columns, study: Study) -> list[str]:
-    """Columns of what the study varies: its systems, models, workloads, numbers and knobs."""
+def varying(columns: Iterable[object], study: Study) -> list[str]:
+    """Those columns of what the study varies: its systems, models, workloads, numbers and knobs."""
     names: set[str] = set()
     if len(study.systems) > 1:
         names.add("system")
@@ -68,7 +68,7 @@ def varying(columns: Columns, study: Study) -> list[str]:
     if not study.zipped:
         values.pop("platform", None)
     names |= {name for name, points in values.items() if len(points) > 1}
-    return [name for name in columns if name in names]
+    return [str(name) for name in columns if name in names]
 
 
 def is_whole(values: NDArray[np.generic]) -> bool:
