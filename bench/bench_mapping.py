@@ -14,7 +14,7 @@ from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import greedy
 from nearkv.sweeps.jobs.memory import keep_freed_memory
-from nearkv.sweeps.validation.checks.asking import model_on
+from nearkv.sweeps.validation.questions import model_on
 
 
 def median(call: Callable[[], object], times: int) -> float:

@@ -15,7 +15,7 @@ from nearkv.solvers.placement.blocks import BlockProblem, Box
 from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
 from nearkv.solvers.placement.placement import place
 from nearkv.solvers.placement.search import paper
-from nearkv.sweeps.validation.checks.asking import model_on
+from nearkv.sweeps.validation.questions import model_on
 
 EVERY = 4
 """Settings alone for each time that all are placed in a grid."""

@@ -10,7 +10,7 @@ from itertools import product
 
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.placement.placement import place
-from nearkv.sweeps.validation.checks.asking import model_on
+from nearkv.sweeps.validation.questions import model_on
 
 SETTINGS = tuple(product((100e9, 175e9, 250e9, 325e9, 400e9), (256.0, 512.0, 1024.0, 2048.0)))
 """Host memories [B] and prompts [1] of a grid."""

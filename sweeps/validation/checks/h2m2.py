@@ -1,26 +1,40 @@
-"""Checks of H2M2's statements about mapping costs and trends over lengths.
+"""Checks of H2M2: costs of its mapping, lengths, what HBM holds, Table 4, paging, chips.
 
-Source: H2M2 sec. 2, 3, 5.2; Table 3.
+Source: H2M2 sec. 2 to 5; Tables 2 to 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend, gemm, side
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
+    SUBLAYERS,
+    decoder_bytes,
+    footprint,
+)
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import head_tables
+from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import Resolved, resolve_knobs
+from nearkv.solvers.mapping.policies import greedy
 from nearkv.solvers.search import crossings
+from nearkv.sweeps.explore.mapping_trace import random_trace, replay
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import default_knobs, model_on
+from nearkv.sweeps.validation.questions import model_on
 
 Values = NDArray[np.float64]
 PLATFORM = "gh-asymmetric"
@@ -32,6 +46,17 @@ LENGTHS = {
     "llama2-70b": np.arange(512.0, 8193.0, 512.0),
 }
 """Fig. 3 prints GPT3's; Chinchilla's are longer, Llama2's longer still: twice each."""
+VARIANTS = {
+    "HBMcap-Less": ("hbm.memory", 48e9),
+    "HBMcap-More": ("hbm.memory", 192e9),
+    "HBMBw-Less": ("hbm.bandwidth", 2.25e12),
+    "HBMBw-More": ("hbm.bandwidth", 4e12),
+    "LPDDRbw-Less": ("lpddr.bandwidth", 408e9),
+    "LPDDRbw-More": ("lpddr.bandwidth", 680e9),
+    "HBMchip-More": ("hbm_chip.count", 2.0),
+    "LPDDRChip-More": ("lpddr_chip.count", 2.0),
+}
+"""Table 4: the number each variant replaces, in SI."""
 
 
 @cache
@@ -52,8 +77,7 @@ def _resolved(
 ) -> Resolved:
     spec = find_system(system)
     work = Workload(batch, lengths, 1.0).at(lengths)
-    knobs = default_knobs(spec)
-    return resolve_knobs(spec, hw, llm, work, knobs)
+    return resolve_knobs(spec, hw, llm, work, spec.defaults)
 
 
 def estimate(system: str, name: str) -> Estimate:
@@ -89,36 +113,23 @@ def all_of(holds: Any) -> float:
 # --- costs of Table 3 -------------------------------------------------------------------------
 
 
-def _mean_loss(better: Values, worse: Values) -> float:
-    loss = 1 - better / worse
-    return float(np.mean(loss))
-
-
 @check
-def translation_cost(*models: str) -> list[float]:
-    """Share of H2M2's step that address translation takes, averaged over lengths, a model each [1].
+def loss(better: str, worse: str, *models: str) -> list[float]:
+    """Share of its step that a system loses to a better one, averaged over lengths, a model each
+    [1].
+
+    `unpaged` is H2M2 with address translation for free.
 
     Source: Table 3.
     """
-    return [_mean_loss(_unpaged(name), seconds("h2m2", name)) for name in models]
-
-
-@check
-def greedy_cost(*models: str) -> list[float]:
-    """Share of its step that the greedy mapping loses to the optimum, averaged over lengths [1].
-
-    Source: Table 3.
-    """
-    return [_mean_loss(seconds("oracle", name), _unpaged(name)) for name in models]
-
-
-@check
-def h2m2_cost(*models: str) -> list[float]:
-    """Share of its step that H2M2 loses to the oracle, averaged over lengths [1].
-
-    Source: Table 3, total.
-    """
-    return [_mean_loss(seconds("oracle", name), seconds("h2m2", name)) for name in models]
+    losses = []
+    for name in models:
+        steps = [
+            _unpaged(name) if system == "unpaged" else seconds(system, name)
+            for system in (better, worse)
+        ]
+        losses.append(float(np.mean(1 - steps[0] / steps[1])))
+    return losses
 
 
 # --- order and trend over lengths, sec. 2, 3, 5.2 ---------------------------------------------
@@ -165,3 +176,212 @@ def crossover_context(name: str, first: str, second: str) -> float:
     lengths = np.arange(64.0, 2049.0, 64.0)
     first_crossing = crossings(lead, 1, lengths, True)[0]
     return float(first_crossing.above)
+
+
+# --- what HBM holds, fig. 3 and 14, sec. 4.3 ----------------------------------------------------
+
+
+def _on_hbm(name: str) -> dict[str, Values]:
+    """Bytes of each sub-layer on HBM at every length [GB]."""
+    also = estimate("h2m2", name).also
+    return {part: np.asarray(also[f"hbm_{part}_gb"]) for part in SUBLAYERS}
+
+
+@check
+def hbm_fill(name: str) -> Values:
+    """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
+    _, hw, _ = solved("h2m2", name)
+    used = np.asarray(estimate("h2m2", name).also["hbm_used_gb"]) * 1e9
+    filled: Values = used / (hw.hbm.count * hw.hbm.memory)
+    return filled
+
+
+@check
+def attention_takes_over(name: str) -> float:
+    """Whether attention's bytes on HBM rise with length, to within one KV head, and those of fc
+    fall.
+
+    Source: Fig. 14.
+    """
+    on_hbm = _on_hbm(name)
+    _, _, llm = solved("h2m2", name)
+    one_head = footprint(llm, estimate("h2m2", name).work, 1.0, 0.0, 0.0)["attention"]
+    head = np.asarray(one_head) / 1e9
+    rises = np.diff(on_hbm["attention"]) >= -head[1:]
+    falls = np.diff(on_hbm["fc"]) <= 0
+    return all_of(rises & falls)
+
+
+@check
+def qkv_is_moderate(name: str) -> float:
+    """Whether qkv-linear holds, at every length, bytes between those of fc and of attention.
+
+    Source: Fig. 14.
+    """
+    on_hbm = _on_hbm(name)
+    low = np.minimum(on_hbm["attention"], on_hbm["fc"])
+    high = np.maximum(on_hbm["attention"], on_hbm["fc"])
+    return all_of((on_hbm["qkv"] >= low) & (on_hbm["qkv"] <= high))
+
+
+@check
+def mapped_in_order(*models: str) -> float:
+    """Whether Algorithm 1 maps each sub-layer as if the later ones took no room (sec. 4.3.2)."""
+    for name in models:
+        _, hw, llm = solved("h2m2", name)
+        tables = head_tables(hw, llm, estimate("h2m2", name).work)
+        chosen = greedy(tables).units
+        for last in (1, 2):
+            hbm = _first_only(tables.hbm, last)
+            lpddr = _first_only(tables.lpddr, last)
+            alone = greedy(replace(tables, hbm=hbm, lpddr=lpddr)).units
+            for mapped, mapped_alone in zip(chosen[:last], alone[:last], strict=True):
+                if not np.array_equal(mapped, mapped_alone):
+                    return 0.0
+    return 1.0
+
+
+def _first_only(tables: Any, last: int) -> Any:
+    """The tables of the first sub-layers; those of the others are free."""
+    return tuple(table * (place < last) for place, table in enumerate(tables))
+
+
+@check
+def attention_share_of_bytes(name: str) -> Values:
+    """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
+    _, llm = model_on(PLATFORM, name)
+    batch, lengths = BATCHES[name], LENGTHS[name]
+    work = Workload(batch, lengths, 1.0).at(lengths)
+    cache = footprint(llm, work, llm.heads, 0.0, 0.0)["attention"]
+    return np.asarray(cache / decoder_bytes(llm, batch, lengths))
+
+
+@check
+def fragmentation_as_printed(name: str) -> float:
+    """Most bytes that Eq. 2 counts, the used part of last pages, over all lengths [MB].
+
+    Source: Sec. 4.2.1.
+    """
+    resolved, hw, llm = solved("h2m2", name)
+    units = [resolved.knobs[f"n_{part}"] for part in SUBLAYERS]
+    counted = fragmentation(hw, llm, resolved.estimate.work, *units).as_printed
+    return float(np.max(counted) / 1e6)
+
+
+# --- Table 4 and sec. 5.4 ---------------------------------------------------------------------
+
+
+@check
+def sensitivity(name: str, *variants: str) -> list[float]:
+    """How much H2M2's own speed changes under variants of Table 4, averaged over lengths, without
+    sign [1].
+    """
+    base = seconds("h2m2", name)
+    changes = []
+    for variant in variants:
+        address, value = VARIANTS[variant]
+        speed = np.mean(base / seconds("h2m2", name, {address: value}))
+        changes.append(abs(float(speed) - 1))
+    return changes
+
+
+@check
+def most_sensitive(name: str, first: str) -> float:
+    """Whether the variants of one part change H2M2's speed more than all others in the same
+    direction.
+
+    Source: Fig. 17.
+    """
+    for direction in ("Less", "More"):
+        mine = f"{first}-{direction}"
+        same = [variant for variant in VARIANTS if variant.endswith(direction)]
+        others = [variant for variant in same if not variant.startswith(first)]
+        if sensitivity(name, mine)[0] <= max(sensitivity(name, *others)):
+            return 0.0
+    return 1.0
+
+
+@check
+def busier_side(name: str, first: str, second: str) -> float:
+    """Whether one side of H2M2 works longer than the other at every length (sec. 5.4)."""
+    busy = estimate("h2m2", name).step.busy()
+    return all_of(np.asarray(busy[f"{first}.on"]) > busy[f"{second}.on"])
+
+
+@check
+def dynamic_speedup(name: str, system: str, base: str) -> float:
+    """Speed-up of a system while requests grow and end at random, mean over 128 iterations [1].
+
+    Sec. 5.3, fig. 16. Requests end with a chance of 2 % a step and start anew anywhere in the span
+    of lengths, seed 0; the paper prints neither.
+    """
+    _, hw, llm = solved("h2m2", name)
+    lengths = LENGTHS[name]
+    shortest, longest = int(lengths[0]), int(lengths[-1])
+    trace = random_trace(int(BATCHES[name]), 128, 0.02, shortest, longest, 0)
+    _, speedup = replay(hw, llm, trace, (base, system))["speedup"]
+    return float(speedup)
+
+
+@check
+def static_lags_more_when_lengths_change(name: str) -> float:
+    """Whether FlexGen's mapping lags H2M2 more over 128 random iterations than over equal lengths.
+
+    Sec. 5.3. Requests grow and end at random (a chance of 2 % a step) over the same span of
+    lengths, seed 0.
+    """
+    static = dynamic_speedup(name, "flexgen-mapping", "lpddr-only")
+    greedy = dynamic_speedup(name, "h2m2", "lpddr-only")
+    base = seconds("lpddr-only", name)
+    equal_static = np.mean(base / seconds("flexgen-mapping", name))
+    equal_greedy = np.mean(base / seconds("h2m2", name))
+    return float(static / greedy < equal_static / equal_greedy)
+
+
+# --- memory, paging, chips --------------------------------------------------------------------
+
+
+@check
+def page_table(space: str, unit: str) -> float:
+    """Flat page table of a logical space (sec. 4.2.1), in a unit."""
+    hw = load_platform(PLATFORM).machine()
+    table = page_table_bytes(hw, unit_of(space)[1])
+    return float(table) / unit_of(unit)[1]
+
+
+@check
+def chip(what: str) -> float:
+    """What Table 2 makes of a chip: peak [TOPS], weights loaded [GB/s]; of a core: vectors [1],
+    scratchpad [MB].
+    """
+    hw, llm = model_on(PLATFORM, "gpt3-175b")
+    on, part = side(hw, "hbm", "hbm_chip"), hw.hbm_chip
+    numbers: dict[str, Real] = {
+        "peak": 2 * on.arrays.rate * on.rows * on.columns / 1e12,
+        "weights": on.arrays.rate * on.columns * llm.weight_width / 1e9,
+        "vectors": part.vector_arrays * part.vector_lanes,
+        "scratchpad": 2 * part.scratchpad / 1e6,
+    }
+    return float(np.asarray(numbers[what]))
+
+
+@check
+def only_gemms_gain_from_batching(*models: str) -> float:
+    """Whether operations a byte of a GEMM grow with the batch while those of attention stay.
+
+    Source: Sec. 2.2.3, 3.3.
+    """
+    batch = np.array([1.0, 8.0, 64.0, 512.0])
+    for name in models:
+        hw, llm = model_on(PLATFORM, name)
+        on = side(hw, "hbm", "hbm_chip")
+        linear = gemm(on, llm, batch, llm.hidden, llm.ffn).traffic()
+        attention = attend(on, llm, batch, 1024.0, llm.heads).traffic()
+        per_gemm_byte = batch / linear["hbm.memory", "read"]
+        operations = np.asarray(attention["hbm.vectors", "run"])
+        per_attention_byte = operations / attention["hbm.memory", "read"]
+        grows = np.all(np.diff(per_gemm_byte) > 0)
+        stays = np.all(np.diff(per_attention_byte) == 0)
+        if not (grows and stays):
+            return 0.0
+    return 1.0

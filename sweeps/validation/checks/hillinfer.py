@@ -6,11 +6,11 @@ Source: HillInfer sec. 1 to 5.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.eviction import place
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
-    SCORE_BYTES,
     Pools,
     balanced_paths,
     beta_eq4,
@@ -27,8 +27,9 @@ from nearkv.costmodel.systems.kv_eviction import fetch
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.beta import best_beta
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import model_on
+from nearkv.sweeps.validation.questions import Question, columns_of, model_on
 
+Values = NDArray[np.float64]
 BED = "aipc-4090"
 ALPHA = 0.2
 """Retention of every experiment (sec. 5.2)."""
@@ -57,7 +58,7 @@ def kv_exponent(model: str) -> Real:
 
 @check
 def kv_share(tier: str) -> Real:
-    """Share of the KV cache in a tier where every tier has room: OPT-6.7B, 128 + 64 tokens [%].
+    """Share of the KV cache in a tier where no tier is full: OPT-6.7B, 128 + 64 tokens [%].
 
     Source: Sec. 3.2.
     """
@@ -79,12 +80,6 @@ def transfer_over_attention(model: str, batch: str, context: str) -> Real:
 
 
 # --- sec. 4: scoring and the two pools --------------------------------------------------------
-
-
-@check
-def score_block() -> Real:
-    """Bytes of one token in a score block (sec. 5.4) [B]."""
-    return SCORE_BYTES
 
 
 @check
@@ -173,3 +168,24 @@ def ranking_overlap(heads: str) -> Real:
     top_by_score = np.argsort(raw.sum(axis=0))[-kept:]
     top_by_weight = np.argsort(weights.sum(axis=0))[-kept:]
     return len(np.intersect1d(top_by_score, top_by_weight)) / kept
+
+
+# --- sec. 5: batches ------------------------------------------------------------------------------
+
+
+@check
+def batches_that_run(model: str, least: str, most: str) -> Values:
+    """The batches that HillInfer serves together, 1,920 + 128 tokens (fig. 15) [1]."""
+    rows = columns_of(
+        Question(
+            "hillinfer",
+            model,
+            batch=f"{least}:{most}:+1",
+            context="1920",
+            output_tokens="128",
+        )
+    )
+    batch = rows["batch"].astype(float)
+    together = rows["batch_run"].astype(float) >= batch
+    runs: Values = batch[(rows["status"] == "ok") & together]
+    return runs

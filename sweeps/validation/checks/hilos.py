@@ -1,4 +1,4 @@
-"""Checks of HILOS's traffic, X-cache, writeback interval and kernels (HILOS sec. 4, 6.4, 7.3)."""
+"""Checks of HILOS: traffic, X-cache, writeback interval, kernels, memory (sec. 4, 6.4 to 7.3)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,31 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     interval_of_page,
 )
 from nearkv.costmodel.model.resources import KERNEL_GROUPS, attention_kernel, csd, link
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
-from nearkv.sweeps.validation.checks.shared import step_bytes_a_token
+from nearkv.sweeps.validation.checks.near_storage import (
+    CONTEXTS,
+    PUBLISHED,
+    step_bytes_a_token,
+)
+from nearkv.sweeps.validation.questions import (
+    Question,
+    columns_of,
+    estimate_of,
+    model_on,
+)
 
 Values = NDArray[np.float64]
 PLATFORM = "hilos-a100"
-RULE = "alpha=0.5"
+WORK = Workload(16.0, 32768.0, 64.0)
+RULE = f"alpha=0.5;{PUBLISHED}"
 """The X-cache share of HILOS's runs: the best of every model it tested (sec. 6.4)."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75)
 """X-cache shares of fig. 13."""
+INTERVALS = 2.0 ** np.arange(7)
+"""Writeback intervals of fig. 13 [tokens]."""
 NOISE = 0.01
 """Steps that differ by less count as tied: repeated runs spread by as much."""
 
@@ -56,7 +69,7 @@ def flash_time_ratio() -> Real:
 
 
 def _naive(alpha: float) -> str:
-    return f"alpha={alpha};interval=16;writeback=0"
+    return f"alpha={alpha};interval=16;writeback=naive"
 
 
 @check
@@ -66,24 +79,29 @@ def alpha_at_ratio(ratio: str, unit: str) -> Real:
     uplink = link(hw, "uplink", "uplink").inward.rate
     rate = float(ratio) * uplink / hw.csd.count
     altered = hw.with_values({"csd.p2p_read": rate})
-    return alpha_closed_form(altered, llm, workload("32k")) / unit_of(unit)[1]
+    return alpha_closed_form(altered, llm, WORK) / unit_of(unit)[1]
 
 
 @check
 def ssd_over_pci(platform: str, devices: str) -> Real:
-    """Aggregate P2P rate of so many devices over the uplink's (sec. 6.4) [1]."""
+    """Aggregate P2P rate of some devices over the uplink's (sec. 6.4) [1]."""
     hw = load_platform(platform).machine().with_values({"csd.count": float(devices)})
     return csd(hw, 1.0).read.rate / link(hw, "uplink", "uplink").inward.rate
+
+
+def _steps(model: str, alphas: str, intervals: str) -> Values:
+    """Decode steps at 32K with the devices at which B_SSD / B_PCI is 3 [ms]."""
+    knobs = f"alpha={alphas};interval={intervals};devices=16;{PUBLISHED}"
+    rows = columns_of(Question("hilos", model, platform=PLATFORM, knob=knobs))
+    return rows["step_ms"].astype(float)
 
 
 @check
 def best_alpha(*models: str) -> Values:
     """The fastest of alpha = 0, 25, 50, 75 % at 32K, model by model (sec. 6.4, fig. 13) [%]."""
-    best = []
-    for model in models:
-        steps = [_step(model, alpha, 16.0) for alpha in ALPHAS]
-        best.append(100 * ALPHAS[int(np.argmin(steps))])
-    return np.array(best)
+    alphas = ",".join(map(str, ALPHAS))
+    fastest = [int(np.argmin(_steps(model, alphas, "16"))) for model in models]
+    return 100 * np.array(ALPHAS)[fastest]
 
 
 @check
@@ -95,30 +113,36 @@ def best_interval(*models: str) -> Values:
 
     Source: Sec. 6.4, fig. 13.
     """
-    intervals = 2.0 ** np.arange(7)
+    intervals = ",".join(f"{interval:g}" for interval in INTERVALS)
     best = []
     for model, alpha in product(models, ALPHAS):
-        steps = np.array([_step(model, alpha, c) for c in intervals])
+        steps = _steps(model, str(alpha), intervals)
         tied = steps <= steps.min() * (1 + NOISE)
-        octaves = np.abs(np.log2(intervals / interval_rule(model)))
-        best.append(intervals[np.argmin(np.where(tied, octaves, np.inf))])
+        octaves = np.abs(np.log2(INTERVALS / interval_rule(model)))
+        best.append(INTERVALS[np.argmin(np.where(tied, octaves, np.inf))])
     return np.array(best)
-
-
-def _step(model: str, alpha: float, interval: float, context: str = "32k") -> float:
-    """A decode step with the devices at which B_SSD / B_PCI is 3 [s]."""
-    knobs = f"alpha={alpha};interval={interval};devices=16"
-    estimate = estimate_of(PLATFORM, "hilos", model, workload(context), knobs)
-    return float(estimate.step.seconds)
 
 
 @check
 def interval_rule(model: str) -> Real:
     """Page over entry (sec. 4.3) [tokens]."""
-    return interval_of_page(*model_on(PLATFORM, model), workload("32k"))
+    return interval_of_page(*model_on(PLATFORM, model), WORK)
 
 
-# --- kernels and busy hosts -------------------------------------------------------------------
+@check
+def write_saving(alpha: str) -> Real:
+    """Flash writes of the prompt that the X-cache saves, over alpha (sec. 6.6) [1]."""
+    written = []
+    for share in ("0", alpha):
+        knobs = f"alpha={share};{PUBLISHED}"
+        question = Question("hilos", "opt-66b", platform=PLATFORM, knob=knobs)
+        traffic = estimate_of(question).prefill.traffic()
+        written.append(float(np.ravel(traffic["csd.flash", "write"])[0]))
+    all_kv, with_x = written
+    return (1 - with_x / all_kv) / float(alpha)
+
+
+# --- kernels, memory and busy hosts -----------------------------------------------------------
 
 
 @check
@@ -127,3 +151,65 @@ def kernel_rates() -> Values:
     hw = load_platform(PLATFORM).machine()
     rates = [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
     return np.array(rates, dtype=float)
+
+
+@check
+def gigabytes_a_drive(model: str, batch: str, context: str, devices: str) -> Real:
+    """Bytes on each drive (sec. 7.2) [GB]."""
+    knobs = f"devices={devices};{RULE}"
+    question = Question(
+        "hilos", model, platform=PLATFORM, knob=knobs, batch=batch, context=context
+    )
+    on_drives = float(np.ravel(estimate_of(question).fits.tiers["csd"][0])[0])
+    return on_drives / float(devices) / 1e9
+
+
+@check
+def host_utilisation(*models: str) -> Values:
+    """Busy share of GPU (tensor cores, memory) and host DRAM in a step of ANS, 16K to 128K [%].
+
+    Source: Sec. 4.1, fig. 4c.
+    """
+    knobs = f"alpha=0;writeback=naive;{PUBLISHED}"
+    shares = []
+    for model in models:
+        question = Question("hilos", model, platform=PLATFORM, knob=knobs, context=CONTEXTS)
+        step = estimate_of(question).step
+        shares += [
+            np.ravel(100 * step.busy_of(name) / step.seconds)
+            for name in ("gpu.tensor", "gpu.hbm", "host.dram")
+        ]
+    return np.stack(shares)
+
+
+# --- trends -----------------------------------------------------------------------------------
+
+
+@check
+def gains_grow_but_least_for_moe(moe: str, *dense: str) -> float:
+    """1 where speed-ups over FLEX(SSD) rise with context and with batch, and an MoE's is least.
+
+    Source: Sec. 6.5, fig. 15.
+    """
+    gain_of_moe = _gain(moe, context=CONTEXTS)
+    rising = [np.diff(_gain(model, batch="1,2,4,8,16")) for model in (moe, *dense)]
+    rising.append(np.diff(gain_of_moe))
+    above_moe = []
+    for model in dense:
+        gain = _gain(model, context=CONTEXTS)
+        rising.append(np.diff(gain))
+        above_moe.append(gain - gain_of_moe)
+    always_rising = all(np.all(differences > 0) for differences in rising)
+    return float(always_rising and np.all(np.array(above_moe) > 0))
+
+
+def _gain(model: str, batch: str = "", context: str = "") -> Values:
+    """Decode throughput of HILOS over FLEX(SSD) [1]."""
+    rates = []
+    for system, knobs in (("hilos", RULE), ("flexgen-ssd", PUBLISHED)):
+        question = Question(
+            system, model, platform=PLATFORM, knob=knobs, batch=batch, context=context
+        )
+        rates.append(columns_of(question)["decode_tok_s"].astype(float))
+    gain: Values = rates[0] / rates[1]
+    return gain

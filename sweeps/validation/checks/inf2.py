@@ -1,4 +1,4 @@
-"""Checks of INF² (INF² sec. 2.2, 3, 4.3, 7)."""
+"""Checks of INF² (sec. 2.2, 4.3, 7.5)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
-from nearkv.costmodel.model.metrics import Answer, throughput
 from nearkv.costmodel.model.resources import csd, gpu
-from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import estimate_of, model_on, workload
+from nearkv.sweeps.validation.checks.near_storage import PUBLISHED
+from nearkv.sweeps.validation.questions import (
+    Question,
+    columns_of,
+    estimate_of,
+    model_on,
+)
 
 Values = NDArray[np.float64]
-SSD_WEIGHTS = (0.0, 0.5, 1.0)
-"""Shares of the weights on SSD in fig. 12."""
-
-# --- traffic ----------------------------------------------------------------------------------
 
 
 @check
 def prompt_bytes_written(platform: str, system: str, role: str) -> Real:
     """KV cache written in prefill, per layer, sequence, token and hidden unit (sec. 2.2) [B]."""
+    question = Question(system, "opt-66b", platform=platform, knob=PUBLISHED)
+    traffic = estimate_of(question).prefill.traffic()
+    written = float(np.ravel(traffic[f"{role}.flash", "write"])[0])
     _, llm = model_on(platform, "opt-66b")
-    traffic = estimate_of(platform, system, "opt-66b", workload("32k")).prefill.traffic()
-    written = traffic[f"{role}.flash", "write"]
     return written / (llm.layers * 16 * 32768 * llm.hidden)
 
 
@@ -49,23 +49,19 @@ def rebuilding_is_free(platform: str, *models: str) -> Values:
     return np.array(free)
 
 
-# --- trends of the baseline and of INF² -------------------------------------------------------
-
-
 @check
 def drives_idle_at(model: str, batch: str, context: str) -> float:
     """1 where FlexGen's decode reads no KV from the drives (sec. 7.5, fig. 12)."""
-    work = workload(context, batch)
-    step = estimate_of("inf2-a100", "flexgen-raid", model, work).step
-    read = step.traffic()["ssd.flash", "read"]
-    return float(read == 0)
-
-
-def _throughput(system: str, model: str, batch: float, ssd_weights: float) -> float:
-    work = Workload(batch, 16384.0, 64.0)
-    estimate = estimate_of("inf2-a100", system, model, work, f"ssd_weights={ssd_weights}")
-    hw = load_platform("inf2-a100").machine()
-    return float(throughput(Answer(estimate, hw, ())))
+    question = Question(
+        "flexgen-raid",
+        model,
+        platform="inf2-a100",
+        knob=PUBLISHED,
+        batch=batch,
+        context=context,
+    )
+    read = estimate_of(question).step.traffic()["ssd.flash", "read"]
+    return float(np.all(read == 0))
 
 
 @check
@@ -74,11 +70,18 @@ def only_stored_weights_gain_from_batches(model: str) -> float:
 
     Source: Sec. 7.5, fig. 12.
     """
-    pays = []
-    for share in SSD_WEIGHTS:
-        large = _throughput("flexgen-raid", model, 32.0, share)
-        pays.append(large > _throughput("flexgen-raid", model, 1.0, share))
-    return float(pays == [False, False, True])
-
-
-# --- arithmetic on stated numbers -------------------------------------------------------------
+    knobs = f"ssd_weights=0,0.5,1;{PUBLISHED}"
+    single, batched = (
+        columns_of(
+            Question(
+                "flexgen-raid",
+                model,
+                platform="inf2-a100",
+                knob=knobs,
+                batch=batch,
+                context="16k",
+            )
+        )["throughput_tok_s"].astype(float)
+        for batch in ("1", "32")
+    )
+    return float(np.array_equal(batched > single, [False, False, True]))

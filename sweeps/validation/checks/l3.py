@@ -1,4 +1,7 @@
-"""Checks of L3's statements about throughput, memory and time between tokens (L3 sec. 1, 5, 6)."""
+"""Checks of L3: larger memories, time between tokens, bandwidths, kernels and its scheduler.
+
+Source: L3 sec. 1, 2, 5, 6; Tables 2, 3.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,30 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
+from nearkv.costmodel.mechanisms.serving.dimm import (
+    bank_bandwidth,
+    bus_bandwidth,
+    dimms,
+    row_efficiency,
+)
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    gpu_attention,
+    linear,
+)
+from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.systems.l3 import prompt_cache
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.units import unit_of
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.study.study import Study
+from nearkv.solvers.subbatch.schedule import even_halves
 from nearkv.sweeps.validation.checks import check
-from nearkv.sweeps.validation.checks.asking import default_knobs, model_on
+from nearkv.sweeps.validation.questions import Question, columns_of, model_on
 
 Values = NDArray[np.float64]
 PLATFORM = "dgx-a100-pim"
-MODELS = ("opt-66b", "gpt-89b", "gpt-175b")
-TRACES = ("openr1", "dolphin", "openthoughts", "longbench")
 SMALLEST_DIMM = 16 * 2.0**30
 SMALLEST_RANKSETS = 2.0
 """Smallest memory of sec. 6.2: 32 DIMMs hold 512 GB, in two ranksets."""
@@ -30,9 +45,6 @@ REPLICA = 4.0
 """GPUs of fig. 11: one replica of GPT-89B (Table 3), which has all DIMMs to itself."""
 ONE_BATCH = 0.0
 """The bars of fig. 11 stack attention, QKV and projections: one batch, in series."""
-
-
-# --- throughput on traces, fig. 8 -------------------------------------------------------------
 
 
 # --- larger memories, fig. 9 ------------------------------------------------------------------
@@ -52,12 +64,15 @@ def larger_memory(model: str, capacity: str, ranksets: str) -> float:
 @cache
 def _openr1(model: str, capacity: float, ranksets: float) -> float:
     """Throughput of L3 with the smallest memory so many times larger and faster [1/s]."""
-    sets = {"dimm.capacity": f"{SMALLEST_DIMM * capacity}B"}
-    knobs = {"ranksets": f"{SMALLEST_RANKSETS * ranksets:g}"}
-    study = Study(
-        ("l3",), (model,), traces=("openr1",), method="simulate", sets=sets, knobs=knobs
+    question = Question(
+        "l3",
+        model,
+        set=f"dimm.capacity={SMALLEST_DIMM * capacity}B",
+        knob=f"ranksets={SMALLEST_RANKSETS * ranksets:g}",
+        trace="openr1",
+        method="simulate",
     )
-    return float(table(study)["throughput_tok_s"][0])
+    return float(columns_of(question)["throughput_tok_s"].astype(float)[0])
 
 
 @check
@@ -112,9 +127,112 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
         hw = hw.with_values({"dimm.ranksets": float(ranksets)})
     spec = find_system(system)
     work = Workload(np.array(BATCHES), context, 1.0).at(context)
-    knobs = default_knobs(spec)
+    knobs = dict(spec.defaults)
     if "interleave" in knobs:
         knobs["interleave"] = ONE_BATCH
     resolved = resolve_knobs(spec, hw, llm, work, knobs)
     step: Values = np.asarray(resolved.estimate.step.seconds)
     return step
+
+
+# --- bandwidths and capacities ----------------------------------------------------------------
+
+
+@check
+def bandwidth(of: str, over: str) -> float:
+    """Bandwidth of a memory, or of decode attention on GPUs or host, over another's or in a unit.
+
+    Source: Sec. 2.6, Table 2.
+    """
+    hw = load_platform(PLATFORM).machine()
+    rates = {
+        "banks": bank_bandwidth(hw),
+        "ranks": hw.dimm.ranksets * bus_bandwidth(hw),
+        "bus": bus_bandwidth(hw),
+        "hbm": hw.gpu.count * hw.gpu.bandwidth,
+        "hbm-pim": hw.gpu.count * hw.gpu.pim_bandwidth,
+        "gpu-attention": gpu_attention(hw).rate,
+        "host-attention": host_attention(hw).rate,
+    }
+    divisor = rates[over] if over in rates else unit_of(over)[1]
+    return float(rates[of] / divisor)
+
+
+@check
+def one_rank_fills_its_channel() -> float:
+    """Whether one rank, refresh included, reaches nine tenths of its channel's bandwidth.
+
+    Source: Sec. 5.1.
+    """
+    hw = load_platform(PLATFORM).machine()
+    memory = dimms(hw)
+    one_rank = memory.ranks.rate / hw.dimm.ranksets
+    return float(one_rank > 0.9 * memory.bus.rate)
+
+
+@check
+def bank_row_efficiency() -> float:
+    """Share of its peak that a bank streaming whole rows reaches, refresh apart (Table 2) [1]."""
+    return float(row_efficiency(load_platform(PLATFORM).machine()))
+
+
+# --- kernels ----------------------------------------------------------------------------------
+
+
+@check
+def prompt_cache_over_feed_forward(*models: str) -> list[float]:
+    """Time to send the KV cache of a prompt over the time of its feed-forward (sec. 5.1) [%]."""
+    shares = []
+    for name in models:
+        hw, llm = model_on(PLATFORM, name)
+        link_rate = hw.gpu_link.count * hw.gpu_link.bandwidth * hw.derate.link
+        compute_rate = hw.gpu.count * hw.gpu.flops * hw.derate.gemm
+        sent = llm.kv_bytes(1, 1.0) / link_rate
+        feed_forward = llm.ffn_flops(1.0) / compute_rate
+        shares.append(float(100 * sent / feed_forward))
+    return shares
+
+
+@check
+def prompt_cache_is_hidden(*models: str) -> float:
+    """Whether the KV cache of prompts of 16 to 16k tokens leaves within their linear layers.
+
+    Source: Sec. 5.1.
+    """
+    tokens = np.array([16.0, 256.0, 1024.0, 16384.0])
+    for name in models:
+        hw, llm = model_on(PLATFORM, name)
+        sent = prompt_cache(hw, llm, Load(0.0, 0.0, 0.0, tokens), 1.0)
+        if np.any(sent.seconds > linear(hw, llm, tokens).seconds):
+            return 0.0
+    return 1.0
+
+
+@check
+def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> float:
+    """Whether reading weights takes longer than computing with so many batched tokens (fig. 2a)."""
+    hw, llm = model_on(platform, model)
+    products = linear(hw, llm, float(tokens)).parts["products"].parts
+    return float(products["weights"].seconds > products["compute"].seconds)
+
+
+@check
+def attention_share(platform: str, model: str, batch: str, context: str) -> float:
+    """Share of a decode step on GPUs that attention takes (fig. 2b) [%]."""
+    hw, llm = model_on(platform, model)
+    work = Workload(float(batch), float(context), 1.0).at(float(context))
+    leaves = find_system("gpu-only")(hw, llm, work, {"policy": 0.0}).step.breakdown()
+    attention = sum(seconds for name, seconds in leaves.items() if "attention" in name)
+    return float(100 * attention / sum(leaves.values()))
+
+
+# --- scheduler --------------------------------------------------------------------------------
+
+
+@check
+def larger_half(*contexts: str) -> float:
+    """Tokens of the larger sub-batch that step 2 of sec. 5.3 makes of requests [1,000 tokens]."""
+    tokens = np.array([float(text) for text in contexts])
+    in_one = even_halves(tokens)
+    larger = max(tokens[in_one].sum(), tokens[~in_one].sum())
+    return float(larger / 1000)
