@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
@@ -18,12 +18,12 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     LACKS,
     PLACEMENT,
     RETENTION,
+    Storage,
     Tiers,
     fits_in,
     gpu_layer,
     place,
     prefill_layer,
-    store_new_kv,
     where_kv_lives,
 )
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
@@ -171,17 +171,19 @@ def prefetch(
     hw: Machine, llm: LLM, work: Workload, tiers: Tiers, pools: Pools, csd_: Span
 ) -> Span:
     """What runs a layer ahead of the GPU: both pools, and tokens on their way to the drive."""
+    smartssd = storage(hw, llm)
     return overlap(
         cpu=cpu_path(hw, pools),
         csd=csd_,
-        store_new=store_new(hw, llm, llm.kv_bytes(work.batch, 1), tiers),
-        demote=demoted(hw, llm, pools),
+        store_new=smartssd.store_new(llm.kv_bytes(work.batch, 1), tiers),
+        # behind the step leave as many tokens as are promoted (BKP, sec. 4.2)
+        demote=smartssd.write_back(pools.fetched_cold, "demoted KV, sec. 4.2"),
     )
 
 
 def prompt_layer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers) -> Span:
     """One layer over all prompts while its K and V leave for their tiers."""
-    stored = store_new(hw, llm, llm.kv_bytes(work.batch, work.prompt), tiers)
+    stored = storage(hw, llm).store_new(llm.kv_bytes(work.batch, work.prompt), tiers)
     return prefill_layer(llm, work, gpu(hw), stored)
 
 
@@ -191,17 +193,11 @@ def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
     return Tiers(on_gpu, hot_share * off_gpu, (1 - hot_share) * off_gpu)
 
 
-def store_new(hw: Machine, llm: LLM, kv: Real, tiers: Tiers) -> Span:
-    """Send new K and V of one layer from the GPU to where they live [B]."""
-    gpu_link, csd_link = link(hw, "gpu_link", "pcie"), link(hw, "csd_link", "pcie")
-    return store_new_kv(kv, tiers, gpu_link, csd_link, csd(hw, llm.group).write)
-
-
-def demoted(hw: Machine, llm: LLM, pools: Pools) -> Span:
-    """Tokens that leave DRAM behind the step, as many as are promoted (BKP, sec. 4.2)."""
-    csd_link = link(hw, "csd_link", "pcie").outward
-    flash = csd(hw, llm.group).write
-    return stream(pools.fetched_cold, "demoted KV, sec. 4.2", link=csd_link, flash=flash)
+def storage(hw: Machine, llm: LLM) -> Storage:
+    """The path between SmartSSD, host and GPU."""
+    return Storage(
+        csd(hw, llm.group), link(hw, "csd_link", "pcie"), link(hw, "gpu_link", "pcie")
+    )
 
 
 def pools_of(

@@ -96,7 +96,7 @@ def fetch(
     return overlap(
         sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),
         gather=gather((1 - in_sequence) * cold, "S / B_ssd, token by token"),
-        ssd_link=disk.ssd_link.inward(cold, "S"),
+        ssd_link=disk.drive_link.inward(cold, "S"),
         gpu_link=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
     )
 
@@ -132,7 +132,7 @@ def evict(
             tiers.drive * proxy,
             "what stands for keys on the SSD",
             flash=disk.drives.read,
-            link=disk.ssd_link.inward,
+            link=disk.drive_link.inward,
         )
         score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
         retained = fetch(hw, kind, work, tiers, alpha, in_sequence, sigma)
@@ -199,7 +199,7 @@ def h2o(
         cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
         return serial(
             from_ssd=stream(
-                cold, "S / B_ssd", flash=disk.drives.read, link=disk.ssd_link.inward
+                cold, "S / B_ssd", flash=disk.drives.read, link=disk.drive_link.inward
             ),
             to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
             gpu=gpu_layer(kind, work, 1.0, gpu(hw)),

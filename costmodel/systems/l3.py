@@ -25,12 +25,12 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     HEADS_AND_STATES,
     LACKS,
     data_parallel,
+    decode_attention,
     in_use,
     linear,
     paired,
     prefill_attention,
     prompts_to_dimms,
-    states,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
@@ -184,7 +184,7 @@ def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> S
     """
     gpu_part = gpu_side(hw, llm, load, kind)
     if isinstance(kind, Recurrent):
-        return serial(gpu=gpu_part, states=states(hw, llm, load, kind))
+        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, kind))
     return overlap(
         gpu=gpu_part,
         pim=pim_side(hw, kind, load, overlap_comm),
@@ -197,7 +197,7 @@ def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) 
     tokens = load.sequences + load.prompt
     if isinstance(kind, Recurrent):
         gpu_part = gpu_side(hw, llm, load, kind)
-        return serial(gpu=gpu_part, states=states(hw, llm, load, kind))
+        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, kind))
     products = overlap(
         gpu=linear(hw, llm, tokens, kind=kind),
         cache=prompt_cache(hw, kind, load, overlap_comm),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
@@ -25,7 +26,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     powered,
     side,
 )
-from nearkv.costmodel.mechanisms.serving.checks import first_where
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Workload
@@ -79,6 +79,11 @@ def asymmetric_memory(hw: Machine) -> Asymmetric:
     )
 
 
+def _first_where(wrong: NDArray[np.bool_], value: Real) -> float:
+    """Value at the first design point that is wrong [that of the value]."""
+    return float(np.broadcast_to(value, wrong.shape)[wrong][0])
+
+
 def check_heads(llm: LLM) -> None:
     """Refuse a model whose queries do not divide into KV groups.
 
@@ -87,8 +92,8 @@ def check_heads(llm: LLM) -> None:
     """
     uneven = np.asarray(np.mod(llm.heads, llm.kv_heads) != 0)
     if uneven.any():
-        heads = first_where(uneven, llm.heads)
-        kv_heads = first_where(uneven, llm.kv_heads)
+        heads = _first_where(uneven, llm.heads)
+        kv_heads = _first_where(uneven, llm.kv_heads)
         raise InputError(
             f"model: {heads:g} heads do not divide into {kv_heads:g} KV groups; "
             "correct heads or kv_heads"
@@ -109,7 +114,7 @@ def check_units(most: Real, **mapped: Real) -> None:
         outside = np.less(n, 0) | np.greater(n, most)
         wrong = np.asarray(outside | np.not_equal(np.floor(n), n))
         if wrong.any():
-            units, limit = first_where(wrong, n), first_where(wrong, most)
+            units, limit = _first_where(wrong, n), _first_where(wrong, most)
             raise InputError(
                 f"knob {name}: {units:g} must be a whole number from 0 to {limit:g}; "
                 "choose one of these"

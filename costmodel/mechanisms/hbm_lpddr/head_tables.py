@@ -90,7 +90,9 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
             attention_bytes(llm, b, s, heads), qkv_bytes(llm, heads), fc_bytes(llm, heads)
         )
 
-    return HeadTables(
+    return _tables(
+        two,
+        llm.heads,
         seconds=units_last(
             seconds(attention(two, llm, b, s, n)),
             seconds(qkv(two, llm, b, n)),
@@ -98,9 +100,6 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         ),
         hbm=stored(n),
         lpddr=stored(np.maximum(llm.heads - n, 0)),
-        hbm_headroom=np.asarray(two.hbm.capacity, float),
-        lpddr_headroom=np.asarray(two.lpddr.capacity, float),
-        units=np.asarray(llm.heads, float),
     )
 
 
@@ -129,7 +128,9 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
             layers * (fc_bytes(llm, llm.heads) / llm.layers),
         )
 
-    return HeadTables(
+    return _tables(
+        two,
+        llm.layers,
         seconds=units_last(
             seconds(lambda heads: attention(two, llm, b, s, heads)),
             seconds(lambda heads: qkv(two, llm, b, heads)),
@@ -137,9 +138,19 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         ),
         hbm=stored(n),
         lpddr=stored(rest),
+    )
+
+
+def _tables(
+    two: Asymmetric, units: Real, seconds: Three, hbm: Three, lpddr: Three
+) -> HeadTables:
+    return HeadTables(
+        seconds,
+        hbm,
+        lpddr,
         hbm_headroom=np.asarray(two.hbm.capacity, float),
         lpddr_headroom=np.asarray(two.lpddr.capacity, float),
-        units=np.asarray(llm.layers, float),
+        units=np.asarray(units, float),
     )
 
 

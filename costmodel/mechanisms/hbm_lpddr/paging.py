@@ -35,14 +35,6 @@ def page_table_bytes(hw: Machine, space: Real) -> Real:
     return np.ceil(space / hw.hbm_chip.page) * hw.hbm_chip.page_entry
 
 
-def tlb_reach_bytes(hw: Machine) -> Real:
-    """Bytes a chip's TLB translates without a miss [B].
-
-    A step streams far more, so every page misses once.
-    """
-    return hw.hbm_chip.tlb_entries * hw.hbm_chip.page
-
-
 def fragmentation(
     hw: Machine, llm: LLM, work: Workload, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Fragmentation:

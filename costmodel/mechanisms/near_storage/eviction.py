@@ -23,7 +23,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob
-from nearkv.costmodel.model.resources import Drives, Gpu, Link, drives, gpu, link
+from nearkv.costmodel.model.resources import Csd, Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
@@ -127,33 +127,38 @@ def recurrent_layer(llm: LLM, b: Real, gpu_: Gpu) -> Span:
     )
 
 
-def store_new_kv(
-    kv: Real, tiers: Tiers, gpu_link: Link, ssd_link: Link, store: Port
-) -> Span:
-    """Send new K and V of one layer from the GPU to where they live.
+@dataclass(frozen=True)
+class Storage:
+    """The drive that holds what GPU and host do not, its link, and the link of the GPU."""
 
-    Args:
-        kv: their bytes [B].
-        ssd_link, store: link and flash of the drive.
-    """
-    off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
-    return overlap(
-        gpu=gpu_link.outward(off_gpu, "new KV off the GPU"),
-        drive=stream(cold, "new KV to the drive", link=ssd_link.outward, flash=store),
-    )
+    drives: Drives | Csd
+    drive_link: Link
+    gpu_link: Link
 
+    def store_new(self, kv: Real, tiers: Tiers) -> Span:
+        """Send new K and V of one layer from the GPU to where they live, given their bytes [B]."""
+        off_gpu, cold = (tiers.host + tiers.drive) * kv, tiers.drive * kv
+        to_drive = {"link": self.drive_link.outward, "flash": self.drives.write}
+        return overlap(
+            gpu=self.gpu_link.outward(off_gpu, "new KV off the GPU"),
+            drive=stream(cold, "new KV to the drive", **to_drive),
+        )
 
-def demote(kv: Real, tiers: Tiers, share: Real, ssd_link: Link, store: Port) -> Span:
-    """Write back what DRAM gives up for promoted tokens: as much as comes up (sec. 3.2, 4.2).
+    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
+        """Write back what DRAM gives up for promoted tokens: as much as comes up (sec. 3.2, 4.2).
 
-    Args:
-        kv: K and V of one layer [B].
-        tiers: where they live; no more leaves than DRAM holds, nor more than the drive exchanges.
-        share: of the KV cache that leaves in a step [1].
-        ssd_link, store: link and flash of the drive.
-    """
-    exchanged = np.minimum(share, tiers.exchangeable)
-    return stream(exchanged * kv, "demoted KV, fig. 4", link=ssd_link.outward, flash=store)
+        Args:
+            kv: K and V of one layer [B].
+            tiers: where they live; no more leaves than DRAM holds, nor than the drive exchanges.
+            share: of the KV cache that leaves in a step [1].
+        """
+        return self.write_back(
+            np.minimum(share, tiers.exchangeable) * kv, "demoted KV, fig. 4"
+        )
+
+    def write_back(self, amount: Real, eq: str) -> Span:
+        """Send K and V from host DRAM to the drive [B]."""
+        return stream(amount, eq, link=self.drive_link.outward, flash=self.drives.write)
 
 
 def migration_breaks(
@@ -180,23 +185,6 @@ MIGRATION = Knob(
     default=0.2,
     breaks=migration_breaks,
 )
-
-
-@dataclass(frozen=True)
-class Storage:
-    """The SSD, its link, and the link of the GPU."""
-
-    drives: Drives
-    ssd_link: Link
-    gpu_link: Link
-
-    def store_new(self, kv: Real, tiers: Tiers) -> Span:
-        """Send new K and V of one layer from the GPU to where they live [B]."""
-        return store_new_kv(kv, tiers, self.gpu_link, self.ssd_link, self.drives.write)
-
-    def demote(self, kv: Real, tiers: Tiers, share: Real) -> Span:
-        """Write back K and V of one layer that promoted tokens displace from DRAM [B]."""
-        return demote(kv, tiers, share, self.ssd_link, self.drives.write)
 
 
 def storage(hw: Machine) -> Storage:
@@ -259,6 +247,6 @@ def cpu_scoring(hw: Machine) -> Port:
     return Port("host.dram", "read", hw.host.bandwidth * hw.derate.cpu_scoring)
 
 
-def scattered(hw: Machine, role: str, store: Drives) -> Port:
+def scattered(hw: Machine, role: str, store: Drives | Csd) -> Port:
     """Flash reads of single tokens, K and V rows of one layer, rather than in sequence [B]."""
     return Port(f"{role}.flash", "read", store.read.rate * hw.derate.gather)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real
-from nearkv.costmodel.mechanisms.serving.checks import first_where
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
@@ -62,10 +61,8 @@ def awake_share(hw: Machine) -> Real:
         InputError: a refresh takes as long as the interval between two, or longer.
     """
     refresh, interval = hw.dimm.refresh, hw.dimm.refresh_interval
-    endless = np.asarray(np.greater_equal(refresh, interval))
-    if endless.any():
-        longest = 1e9 * first_where(endless, refresh)
-        shortest = 1e9 * first_where(endless, interval)
+    if np.any(np.greater_equal(refresh, interval)):
+        longest, shortest = 1e9 * np.max(refresh), 1e9 * np.min(interval)
         raise InputError(
             f"dimm.refresh: {longest:g} ns is not below dimm.refresh_interval, {shortest:g} ns; "
             "shorten it (DDR4 needs 350 ns every 7,800 ns)"

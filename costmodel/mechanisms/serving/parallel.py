@@ -68,11 +68,7 @@ def paired(sequences: Real, replicas: Real) -> Real:
     One that decodes alone has nothing to take turns with, two have one each; a mean between is a
     mix of both.
     """
-    per_replica = sequences / replicas
-    if not np.any(np.less(per_replica, 2.0)):
-        return 1.0
-    second: Real = np.maximum(per_replica - 1, 0.0)
-    return np.minimum(second, 1.0)
+    return np.clip(sequences / replicas - 1, 0.0, 1.0)
 
 
 def kv_token_bytes(llm: LLM) -> Real:
@@ -206,13 +202,7 @@ def products_and_states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
     products = linear(hw, llm, load.sequences, kind=kind)
     if not isinstance(kind, Recurrent):
         return products
-    updated = states(hw, llm, load, kind)
-    return serial(products=products, states=updated)
-
-
-def states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
-    """Recurrent states of one layer, read and written by the GPUs."""
-    return decode_attention(hw, llm, load, kind)
+    return serial(products=products, states=decode_attention(hw, llm, load, kind))
 
 
 def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:

@@ -39,7 +39,6 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import ORDERS, bytes_of, 
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import (
     fragmentation,
     page_table_bytes,
-    tlb_reach_bytes,
 )
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -97,9 +96,8 @@ def test_footprints_reach_96_gb_where_the_paper_says() -> None:
     assert decoder_bytes(GPT3, 0.0, 0.0) * 2 == pytest.approx(347.9e9, rel=1e-3)
 
 
-def test_page_table_and_tlb() -> None:
+def test_a_page_table_of_a_terabyte_is_flat() -> None:
     assert page_table_bytes(HW, 2.0**40) == 4 * 2**20  # sec. 4.2.1: 1 TB in 2 MB pages, 4 MB
-    assert tlb_reach_bytes(HW) == 4 * 2**30
 
 
 def test_fragmentation_is_small_and_eq_2_counts_the_used_part() -> None:
