@@ -114,11 +114,28 @@ def parse(text: str, unit: str, where: str) -> float:
     Raises:
         InputError: not a number, not finite, negative, or of another dimension.
     """
+    value, dimension = measure(text, where, example(unit))
+    check_dimension(text, dimension, unit, where)
+    return value
+
+
+def measure(text: str, where: str, sample: str = "0.7 or 3.2GB/s") -> tuple[float, str]:
+    """Read a number with or without a unit.
+
+    Args:
+        text: the number and its unit.
+        where: what the number is for, used in errors.
+        sample: how such a number is written, used in errors.
+
+    Returns:
+        The value in SI base units, and its dimension: `B/s`, or `1` of a number without a unit.
+
+    Raises:
+        InputError: not a number, not finite, negative, or of an unknown unit.
+    """
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise InputError(
-            f"{where}: {text!r} is not a number; write it like {example(unit)}"
-        )
+        raise InputError(f"{where}: {text!r} is not a number; write it like {sample}")
     number = float(match[1])
     if not math.isfinite(number) or number < 0:
         raise InputError(f"{where}: {text!r} must be a finite number, zero or more")
@@ -127,18 +144,27 @@ def parse(text: str, unit: str, where: str) -> float:
             f"{where}: {text!r} is beyond any machine; "
             f"use a number from {SMALLEST:g} to {LARGEST:g}"
         )
-    required, _ = unit_of(unit)
     written = (match[2] or "").strip()
-    if not written and required == "1":
-        return number
     if not written:
-        raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
+        return number, "1"
     dimension, size = unit_of(written, where)
-    if dimension != required:
-        raise InputError(
-            f"{where}: {written!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
-        )
-    return number * size
+    return number * size, dimension
+
+
+def check_dimension(text: str, dimension: str, unit: str, where: str) -> None:
+    """Refuse a number that does not measure what a unit measures.
+
+    Raises:
+        InputError: it has another dimension, or no unit where it needs one.
+    """
+    required, _ = unit_of(unit)
+    if dimension == required:
+        return
+    if dimension == "1":
+        raise InputError(f"{where}: {text!r} has no unit; write it like {example(unit)}")
+    raise InputError(
+        f"{where}: {text!r} does not measure this; it needs {unit!r}, as in {example(unit)}"
+    )
 
 
 def example(unit: str) -> str:

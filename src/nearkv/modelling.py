@@ -15,7 +15,7 @@ from nearkv.costmodel.model.registry import Knob, System, find_system, system
 from nearkv.costmodel.model.resources import csd, drives, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.study.plugin_files import load_plugins
+from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.validation.contracts import violations
 
 __all__ = [

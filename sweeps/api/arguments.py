@@ -1,20 +1,19 @@
-"""Read what people pass to a function: text as the command line reads it, numbers, lists, paths."""
+"""What people pass to a function: text as on the command line, numbers, names, lists, paths."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from numbers import Integral, Real
-from typing import TypedDict, TypeVar, cast
+from typing import Any, TypedDict, cast
 
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.part import Part
 from nearkv.sweeps.study.bands import check_draws
-from nearkv.sweeps.study.study import Study, comma_list
+from nearkv.sweeps.study.sizes import names
+from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
 
-Object = TypeVar("Object", Part, Platform)
 Value = str | float | os.PathLike[str]
 Values = Value | Iterable[Value]
 """One value or several: `"64k"`, `1024`, `[1024, 2048]`, `range(1024, 4096, 1024)`."""
@@ -23,6 +22,16 @@ Names = Value | Iterable[Value]
 Models = Names | Part | Iterable[Value | Part]
 Platforms = Names | Platform | Iterable[Value | Platform]
 _HOLDS_AXES = "the first argument is a study, which holds the axes"
+
+
+_FIELDS = {
+    "platform": "platforms",
+    "trace": "traces",
+    "plugin": "plugins",
+    "zip": "zipped",
+}
+"""Argument -> field of a study, where they differ."""
+_OBJECTS: Mapping[str, type[object]] = {"models": Part, "platforms": Platform}
 
 
 class Axes(TypedDict, total=False):
@@ -61,45 +70,29 @@ class Axes(TypedDict, total=False):
     plugin: Names
 
 
-def text_of(value: object, name: str) -> str:
-    """Write a value or several as the command line reads them.
-
-    Args:
-        value: text, a number, a path, or an iterable of these.
-        name: the argument, for the error.
-
-    Raises:
-        InputError: something else.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
-    problem = "give text, a number, a path, or a list of these"
-    if isinstance(value, bool | bytes | Mapping):
-        raise InputError(f"{name}={value!r}: {problem}")
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, Real):
-        number = float(value)
-        return str(int(number)) if number.is_integer() else repr(number)
-    if isinstance(value, Iterable):
-        return ",".join(text_of(item, name) for item in value)
-    raise InputError(f"{name}={value!r}: {problem}")
-
-
 def names_of(value: Names, name: str) -> tuple[str, ...]:
     """Names as a tuple, whether they come with commas between them or in a list.
 
     Raises:
         InputError: no text and no list of texts, or no name at all.
     """
-    names = comma_list(text_of(value, name))
-    if not names:
+    given = names(value, name)
+    if not given:
         raise InputError(
             f"{name}={value!r}: does not name anything; give a name or leave it out"
         )
-    return names
+    return given
+
+
+def path_of(value: Value, name: str) -> str:
+    """A text or a path as text.
+
+    Raises:
+        InputError: anything else.
+    """
+    if isinstance(value, str | os.PathLike):
+        return str(os.fspath(value))
+    raise InputError(f"{name}={value!r}: give text or a path")
 
 
 def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
@@ -117,49 +110,18 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
     for name in axes:
         if name not in Axes.__annotations__:
             raise unknown("argument", name, Axes.__annotations__)
-    seed = axes.get("seed", Study.seed)
-    samples = axes.get("samples", Study.samples)
-    traces = names_of(axes["trace"], "trace") if "trace" in axes else ()
-    check_draws(seed, samples, axes.get("band"), traces)
-    sizes = {
-        "batch": _sizes(axes.get("batch", Study.batch), "batch"),
-        "context": _sizes(axes.get("context", Study.context), "context"),
-        "output_tokens": _sizes(
-            axes.get("output_tokens", Study.output_tokens), "output_tokens"
-        ),
-    }
-    return Study(
-        systems=names_of(systems, "systems"),
-        models=_objects_or_names(model, Part, "model"),
-        platforms=_objects_or_names(axes.get("platform", ()), Platform, "platform"),
-        sets=_texts(axes.get("sets", {}), "sets"),
-        knobs=_texts(axes.get("knobs", {}), "knobs"),
-        parts=_texts(axes.get("parts", {}), "parts"),
-        zipped=_texts(axes.get("zip", {}), "zip"),
-        traces=traces,
-        method=text_of(axes.get("method", Study.method), "method"),
-        seed=seed,
-        band=axes.get("band", Study.band),
-        samples=samples,
-        plugins=names_of(axes["plugin"], "plugin") if "plugin" in axes else (),
-        batch=sizes["batch"],
-        context=sizes["context"],
-        output_tokens=sizes["output_tokens"],
-    )
-
-
-def _sizes(value: Values, name: str) -> str:
-    """Sizes as the command line reads them.
-
-    Raises:
-        InputError: an empty list or text, which would otherwise pass for the default.
-    """
-    text = text_of(value, name)
-    if not text.strip(" ,"):
-        raise InputError(
-            f"{name}={value!r}: has no value; give one or leave the argument out"
-        )
-    return text
+    given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in axes.items()}
+    given |= {"systems": systems, "models": model}
+    for name in ("systems", "models", "platforms", "traces", "plugins"):
+        if name in given and not names(given[name], name, _OBJECTS.get(name, str)):
+            argument = "model" if name == "models" else name
+            problem = "does not name anything; give a name or leave it out"
+            raise InputError(f"{argument}={given[name]!r}: {problem}")
+    for name in ("sets", "knobs", "parts", "zipped"):
+        _check_named_values(given.get(name, {}), name)
+    study = Study(**given)
+    check_draws(study.seed, study.samples, axes.get("band"), study.traces)
+    return study
 
 
 def study_or_axes(
@@ -177,33 +139,17 @@ def study_or_axes(
     if systems is not None or model is not None or axes:
         advice = "or leave it out and name all others, as in systems='hilos'"
         raise InputError(f"{_HOLDS_AXES}: give them there, {advice}")
-    return study if isinstance(study, Study) else load_study(text_of(study, "study"))
+    return study if isinstance(study, Study) else load_study(path_of(study, "study"))
 
 
-def _objects_or_names(
-    value: object, kind: type[Object], name: str
-) -> tuple[str | Object, ...]:
-    """Objects of a kind as they are, everything else as names."""
-    if isinstance(value, kind):
-        return (value,)
-    if isinstance(value, str | os.PathLike) or not isinstance(value, Iterable):
-        return names_of(cast("Names", value), name)
-    several: list[str | Object] = []
-    for item in value:
-        several += _objects_or_names(item, kind, name)
-    return tuple(several)
-
-
-def _texts(values: Mapping[str, Values], name: str) -> dict[str, str]:
-    if not isinstance(values, Mapping):
+def _check_named_values(given: object, name: str) -> None:
+    """Refuse what is no dictionary from names to values."""
+    if not isinstance(given, Mapping):
         raise InputError(
-            f"{name}={values!r}: give a dictionary, as in {name}={{'csd.count': 8}}"
+            f"{name}={given!r}: give a dictionary, as in {name}={{'csd.count': 8}}"
         )
-    for key in values:
+    for key, value in given.items():
         if not isinstance(key, str):
             raise InputError(f"{name}: {key!r} is no name; give text, as in 'csd.count'")
-    texts = {key: text_of(value, f"{name}[{key!r}]") for key, value in values.items()}
-    for key, text in texts.items():
-        if not text:
+        if isinstance(value, str | list | tuple) and not value:
             raise InputError(f"{name}[{key!r}] has no value; give one, or leave it out")
-    return texts

@@ -9,11 +9,11 @@ import pandas as pd
 from nearkv.hardware import catalog
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.part import Part
-from nearkv.sweeps.api.arguments import Value, text_of
+from nearkv.sweeps.api.arguments import Value, path_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate import catalogue
 from nearkv.sweeps.evaluate.models import model_rows
-from nearkv.sweeps.study.plugin_files import load_plugins
+from nearkv.sweeps.study.own_systems import load_plugins
 
 
 def systems(plugin: Iterable[str] = ()) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def load_model(name: Value) -> Part:
     >>> load_model("opt-66b").numbers["layers"].value
     64.0
     """
-    return catalog.load_llm(text_of(name, "name"))
+    return catalog.load_llm(path_of(name, "name"))
 
 
 def load_platform(name: Value) -> Platform:
@@ -93,4 +93,4 @@ def load_platform(name: Value) -> Platform:
     >>> machine.roles["csd"].numbers["count"].si
     4.0
     """
-    return catalog.load_platform(text_of(name, "name"))
+    return catalog.load_platform(path_of(name, "name"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.api.arguments import Value, text_of
+from nearkv.sweeps.api.arguments import Value, path_of
 from nearkv.sweeps.api.tables import table_of_rows
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def validate(
     from nearkv.sweeps.validation.sources import by_source
     from nearkv.sweeps.validation.summary import summary
 
-    file, chosen = text_of(claims, "claims"), list(ids)
+    file, chosen = path_of(claims, "claims"), list(ids)
     if file and (paper or record):
         raise InputError(
             "--claims FILE.csv has no paper and records nothing; leave these out"
@@ -115,7 +115,7 @@ class Fit:
         from nearkv.sweeps.evaluate.provenance import place_of, write_text
         from nearkv.sweeps.validation.fit_report import platform_file
 
-        write_text(place_of(Path(text_of(file, "file"))), platform_file(self._calibration))
+        write_text(place_of(Path(path_of(file, "file"))), platform_file(self._calibration))
 
 
 def calibrate(
@@ -148,10 +148,11 @@ def calibrate(
     from nearkv.sweeps.validation.evidence import claimed, measured
     from nearkv.sweeps.validation.evidence import without as left_out
 
-    file = text_of(measurements, "measurements") if measurements is not None else ""
+    file = path_of(measurements, "measurements") if measurements is not None else ""
     if bool(file) == bool(claims):
-        raise InputError("calibrate needs either measurements or claims")
-    bed = text_of(platform, "platform")
+        options = "--measurements FILE.csv or --claims PAPER"
+        raise InputError(f"calibrate needs either measurements or claims, {options}")
+    bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
     calibration = fitted(left_out(evidence, list(without)), list(factors))
     return Fit(

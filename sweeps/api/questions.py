@@ -13,9 +13,9 @@ from nearkv.sweeps.api.arguments import (
     Names,
     Value,
     names_of,
+    path_of,
     study_of,
     study_or_axes,
-    text_of,
 )
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.study import Study
@@ -198,7 +198,7 @@ def sensitivity(
     from nearkv.sweeps.explore.sensitivity import sensitivity as elasticities
 
     study = study_of(system, model, axes)
-    of = text_of(of, "of")
+    of = path_of(of, "of")
     if sobol:
         answer = importance(study, of)
         width = f"{of} = {answer.value:.4g}, in a band {answer.width:.3g}x wide"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Unpack, cast, get_type_hints
+from typing import Any, TypeVar, Unpack, cast, get_type_hints
 
 import pandas as pd
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, study_of, text_of
+from nearkv.sweeps.api.arguments import Axes, Models, Names, Values, path_of, study_of
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
-from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.sizes import size, values
 from nearkv.sweeps.study.study import Study, one_point
 
+Item = TypeVar("Item")
 _TEXTS = str | Iterable[str]
 _TYPES: Mapping[Any, tuple[Any, str]] = {
     str: (str, "text"),
@@ -88,7 +89,7 @@ def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> p
     >>> int(solve("hardware", "opt-66b", context="64k", **need)["value"][0]) > 0
     True
     """
-    question = text_of(question, "question")
+    question = path_of(question, "question")
     if question not in QUESTIONS:
         raise unknown("question", question, QUESTIONS, "solve")
     answer, own = QUESTIONS[question]
@@ -201,8 +202,8 @@ def _mapping_trace(model: Study | Models, options: Options) -> pd.DataFrame:
     counts = {"requests": "32", "iterations": "128", "shortest": "1", "longest": "2k"}
     read = {}
     for name, default in counts.items():
-        text = text_of(options.get(name, default), name)
-        read[name] = int(size(text, f"--{name}"))
+        (number,) = values(options.get(name, default), size, f"--{name}")
+        read[name] = int(number)
     finish, seed = options.get("finish", 0.02), options.get("seed", 0)
     trace = random_trace(finish=finish, seed=seed, **read)
     machine = {name: options[name] for name in ("platform", "sets") if name in options}
@@ -218,10 +219,10 @@ def _placement(model: Study | Models, options: Options) -> pd.DataFrame:
     study = _study(model, options, UNNAMED)
     choice = {name: options.get(name) for name in ("gpu_batch", "num_batches")}
     rows = placements(
-        _joined(study.models),
-        text_of(options.get("context", 512), "context"),
-        text_of(options.get("output_tokens", 32), "output_tokens"),
-        _joined(study.platforms) or "t4-flexgen",
+        study.models,
+        options.get("context", 512),
+        options.get("output_tokens", 32),
+        study.platforms or ("t4-flexgen",),
         study.sets,
         study.parts,
         search=options.get("search", "full"),
@@ -237,10 +238,10 @@ def _subbatch(model: Study | Models, options: Options) -> pd.DataFrame:
     axes = {name: value for name, value in options.items() if name != "seed"}
     study = _study(model, cast("Options", axes), UNNAMED)
     point = SubbatchPoint(
-        model=_joined(study.models),
-        platform=_joined(study.platforms) or "dgx-a100-pim",
-        requests=text_of(_needed(options, "requests", "[2048, 3072]"), "requests"),
-        prompts=text_of(options.get("prompts", ""), "prompts"),
+        model=_one(study.models, "model"),
+        platform=_one(study.platforms or ("dgx-a100-pim",), "platform"),
+        requests=_needed(options, "requests", "[2048, 3072]"),
+        prompts=options.get("prompts", ""),
         placement=options.get("placement", "balanced"),
         seed=options.get("seed", 0),
         time_limit=options.get("time_limit", 10.0),
@@ -258,15 +259,15 @@ def _needed(options: Options, name: str, example: str) -> Any:
     return options[name]  # type: ignore[literal-required]
 
 
-def _joined(items: Iterable[object]) -> str:
-    """Names with commas between them, for questions that read their own."""
-    names = list(items)
-    for name in names:
-        if not isinstance(name, str):
-            raise InputError(
-                f"this question reads {name!r} by name; give the name or a file"
-            )
-    return ",".join(str(name) for name in names)
+def _one(given: Sequence[Item], name: str) -> Item:
+    """The only one of a list.
+
+    Raises:
+        InputError: there are several.
+    """
+    if len(given) != 1:
+        raise InputError(f"--{name}: this question takes one, not a list")
+    return given[0]
 
 
 _AXES = ("systems", *Axes.__annotations__)

@@ -258,7 +258,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.study.bands import check_draws
-    from nearkv.sweeps.study.plugin_files import load_plugins
+    from nearkv.sweeps.study.own_systems import load_plugins
     from nearkv.sweeps.study.study import Study, comma_list, pairs
 
     options = line.params
@@ -271,14 +271,15 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         raise InputError(
             f"{place}: is a number of tokens; -o {output_tokens} names the file"
         )
-    load_plugins(options["plugins"])
+    if options["plugins"]:
+        load_plugins(options["plugins"])
     return Study(
-        systems=comma_list(systems) if isinstance(systems, str) else tuple(systems),
-        models=comma_list(options["model"]),
+        systems=systems,
+        models=options["model"],
         batch=options["batch"],
         context=options["context"],
         output_tokens=output_tokens,
-        platforms=comma_list(options["platform"]),
+        platforms=options["platform"],
         sets=pairs(options["sets"], "--set"),
         knobs=pairs(options["knobs"], "--knob"),
         zipped=pairs(" ".join(options["zipped"]).split(), "--zip"),
@@ -287,7 +288,7 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         seed=seed,
         band=band or 0.0,
         samples=samples,
-        plugins=tuple(options["plugins"]),
+        plugins=options["plugins"],
         parts=pairs(options["parts"], "--part"),
     )
 

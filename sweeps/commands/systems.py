@@ -57,7 +57,7 @@ def show(
     Example: nearkv systems show hilos
     """
     from nearkv.sweeps.evaluate.catalogue import knob_rows, summary_of
-    from nearkv.sweeps.study.plugin_files import load_plugins
+    from nearkv.sweeps.study.own_systems import load_plugins
 
     load_plugins(plugins)
     usual = ("knob", "values", "default", "what", "rules")
@@ -69,7 +69,7 @@ def new(name: NewSystem) -> None:
 
     Example: nearkv systems new my-system
     """
-    from nearkv.sweeps.study.own_system import new_system
+    from nearkv.sweeps.study.own_systems import new_system
 
     files = new_system(name)
     for file, text in files.items():
@@ -84,7 +84,7 @@ def check(file: OwnSystem) -> None:
     Example: nearkv systems check my_system.py
     """
     from nearkv.costmodel.model.registry import systems
-    from nearkv.sweeps.study.plugin_files import load_plugins, read_plugin
+    from nearkv.sweeps.study.own_systems import load_plugins, read_plugin
     from nearkv.sweeps.validation.contracts import violations
 
     load_plugins([file])

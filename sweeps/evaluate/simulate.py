@@ -20,7 +20,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
 from nearkv.sweeps.evaluate.replica import Queue, Replica, Request, SimulatedQueue
-from nearkv.sweeps.study.trace import Trace
+from nearkv.sweeps.study.traces import Trace
 
 
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:

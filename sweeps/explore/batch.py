@@ -17,7 +17,6 @@ from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
 from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
-from nearkv.sweeps.study.sizes import size, values
 from nearkv.sweeps.study.study import Numbers, Study, comma_list
 from nearkv.sweeps.tables.table import plain
 
@@ -48,10 +47,9 @@ def best_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
     if study.band:
         advice = f"compare --batch 1,4,16 --band {study.band:g} gives that of each batch"
         raise InputError(f"--band: solve batch gives one batch, not a band; {advice}")
-    values(study.batch, size, "--batch")
     targets = _limits(slo)
     rows: Rows = []
-    study_blocks = searched(replace(study, batch="1"))
+    study_blocks = searched(replace(study, batch=(1.0,)))
     warn_of_unread(study_blocks)
     for block in study_blocks:
         probe = Probe(block)

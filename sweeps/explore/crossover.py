@@ -90,7 +90,7 @@ def _blocks(study: Study, axis: str) -> list[Block]:
     if axis in WORKLOAD:
         if getattr(study, axis) != getattr(Study, axis):
             raise InputError(f"--{axis}: is what --along walks; leave it out")
-        fixed: dict[str, Any] = {axis: "1"}
+        fixed: dict[str, Any] = {axis: (1.0,)}
         study = replace(study, **fixed)
     study_blocks = searched(study)
     for block in study_blocks:

@@ -54,7 +54,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
         find_knob(find_system(name), knob)
-    solved = blocks(replace(study, knobs={**study.knobs, knob: "auto"}))
+    solved = blocks(replace(study, knobs={**study.knobs, knob: ("auto",)}))
     check_rows(solved)
     warn_of_no_effect(study, solved)
     return stack(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,14 +10,13 @@ import numpy as np
 
 from nearkv.costmodel.model.models import alike_llm
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import Platform, load_llm, load_platform
+from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.explore.rows import Row, Rows, sentences
-from nearkv.sweeps.study.cases import swapped
-from nearkv.sweeps.study.sizes import number, size, values
-from nearkv.sweeps.study.study import comma_list
+from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
+from nearkv.sweeps.study.study import swapped
 from nearkv.sweeps.tables.table import plain
 
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
@@ -30,18 +29,18 @@ _RATES = (
 
 
 def placements(
-    models: str,
-    context: str,
-    output_tokens: str,
-    platforms: str,
-    sets: Mapping[str, str],
-    parts: Mapping[str, str],
+    models: Sequence[str | Part],
+    context: Values,
+    output_tokens: Values,
+    platforms: Sequence[str | Platform],
+    sets: Mapping[str, Sequence[Choice]],
+    parts: Mapping[str, Sequence[str]],
     **choice: Any,
 ) -> Rows:
     """Solve one placement for each combination of models, platforms, lengths and numbers.
 
     Args:
-        models, platforms: comma-separated names.
+        models, platforms: names, or what was read before.
         context, output_tokens: lists of sizes.
         sets: hardware number (`role.key`) -> list of values.
         parts: role -> list of parts that fill it.
@@ -56,19 +55,20 @@ def placements(
     _check_read(sets)
     _check_searched(choice)
     if parts:
-        swaps = ", ".join(f"{role}={names}" for role, names in parts.items())
+        swaps = ", ".join(f"{role}={','.join(names)}" for role, names in parts.items())
         warn(f"--part {swaps}: {_RATES}")
     prompts = values(context, size, "--context")
     outputs = values(output_tokens, size, "--output-tokens")
     lengths = list(product(prompts, outputs))
     rows: Rows = []
-    for model, name in product(comma_list(models), comma_list(platforms)):
-        part = load_llm(model)
-        for platform in swapped(load_platform(name), parts):
+    for model, name in product(models, platforms):
+        part = load_llm(model) if isinstance(model, str) else model
+        bed = load_platform(name) if isinstance(name, str) else name
+        for platform in swapped(bed, parts):
             for numbers in _combinations(platform, sets):
                 hw = platform.machine().with_values(numbers)
                 llm = alike_llm(part, hw["precision"], "placement")
-                names = {"model": part.name, "platform": name, **platform.part_columns}
+                names = {"model": part.name, "platform": bed.name, **platform.part_columns}
                 note = {"note": _RATES} if parts else {}
                 for prompt, tokens in lengths:
                     work = Workload(1.0, prompt, tokens)
@@ -78,7 +78,7 @@ def placements(
     return rows
 
 
-def _check_read(sets: Mapping[str, str]) -> None:
+def _check_read(sets: Iterable[str]) -> None:
     """Refuse numbers that no placement depends on."""
     for address in sets:
         role = address.partition(".")[0]
@@ -100,13 +100,12 @@ def _check_searched(choice: Mapping[str, Any]) -> None:
 
 
 def _combinations(
-    platform: Platform, sets: Mapping[str, str]
+    platform: Platform, sets: Mapping[str, Sequence[Choice]]
 ) -> Iterator[dict[str, float]]:
     """Each combination of the numbers set, in SI by `role.key`."""
     lists = []
-    for address, text in sets.items():
-        read = number(platform.key(address))
-        lists.append(values(text, read, f"--set {address}"))
+    for address, given in sets.items():
+        lists.append(in_si(given, platform.key(address), f"--set {address}"))
     for combination in product(*lists):
         yield dict(zip(sets, combination, strict=True))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 )
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import alike_llm
-from nearkv.hardware.catalog import Platform, load_llm, load_platform, names
+from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform, names
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.hardware.machine import Machine, recording
 from nearkv.solvers.subbatch.problem import SubbatchProblem, costs_of
@@ -30,10 +31,9 @@ from nearkv.solvers.subbatch.schedule import (
     optimal,
 )
 from nearkv.sweeps.explore.rows import Rows, aligned
-from nearkv.sweeps.study.cases import swapped
-from nearkv.sweeps.study.sizes import number, repeatable, size
-from nearkv.sweeps.study.trace import Trace
-from nearkv.sweeps.study.traces import load_trace
+from nearkv.sweeps.study.sizes import Choice, Values, in_si, repeatable, size
+from nearkv.sweeps.study.study import swapped
+from nearkv.sweeps.study.traces import Trace, load_trace
 
 PLACEMENTS = ("balanced", "random")
 QUEUED = 16
@@ -50,8 +50,8 @@ class SubbatchPoint:
     """One iteration, as a user describes it.
 
     Attributes:
-        model, platform: names.
-        requests: comma-separated context lengths, a trace, or a CSV of one.
+        model, platform: names, or what was read before.
+        requests: context lengths, or the name of a trace or of a CSV of one.
         prompts: prompt lengths that wait; empty for none, or for those of the trace.
         placement: `balanced` or `random` ranksets.
         seed: of the random numbers.
@@ -61,16 +61,22 @@ class SubbatchPoint:
         parts: role -> the part that fills it.
     """
 
-    model: str
-    platform: str
-    requests: str
-    prompts: str
+    model: str | Part
+    platform: str | Platform
+    requests: Values
+    prompts: Values
     placement: str
     seed: int
     time_limit: float
-    sets: Mapping[str, str]
+    sets: Mapping[str, Sequence[Choice]]
     slack: float = 0.02
-    parts: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> str:
+        """The trace or the CSV that the requests are drawn from; empty where they are lengths."""
+        given = str(self.requests) if isinstance(self.requests, str | Path) else ""
+        return given if given.endswith(".csv") or given in names("trace") else ""
 
 
 def subbatch(question: SubbatchPoint) -> Rows:
@@ -115,7 +121,7 @@ def subbatch(question: SubbatchPoint) -> Rows:
 
 def _check_read(question: SubbatchPoint) -> None:
     """Refuse what no answer depends on: a slack without prompts, a seed where nothing is drawn."""
-    drawn = question.requests.endswith(".csv") or question.requests in names("trace")
+    drawn = bool(question.trace)
     if question.slack != SubbatchPoint.slack and not (drawn or question.prompts):
         raise InputError(
             "--slack is time for prompts that wait; give --prompts, or leave it out"
@@ -125,12 +131,12 @@ def _check_read(question: SubbatchPoint) -> None:
 
 
 def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
-    llm = alike_llm(load_llm(question.model), hw["precision"], "sub-batches")
+    llm = alike_llm(_read_model(question.model), hw["precision"], "sub-batches")
     if question.placement not in PLACEMENTS:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")
     capacity = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))
     random = np.random.default_rng(question.seed)
-    _check_weights(question.model, hw, llm)
+    _check_weights(question, hw, llm)
     contexts, prompts = _lengths(question, capacity, random)
     held = f"the {capacity:,.0f} that the DIMMs of a replica hold"
     if contexts.sum() > capacity:
@@ -149,28 +155,37 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     return SubbatchProblem(contexts, rankset_of, ranksets, prompts, costs_of(hw, llm))
 
 
-def _check_weights(model: str, hw: Machine, llm: LLM) -> None:
+def _read_model(model: str | Part) -> Part:
+    return load_llm(model) if isinstance(model, str) else model
+
+
+def _check_weights(question: SubbatchPoint, hw: Machine, llm: LLM) -> None:
     """Refuse a model that the GPUs of a replica do not hold."""
     needed = float(llm.weight_bytes)
     held = float(tensor_parallel(hw, llm) * hw.gpu.memory)
     if needed > held:
         sizes = f"{needed / 1e9:,.4g} GB exceed the {held / 1e9:,.4g} GB"
         raise InputError(
-            f"--model {model}: weights of {sizes} of a replica's GPUs; "
+            f"--model {_read_model(question.model).name}: weights of {sizes} of a replica's GPUs; "
             "give more or larger GPUs, or a smaller model"
         )
 
 
 def _platform(question: SubbatchPoint) -> Platform:
-    for role, text in question.parts.items():
-        if "," in text:
+    for role, named in question.parts.items():
+        if len(named) > 1:
+            listed = ",".join(named)
             raise InputError(
-                f"--part {role}={text}: one iteration takes one part; name one"
+                f"--part {role}={listed}: one iteration takes one part; name one"
             )
-    (platform,) = swapped(load_platform(question.platform), question.parts)
-    for address, text in question.sets.items():
-        read = number(platform.key(address))
-        platform = platform.override(address, read(text, f"--set {address}"))
+    bed = question.platform
+    bed = load_platform(bed) if isinstance(bed, str) else bed
+    (platform,) = swapped(bed, question.parts)
+    for address, given in question.sets.items():
+        amounts = in_si(given, platform.key(address), f"--set {address}")
+        if len(amounts) > 1:
+            raise InputError(f"--set {address}: one iteration takes one value; give one")
+        platform = platform.override(address, amounts[0])
     return platform
 
 
@@ -183,18 +198,17 @@ def _lengths(
     prompts = np.zeros(0)
     if question.prompts:
         prompts = np.array(repeatable(question.prompts, size, "--prompts"))
-    if question.requests.endswith(".csv") or question.requests in names("trace"):
-        trace = load_trace(question.requests, seed=question.seed)
+    if question.trace:
+        trace = load_trace(question.trace, seed=question.seed)
         contexts = resident_contexts(trace, capacity, random)
         return contexts, prompts if question.prompts else trace.prompt[:QUEUED]
-    if not question.requests.strip():
+    written = str(question.requests)
+    if not written.strip():
         raise InputError(
             "--requests is empty; write lengths such as 2k,3k, a trace or a CSV"
         )
-    if question.requests[:1].isalpha():
-        raise unknown(
-            "trace", question.requests, [*names("trace"), "FILE.csv"], "--requests"
-        )
+    if written[:1].isalpha():
+        raise unknown("trace", written, [*names("trace"), "FILE.csv"], "--requests")
     return np.array(repeatable(question.requests, size, "--requests")), prompts
 
 

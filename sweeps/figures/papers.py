@@ -23,7 +23,7 @@ from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.series import levels
 from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, colour, load_pyplot
-from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.study.sizes import Choice, comma_list
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.tables.labels import label_of, stem_and_unit
@@ -239,7 +239,7 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
     """Return the name of a row's bar; a knob that its system lacks is left out of it."""
     words = []
     for column in by:
-        value = _requested(row.get(column), study.knobs.get(column, ""))
+        value = _requested(row.get(column), study.knobs.get(column, ()))
         if value in ("", "nan"):
             continue
         stem, unit = stem_and_unit(column)
@@ -247,10 +247,10 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
     return ", ".join(words)
 
 
-def _requested(value: object, knob: str) -> str:
+def _requested(value: object, given: Sequence[Choice]) -> str:
     """Return a value as text; `auto` where a knob was solved for it, blank where there is none."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    options = knob.split(",")
+    options = [item if isinstance(item, str) else item.text for item in given]
     solved = "auto" in options and text not in options
     return "auto" if solved and text != "nan" else text
 

@@ -1,25 +1,53 @@
-"""Read numbers as people write them: `64k`, `8k:128k:x2`, `3.0GB/s,3.5GB/s`."""
+"""Read numbers and names as people give them: `64k`, `8k:128k:x2`, `3.0GB/s,3.5GB/s`, `[4, 8]`."""
 
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import Key
-from nearkv.hardware.units import parse
+from nearkv.hardware.units import check_dimension, measure, parse
+
+Values = Any
+"""Text as on the command line, a number, a path, or an iterable of these."""
+Sizes = tuple[float, ...]
+"""Counts of tokens or sequences."""
 
 _SIZE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmM]?)\s*", re.A)
 _SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
+_STARTS_NUMBER = re.compile(r"[+-]?\.?\d")
 MOST_VALUES = 1 << 21
 """More values than this on one axis are a mistake."""
 
 
 @dataclass(frozen=True)
+class Amount:
+    """A number of hardware, or of a knob.
+
+    Attributes:
+        si: its value in SI base units.
+        dimension: what it measures, as `B/s`; `1` without a unit.
+        text: as a user wrote it, for errors.
+    """
+
+    si: float
+    dimension: str
+    text: str = field(compare=False)
+
+
+Choice = Amount | str
+"""A value of a knob: a number, or the name of a value, of a rule, or `auto`."""
+
+
+@dataclass(frozen=True)
 class Reader:
-    """How one kind of number is read, and which values are admitted; ranges are held to both.
+    """How one type of number is read, and which values are admitted; ranges are held to both.
 
     Attributes:
         read: (text, where) -> value.
@@ -29,13 +57,13 @@ class Reader:
     read: Callable[[str, str], float]
     fault: Callable[[float], str]
 
-    def __call__(self, text: str, where: str) -> float:
+    def __call__(self, text: str | float, where: str) -> float:
         """Read one value.
 
         Raises:
             InputError: not a number, or one that is not admitted.
         """
-        value = self.read(text, where)
+        value = self.read(text, where) if isinstance(text, str) else float(text)
         if fault := self.fault(value):
             raise InputError(f"{where}: {text!r} {fault}")
         return value
@@ -53,6 +81,7 @@ def _size_fault(value: float) -> str:
 
 size = Reader(_size, _size_fault)
 """Reads a count of tokens or sequences: `4096`, `64k` (65,536), `1M` (1,048,576)."""
+_ANY = Reader(lambda text, where: measure(text, where)[0], lambda value: "")
 
 
 def number(key: Key) -> Reader:
@@ -86,20 +115,72 @@ def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     return values_by_name
 
 
-def values(text: str, read: Reader, where: str) -> list[float]:
+def items(values: Values, where: str) -> Iterator[Any]:
+    """Each value of a list, whether its items are separated by commas or come one by one.
+
+    Raises:
+        InputError: an empty item, or something that is neither text, number, path nor list.
+    """
+    if isinstance(values, str):
+        for item in values.split(","):
+            if not item.strip():
+                form = "write 4,8,16 or 8k:128k:x2"
+                raise InputError(f"{where}: {values!r} has an empty item; {form}")
+            yield item.strip()
+    elif isinstance(values, os.PathLike):
+        yield os.fspath(values)
+    elif isinstance(values, bool | bytes | Mapping):
+        raise InputError(f"{where} {values!r}: {_FORMS}")
+    elif isinstance(values, Real | Amount):
+        yield values
+    elif isinstance(values, Iterable):
+        for value in values:
+            yield from items(value, where)
+    else:
+        raise InputError(f"{where} {values!r}: {_FORMS}")
+
+
+_FORMS = "give text, a number, a path, or a list of these"
+
+
+def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
+    """Names, or objects of a type that were read before.
+
+    Args:
+        values: one or several; a text may hold several, comma-separated.
+        where: what they are for, used in errors.
+        kind: of objects that stand for themselves.
+
+    Raises:
+        InputError: something that is no name.
+    """
+    if isinstance(values, str):
+        return comma_list(values)
+    if isinstance(values, kind):
+        return (values,)
+    if isinstance(values, os.PathLike):
+        return (os.fspath(values),)
+    if isinstance(values, Iterable) and not isinstance(values, bytes | Mapping):
+        several: list[Any] = []
+        for value in values:
+            several += names(value, where, kind)
+        return tuple(several)
+    raise InputError(f"{where} {values!r}: give a name or a path, or a list of these")
+
+
+def values(given: Values, read: Reader, where: str) -> list[float]:
     """Read the different values of an axis, as `repeatable` reads them.
 
     Raises:
         InputError: as there, or a value that comes twice.
     """
-    numbers = repeatable(text, read, where)
-    if len(set(numbers)) < len(numbers):
-        raise InputError(f"{where}: {text!r} gives a value twice; give every value once")
+    numbers = repeatable(given, read, where)
+    _check_different(numbers, given, where)
     return numbers
 
 
-def repeatable(text: str, read: Reader, where: str) -> list[float]:
-    """Read a comma-separated list of values and ranges; a value may come more than once.
+def repeatable(given: Values, read: Reader, where: str) -> list[float]:
+    """Read a list of values and ranges; a value may come more than once.
 
     A range is `low:high:xFACTOR` or `low:high:+STEP`.
 
@@ -107,13 +188,75 @@ def repeatable(text: str, read: Reader, where: str) -> list[float]:
         InputError: an empty item, a value that `read` refuses, or a range that never ends.
     """
     numbers: list[float] = []
-    for item in text.split(","):
-        if not item.strip():
-            raise InputError(
-                f"{where}: {text!r} has an empty item; write 4,8,16 or 8k:128k:x2"
-            )
-        numbers += _range(item, read, where) if ":" in item else [read(item, where)]
+    for item in items(given, where):
+        is_range = isinstance(item, str) and ":" in item
+        numbers += _range(item, read, where) if is_range else [read(item, where)]
+    if not numbers:
+        raise InputError(f"{where}: has no value; give one, or leave it out")
     return numbers
+
+
+def choices(given: Values, where: str, different: bool = True) -> tuple[Choice, ...]:
+    """Read values of a hardware number or of a knob: numbers, ranges of them, and names.
+
+    Args:
+        given: one or several.
+        where: what they are for, used in errors.
+        different: whether no value may come twice.
+
+    Raises:
+        InputError: no value, one that cannot be read or comes twice, or a range of two dimensions.
+    """
+    read: list[Choice] = []
+    for item in items(given, where):
+        if isinstance(item, Amount):
+            read.append(item)
+        elif not isinstance(item, str):
+            if not math.isfinite(item) or item < 0:
+                problem = "must be a finite number, zero or more"
+                raise InputError(f"{where}: {item!r} {problem}")
+            read.append(Amount(float(item), "1", f"{item:.15g}"))
+        elif ":" in item:
+            bounds = item.split(":")[:2]
+            dimension = measure(bounds[0], where)[1]
+            if measure(bounds[1], where)[1] != dimension:
+                form = "give both ends the same unit"
+                raise InputError(f"{where}: range {item!r} has two units; {form}")
+            steps = _range(item, _ANY, where)
+            read += [Amount(value, dimension, f"{value:.15g}") for value in steps]
+        elif _STARTS_NUMBER.match(item):
+            read.append(Amount(*measure(item, where), item))
+        else:
+            read.append(item)
+    if not read:
+        raise InputError(f"{where}: has no value; give one, or leave it out")
+    if different:
+        keys = [item if isinstance(item, str) else item.si for item in read]
+        _check_different(keys, given, where)
+    return tuple(read)
+
+
+def in_si(amounts: Iterable[Choice], key: Key, where: str) -> list[float]:
+    """Values of a hardware number in SI, checked against its schema.
+
+    Raises:
+        InputError: a name, another dimension, or a value that the number cannot have.
+    """
+    numbers = []
+    for amount in amounts:
+        if isinstance(amount, str):
+            numbers.append(parse(amount, key.unit, where))
+            continue
+        check_dimension(amount.text, amount.dimension, key.unit, where)
+        if fault := key.fault(amount.si):
+            raise InputError(f"{where}: {amount.text!r} {fault}")
+        numbers.append(amount.si)
+    return numbers
+
+
+def _check_different(read: list[Any], given: Values, where: str) -> None:
+    if len(set(read)) < len(read):
+        raise InputError(f"{where}: {given!r} gives a value twice; give every value once")
 
 
 def _range(item: str, read: Reader, where: str) -> list[float]:

@@ -1,21 +1,20 @@
-"""What to evaluate: systems, models, workloads, numbers and knobs, checked before anything runs."""
+"""What to evaluate: a study in numbers and names, and its division into grids of design points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import check_published
-from nearkv.costmodel.model.registry import check_knobs, find_system
-from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
-from nearkv.hardware.errors import InputError, once
+from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_system
+from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
+from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.study.axes import name_axis, size_axis
 from nearkv.sweeps.study.bands import (
     MODEL_ERROR,
     RATIO_ERROR,
@@ -23,13 +22,22 @@ from nearkv.sweeps.study.bands import (
     Band,
     check_band,
 )
-from nearkv.sweeps.study.block import NONE, Block, Numbers
-from nearkv.sweeps.study.cases import cases, swapped
-from nearkv.sweeps.study.grid import Axis, Grid
-from nearkv.sweeps.study.plugin_files import load_plugins
-from nearkv.sweeps.study.sizes import comma_list, pairs
+from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid, Numbers
+from nearkv.sweeps.study.own_systems import load_plugins
+from nearkv.sweeps.study.sizes import (
+    Choice,
+    Sizes,
+    Values,
+    choices,
+    comma_list,
+    in_si,
+    names,
+    pairs,
+    repeatable,
+    size,
+    values,
+)
 from nearkv.sweeps.study.traces import traces_of
-from nearkv.sweeps.study.zipped import LENGTHS, NAMES, field_of, pairings
 
 __all__ = [
     "NONE",
@@ -42,56 +50,116 @@ __all__ = [
     "pairs",
 ]
 
+LENGTHS = {
+    "batch": "--batch",
+    "context": "--context",
+    "output_tokens": "--output-tokens",
+}
+"""Axes of a workload, and the option of each."""
+NAMED = {"model": "models", "platform": "platforms", "trace": "traces"}
+"""Axes that list names -> field of a study."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, init=False)
 class Study:
-    """The question of a user, as written.
+    """The question of a user, in numbers and names.
+
+    It is made of what a user gives: text as on the command line (`"8k:128k:x2"`), numbers, names
+    and lists of these, which are read here. `dataclasses.replace` reads what it is given, too.
 
     Attributes:
         systems: names.
         models: names, or models read before.
-        batch, context, output_tokens: lists of sizes.
+        batch, context, output_tokens: sequences served together, prompt tokens of each, and tokens
+            that each generates [1].
         platforms: names, or platforms read before; empty for the test bed of each system's paper.
-        sets: hardware number (`role.key`) -> list of values.
-        parts: role of the platform -> list of parts that fill it, in place of its own.
-        knobs: knob -> list of values, rules or `auto`.
+        sets: hardware number (`role.key`) -> its values.
+        knobs: knob -> numbers, names of values or rules, or `auto`.
         traces: names or CSV files that bring their own lengths, in place of batch, context
-            and output.
+            and output_tokens.
         method: `fluid`, or `simulate` to serve the queue of a trace event by event.
         seed: of the requests drawn from a trace, and of the draws of a band.
         band: share of the draws inside the range of each answer [%]; 0 for no range.
         samples: draws of a band.
         plugins: files that register systems of the user's own.
-        zipped: axis -> list of values that go together with those of the other axes here.
+        parts: role of the platform -> parts that fill it, in place of its own.
+        zipped: axis -> values that go together with those of the other axes here.
     """
 
     systems: tuple[str, ...]
     models: tuple[str | Part, ...]
-    batch: str = "16"
-    context: str = "32k"
-    output_tokens: str = "64"
+    batch: Sizes = (16.0,)
+    context: Sizes = (32768.0,)
+    output_tokens: Sizes = (64.0,)
     platforms: tuple[str | Platform, ...] = ()
-    sets: Mapping[str, str] = field(default_factory=dict)
-    knobs: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
     traces: tuple[str, ...] = ()
     method: str = "fluid"
     seed: int = 0
     band: float = 0.0
     samples: int = SAMPLES
     plugins: tuple[str, ...] = ()
-    parts: Mapping[str, str] = field(default_factory=dict)
-    zipped: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    zipped: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
-    @property
-    def has_lengths(self) -> bool:
-        """Whether a batch, a context or an output differs from the default."""
-        lengths = (self.batch, self.context, self.output_tokens)
-        return lengths != (Study.batch, Study.context, Study.output_tokens)
+    def __init__(
+        self,
+        systems: Values,
+        models: Values,
+        batch: Values = batch,
+        context: Values = context,
+        output_tokens: Values = output_tokens,
+        platforms: Values = (),
+        sets: Mapping[str, Values] = NONE,
+        knobs: Mapping[str, Values] = NONE,
+        traces: Values = (),
+        method: str = "fluid",
+        seed: int = 0,
+        band: float = 0.0,
+        samples: int = SAMPLES,
+        plugins: Values = (),
+        parts: Mapping[str, Values] = NONE,
+        zipped: Mapping[str, Values] = NONE,
+    ) -> None:
+        read = {
+            "systems": names(systems, "systems"),
+            "models": names(models, "--model", Part),
+            "batch": tuple(values(batch, size, "--batch")),
+            "context": tuple(values(context, size, "--context")),
+            "output_tokens": tuple(values(output_tokens, size, "--output-tokens")),
+            "platforms": names(platforms, "--platform", Platform),
+            "sets": {key: choices(sets[key], f"--set {key}") for key in sets},
+            "knobs": {key: choices(knobs[key], f"--knob {key}") for key in knobs},
+            "traces": names(traces, "--trace"),
+            "method": method,
+            "seed": seed,
+            "band": band,
+            "samples": samples,
+            "plugins": names(plugins, "--plugin"),
+            "parts": {role: names(parts[role], f"--part {role}") for role in parts},
+            "zipped": {axis: _paired(axis, zipped[axis]) for axis in zipped},
+        }
+        for name, value in read.items():
+            object.__setattr__(self, name, value)
+
+    def but(self, **changes: Any) -> Study:
+        """The study with other fields, given as to `Study`."""
+        return replace(self, **changes)
 
     @property
     def workload_axes(self) -> int:
         """Number of axes of models and workloads; they come first in every grid."""
         return 2 if self.traces else 4
+
+
+def _paired(axis: str, given: Values) -> tuple[Any, ...]:
+    """Values of an axis that is paired with others; one may come more than once."""
+    if axis in NAMED:
+        return names(given, f"--zip {axis}")
+    if axis in LENGTHS:
+        return tuple(repeatable(given, size, f"--zip {axis}"))
+    return choices(given, f"--zip {axis}", different=False)
 
 
 def blocks(study: Study) -> list[Block]:
@@ -101,43 +169,49 @@ def blocks(study: Study) -> list[Block]:
         InputError: any name, number or combination that cannot be evaluated.
     """
     divided: list[Block] = []
-    for part in _expanded(study):
+    for part in _pairings(study) if study.zipped else [study]:
         divided += _blocks(part)
     divided.sort(key=lambda block: study.systems.index(block.system.name))
     return _with_band(divided, study) if study.band else divided
 
 
-def _expanded(study: Study) -> list[Study]:
-    """The studies of paired axes, one for each pairing; itself where none are paired."""
-    if not study.zipped:
-        return [study]
+def _pairings(study: Study) -> list[Study]:
+    """The study at each place of its paired axes.
+
+    Raises:
+        InputError: lists of different lengths, or an axis that is given beside, too.
+    """
+    lengths = {axis: len(listed) for axis, listed in study.zipped.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{count} of {axis}" for axis, count in lengths.items())
+        raise InputError(f"--zip: pairs values one by one, and there are {counts}")
+    for axis in study.zipped:
+        name = field_of(axis)
+        stated = getattr(study, name)
+        given = axis in stated if isinstance(stated, dict) else stated
+        if given and stated != getattr(Study, name, ()):
+            raise InputError(f"--zip {axis}: is given beside it too; leave out one")
     studies = []
-    for pairing in pairings(study.zipped):
-        part = replace(study, zipped={})
-        for axis, value in pairing.items():
-            part = _with_value(part, axis, value)
-        studies.append(part)
+    for row in zip(*study.zipped.values(), strict=True):
+        changed: dict[str, Any] = {"zipped": {}}
+        for axis, value in zip(study.zipped, row, strict=True):
+            name = field_of(axis)
+            if name in ("sets", "knobs"):
+                before = changed.get(name, getattr(study, name))
+                changed[name] = {**before, axis: (value,)}
+            else:
+                changed[name] = (value,)
+        studies.append(replace(study, **changed))
     return studies
 
 
-def _with_value(study: Study, axis: str, value: str) -> Study:
-    """A study with one value of one axis.
-
-    Raises:
-        InputError: the axis is given beside.
-    """
-    name = field_of(axis)
-    stated = getattr(study, name)
-    changed: dict[str, Any] = {name: value}
-    is_given = stated != getattr(Study, name, ())
-    if axis in NAMES:
-        changed = {name: (value,)}
-    elif axis not in LENGTHS:
-        changed = {name: {**stated, axis: value}}
-        is_given = axis in stated
-    if is_given:
-        raise InputError(f"--zip {axis}: is given beside it too; leave out one")
-    return replace(study, **changed)
+def field_of(axis: str) -> str:
+    """The field of a study that an axis of `--zip` replaces."""
+    if axis in LENGTHS:
+        return axis
+    if axis in NAMED:
+        return NAMED[axis]
+    return "sets" if "." in axis else "knobs"
 
 
 def _blocks(study: Study) -> list[Block]:
@@ -145,59 +219,48 @@ def _blocks(study: Study) -> list[Block]:
     model_names = once(_names_of(study.models), "--model")
     once(_names_of(study.platforms), "--platform")
     once(study.traces, "--trace")
-    load_plugins(study.plugins)
+    if study.plugins:
+        load_plugins(study.plugins)
     systems = [find_system(name) for name in study.systems]
-    parts = tuple(_read_model(model) for model in study.models)
+    parts = tuple(map(_read_model, study.models))
     if not systems or not parts:
         raise InputError("nothing to evaluate; name at least one system and one --model")
     once(study.systems, "systems")
     check_knobs(systems, study.knobs)
-    traces = traces_of(study.traces, study.method, study.seed, study.has_lengths)
+    lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
+    traces = traces_of(study.traces, study.method, study.seed, lengths)
     labels = tuple(part.name for part in parts)
     if len(set(labels)) < len(labels):
         labels = tuple(model_names)
-    workload = (name_axis("model", labels), *_workload_axes(study))
+    workload = [_name_axis("model", labels)]
+    if traces:
+        workload.append(_name_axis("trace", study.traces))
+    else:
+        workload.append(Axis("batch", np.array(study.batch)))
+        workload.append(Axis("context_tok", np.array(study.context)))
+        workload.append(Axis("output_tokens", np.array(study.output_tokens)))
     divided: list[Block] = []
     for system in systems:
-        stated = study.platforms or (system.platform,)
-        read = [_read_platform(platform) for platform in stated]
-        for platform in chain(*(swapped(platform, study.parts) for platform in read)):
-            for case in cases(system, platform, study.sets, study.knobs):
-                grid = Grid((*workload, *case.axes))
-                divided.append(
-                    Block(
+        for named in study.platforms or (system.platform,):
+            own = load_platform(named) if isinstance(named, str) else named
+            for platform in swapped(own, study.parts):
+                sets, axes, ruled = _axes(system, platform, study)
+                for case in product(*ruled):
+                    swept = [item for item in case if isinstance(item, Axis)]
+                    rules = [item for item in case if not isinstance(item, Axis)]
+                    grid = Grid((*workload, *axes, *swept))
+                    block = Block(
                         system=system,
                         platform=platform,
                         parts=parts,
                         grid=grid,
-                        sets=case.sets,
-                        requested=case.requested,
+                        sets=sets,
+                        requested=dict(rules),
                         traces=traces,
                         method=study.method,
                     )
-                )
+                    divided.append(block)
     return divided
-
-
-def _with_band(divided: list[Block], study: Study) -> list[Block]:
-    """The same blocks, all of which share their draws."""
-    band = Band(study.band, study.samples, study.seed)
-    check_band(band, study.method)
-    names = {MODEL_ERROR, RATIO_ERROR}
-    for block in divided:
-        names |= set(block.draws.values())
-    common = replace(band, names=tuple(sorted(names)))
-    return [replace(block, band=common) for block in divided]
-
-
-def _workload_axes(study: Study) -> tuple[Axis, ...]:
-    if study.traces:
-        return (name_axis("trace", study.traces),)
-    return (
-        size_axis("batch", study.batch, "--batch"),
-        size_axis("context_tok", study.context, "--context"),
-        size_axis("output_tokens", study.output_tokens, "--output-tokens"),
-    )
 
 
 def _read_model(model: str | Part) -> Part:
@@ -208,18 +271,140 @@ def _read_model(model: str | Part) -> Part:
     return part
 
 
-def _read_platform(platform: str | Platform) -> Platform:
-    if isinstance(platform, Platform):
-        return platform
-    return load_platform(platform)
+def _names_of(named: Iterable[str | Part | Platform]) -> tuple[str, ...]:
+    return tuple(item if isinstance(item, str) else item.name for item in named)
 
 
-def _names_of(items: Iterable[str | Part | Platform]) -> tuple[str, ...]:
-    names = []
-    for item in items:
-        name = item if isinstance(item, str) else item.name
-        names.append(name)
-    return tuple(names)
+def _name_axis(name: str, labels: tuple[str, ...]) -> Axis:
+    """An axis of names, as their places in the list."""
+    return Axis(name, np.arange(float(len(labels))), labels)
+
+
+def swapped(platform: Platform, parts: Mapping[str, Sequence[str]]) -> Iterator[Platform]:
+    """The platform with every combination of parts in its roles; itself where none is named.
+
+    Args:
+        platform: with its own parts.
+        parts: role -> parts, by name or file.
+
+    Raises:
+        InputError: no such role or part, or one of another type than the role takes.
+    """
+    if not parts:
+        yield platform
+        return
+    lists: list[list[tuple[str, Part, str]]] = []
+    for role, named in parts.items():
+        different = once(named, f"--part {role}")
+        lists.append([(role, load_part(name), name) for name in different])
+    for combination in product(*lists):
+        variant = platform
+        for role, part, name in combination:
+            variant = variant.with_part(role, part, name)
+        yield variant
+
+
+Rule = tuple[str, str]
+"""A knob and the rule, or `auto`, that chooses it: a case of its own, no axis."""
+
+
+def _axes(
+    system: System, platform: Platform, study: Study
+) -> tuple[dict[str, str], list[Axis], list[list[Axis | Rule]]]:
+    """Hardware numbers and knobs of a study, for one system on one platform.
+
+    Returns:
+        Axes that replace a hardware number (axis name -> `role.key`), these axes, and of each other
+        knob its plain numbers as one axis and each of its rules as a case of its own.
+
+    Raises:
+        InputError: a number or a knob that cannot be used, or that is given twice.
+    """
+    sets: dict[str, str] = {}
+    axes: list[Axis] = []
+    cases: list[list[Axis | Rule]] = []
+
+    def replaces(name: str, address: str, option: str, given: Sequence[Choice]) -> None:
+        key = platform.key(address)
+        axes.append(Axis(name, np.array(in_si(given, key, f"{option} {address}"))))
+        sets[name] = address
+
+    for address, given in study.sets.items():
+        replaces(address, address, "--set", given)
+    for name, knob in system.knobs.items():
+        stated = study.knobs.get(name)
+        if not knob.sets:
+            default = choices(knob.default, f"--knob {name}")
+            cases.append(_knob_cases(system, name, knob, stated or default))
+        elif stated:
+            if knob.sets in study.sets:
+                both = f"--knob {name} and --set {knob.sets}"
+                raise InputError(f"{both} say the same thing; give one of them")
+            replaces(name, knob.sets, "--set", stated)
+    if axes:
+        extremes = {
+            sets[axis.name]: (axis.values.min(), axis.values.max()) for axis in axes
+        }
+        platform.check(extremes)
+        platform.warn_of_doubts(extremes)
+    return sets, axes, cases
+
+
+def _knob_cases(
+    system: System, name: str, knob: Knob, given: Sequence[Choice]
+) -> list[Axis | Rule]:
+    """A knob's plain numbers as one axis, each rule or `auto` as a case of its own.
+
+    Raises:
+        InputError: a value that the knob does not take.
+    """
+    numbers: list[float] = []
+    rules: list[Axis | Rule] = []
+    for value in given:
+        text = value if isinstance(value, str) else value.text
+        if text == "auto" or text in knob.rules:
+            rules.append((name, text))
+        elif text in knob.choices:
+            numbers.append(float(knob.choices.index(text)))
+        elif isinstance(value, str) and knob.kind == "choice":
+            known = [*knob.choices, *knob.rules, "auto"]
+            raise unknown(f"value of {name}", text, known)
+        elif isinstance(value, str) or not _takes(knob, value.si):
+            problem = _knob_fault(system, knob)
+            raise InputError(f"--knob {name}: {text!r} {problem}")
+        else:
+            numbers.append(value.si)
+    if not numbers:
+        return rules
+    return [Axis(name, np.array(numbers), knob.choices), *rules]
+
+
+def _takes(knob: Knob, value: float) -> bool:
+    """Whether a knob takes a number."""
+    is_whole = value == int(value)
+    return knob.low <= value <= knob.high and (is_whole or knob.kind == "share")
+
+
+def _knob_fault(system: System, knob: Knob) -> str:
+    """What a knob takes, for a value that it does not."""
+    if knob.choices:
+        listed = ", ".join(dict.fromkeys([*knob.choices, *knob.rules, "auto"]))
+        return f"is none of {listed}"
+    numbers = "a number" if knob.kind == "share" else "a whole number"
+    limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"
+    rules = ", ".join(["auto", *knob.rules])
+    return f"does not fit: {system.name} takes {numbers} {limits}, or {rules}"
+
+
+def _with_band(divided: list[Block], study: Study) -> list[Block]:
+    """Blocks with a band, which all share their draws."""
+    band = Band(study.band, study.samples, study.seed)
+    check_band(band, study.method)
+    drawn = {MODEL_ERROR, RATIO_ERROR}
+    for block in divided:
+        drawn |= set(block.draws.values())
+    common = replace(band, names=tuple(sorted(drawn)))
+    return [replace(block, band=common) for block in divided]
 
 
 def one_point(study: Study) -> tuple[Machine, LLM]:

@@ -13,7 +13,6 @@ from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import path_of
 from nearkv.sweeps.study.bands import check_draws
-from nearkv.sweeps.study.sizes import comma_list
 from nearkv.sweeps.study.study import Study, blocks
 
 _LISTS = {
@@ -24,13 +23,13 @@ _LISTS = {
     "plugin": "plugins",
 }
 """Key of a file that lists names -> field of `Study`."""
-_TEXTS = ("batch", "context", "output_tokens", "method")
+_LENGTHS = ("batch", "context", "output_tokens")
 _TABLES = {"set": "sets", "knob": "knobs", "part": "parts", "zip": "zipped"}
 _NUMBERS = ("band", "samples", "seed")
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
 """How a sentence about an option begins: the option, and the name that it sets."""
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
-_KEYS = {"title", "cite", "figure", *_LISTS, *_TEXTS, *_TABLES, *_NUMBERS}
+_KEYS = {"title", "cite", "figure", *_LISTS, *_LENGTHS, "method", *_TABLES, *_NUMBERS}
 
 
 def load_study(path: str) -> Study:
@@ -52,20 +51,21 @@ def _read_study(path: Path) -> Study:
     if not table.get("systems") or not table.get("model"):
         raise InputError(f"{path}: a study needs systems = [...] and model = [...]")
     entries: dict[str, Any] = {}
-    for key in _TEXTS:
-        entries[key] = _text(table.get(key, getattr(Study, key)))
+    for key in (*_LENGTHS, "method"):
+        entries[key] = table.get(key, getattr(Study, key))
     for key, name in _LISTS.items():
-        entries[name] = comma_list(_text(table.get(key, "")))
+        entries[name] = table.get(key, ())
     for key, name in _TABLES.items():
-        entries[name] = _texts(table.get(key, {}), f"{path}: {key}")
+        entries[name] = _table(table.get(key, {}), f"{path}: {key}")
     for key in _NUMBERS:
         entries[key] = _number(table.get(key, getattr(Study, key)), f"{path}: {key}")
     try:
         band = table.get("band")
-        check_draws(entries["seed"], entries["samples"], band, entries["traces"])
+        study = Study(**entries)
+        check_draws(study.seed, study.samples, band, study.traces)
     except InputError as refusal:
         raise InputError(f"{path}: {_about_key(str(refusal))}") from None
-    return Study(**entries)
+    return study
 
 
 def either(path: str, axes: Study) -> Study:
@@ -121,8 +121,8 @@ def _about_key(sentence: str) -> str:
     return sentence
 
 
-def _texts(entry: object, where: str) -> dict[str, str]:
-    """A table of a study file as options: every value as text."""
+def _table(entry: object, where: str) -> dict[str, Any]:
+    """A table of a study file; every name in it has a value."""
     if not isinstance(entry, dict):
         raise InputError(f"{where} must be a table, with one line for each name")
     for key, value in entry.items():
@@ -130,7 +130,7 @@ def _texts(entry: object, where: str) -> dict[str, str]:
             raise InputError(
                 f"{where}: {key} has no value; give one, or leave out its line"
             )
-    return {key: _text(value) for key, value in entry.items()}
+    return entry
 
 
 def _number(value: object, where: str) -> float | int:
@@ -142,10 +142,3 @@ def _number(value: object, where: str) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{where} must be a number, not {value!r}")
     return value
-
-
-def _text(value: object) -> str:
-    """A value of a study file as the text of an option."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value)

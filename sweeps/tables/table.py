@@ -52,11 +52,8 @@ def varying(columns: Iterable[object], study: Study) -> list[str]:
         names.add("system")
     if len(study.platforms) > 1:
         names.add("platform")
-    for name, text in study.knobs.items():
-        is_list = "," in text or ":" in text
-        if is_list:
-            names.add(name)
-    names |= {f"{role}.part" for role, text in study.parts.items() if "," in text}
+    names |= {name for name, given in study.knobs.items() if len(given) > 1}
+    names |= {f"{role}.part" for role, named in study.parts.items() if len(named) > 1}
     values: dict[str, set[str]] = {}
     for block in blocks(study):
         values.setdefault("platform", set()).add(block.platform.name)

@@ -14,7 +14,7 @@ from nearkv.hardware.own import key_rows, model_problems, new_model, new_platfor
 from nearkv.hardware.units import parse
 from nearkv.sweeps.commands.writing import write_new
 from nearkv.sweeps.evaluate.readers import readers
-from nearkv.sweeps.study.own_system import new_system
+from nearkv.sweeps.study.own_systems import new_system
 
 MINE = """\
 base = "hilos-h100"

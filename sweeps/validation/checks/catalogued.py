@@ -9,7 +9,6 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.scoring import SCORE_BYTES
 from nearkv.costmodel.model.registry import find_system
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
-from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.study_files import load_study
 from nearkv.sweeps.study.traces import REQUESTS
@@ -42,7 +41,8 @@ def constant(name: str) -> float:
 def default_of(key: str, study: str = "") -> float:
     """The default of a workload axis: the tool's, or that of a study of a paper's figure [1]."""
     source = load_study(str(STUDIES / f"{study}.toml")) if study else Study((), ())
-    return size(getattr(source, key), key)
+    (value,) = getattr(source, key)
+    return float(value)
 
 
 @check

@@ -19,8 +19,7 @@ from nearkv.costmodel.model import registry
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.plan import plan
-from nearkv.sweeps.study.own_system import new_system
-from nearkv.sweeps.study.plugin_files import load_plugins
+from nearkv.sweeps.study.own_systems import load_plugins, new_system
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.contracts import violations
 

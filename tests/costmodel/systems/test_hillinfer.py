@@ -260,7 +260,7 @@ def test_weights_that_do_not_fit_are_an_answer() -> None:
 
 
 def test_the_table_says_what_binds() -> None:
-    rows = beta_table(replace(STUDY, context="12k,36k"))
+    rows = beta_table(STUDY.but(context="12k,36k"))
     assert {"value", "t_cpu_ms", "t_csd_ms", "rule", "rule_sec54", "bound_by"} <= rows.keys()
     assert list(rows["bound_by"]) == ["balance", "host memory M0"]
     assert "the SmartSSD is the straggler" in why_beta(rows)[1]
@@ -268,7 +268,7 @@ def test_the_table_says_what_binds() -> None:
 
 
 def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
-    rows = beta_table(replace(STUDY, batch="1", context="1k,64k", knobs={"placement": "capacity"}))
+    rows = beta_table(STUDY.but(batch="1", context="1k,64k", knobs={"placement": "capacity"}))
     assert list(rows["bound_by"] == "none: nothing is off the GPU") == [True, False]
     for name in ("value", "hot_share", "gap", "rule", "rule_loss", "rule_sec54", "rule_sec54_loss"):
         assert list(np.isnan(rows[name].astype(float))) == [True, False]
@@ -282,7 +282,7 @@ def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> No
     """Eq. 2 has no write-back of promoted tokens, which keeps the drive busy: a scan says so."""
     answer = beta_table(STUDY)
     shares = np.linspace(0.9, 0.97, 701)
-    scanned = table(replace(STUDY, knobs={"hot_share": listed(shares)}))
+    scanned = table(STUDY.but(knobs={"hot_share": listed(shares)}))
     fastest = np.argmin(scanned["step_ms"])
     (beta,), (step,) = answer["fastest"], answer["fastest_ms"]
     assert 0.999 * scanned["step_ms"][fastest] < step <= scanned["step_ms"][fastest]
@@ -303,7 +303,7 @@ def test_the_gpus_link_can_bind() -> None:
         "csd_link.bandwidth": "100GB/s",
     }
     fast |= {"csd.p2p_read": "100GB/s", "csd.read": "100GB/s"}
-    rows = beta_table(replace(STUDY, sets=fast, knobs={"retention": "1"}))
+    rows = beta_table(STUDY.but(sets=fast, knobs={"retention": "1"}))
     assert list(rows["bound_by"]) == ["GPU link"]
     assert rows["bound_ms"][0] > 1.01 * max(rows["t_cpu_ms"][0], rows["t_csd_ms"][0])
     assert "queue there" in why_beta(rows)[0]
@@ -312,7 +312,7 @@ def test_the_gpus_link_can_bind() -> None:
 
 def test_the_split_that_is_solved_for_is_not_taken() -> None:
     with pytest.raises(InputError, match="--knob hot_share: is what is solved for; leave it out"):
-        beta_table(replace(STUDY, knobs={"hot_share": "0.5"}))
+        beta_table(STUDY.but(knobs={"hot_share": "0.5"}))
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.replica import SimulatedQueue
 from nearkv.sweeps.evaluate.simulate import simulate
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.study.trace import Trace
-from nearkv.sweeps.study.traces import load_trace
+from nearkv.sweeps.study.traces import Trace, load_trace
 from nearkv.sweeps.validation.claims import load
 
 HW = load_platform("dgx-a100-pim").machine()

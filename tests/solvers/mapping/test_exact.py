@@ -242,7 +242,7 @@ def test_layers_that_take_as_long_are_mapped_alike_alone_and_in_a_grid() -> None
     """Where both sides compute, no layer needs to be on HBM, whatever else is in the grid."""
     names = ("layers_attention", "layers_qkv", "layers_fc", "hbm_used_gb")
     alone = Study(("naive-granularity",), ("llama3.1-70b",), "16", "2k")
-    both = replace(alone, context="2k,8k")
+    both = alone.but(context="2k,8k")
     for name in names:
         assert table(alone)[name][0] == table(both)[name][0], name
     assert table(alone)["layers_qkv"][0] == 0

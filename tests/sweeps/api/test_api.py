@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 import nearkv
 from nearkv.cli import app
 from nearkv.sweeps import api
-from nearkv.sweeps.api.arguments import text_of
 from nearkv.sweeps.api.tables import csv_number
+from nearkv.sweeps.study.sizes import Amount
 
 PUBLIC = """
 estimate compare sweep solve pareto sensitivity validate coverage calibrate systems models
@@ -123,21 +123,40 @@ def test_a_catalogue_is_the_bytes_of_the_command_line(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "tokens"),
     [
-        ("64k", "64k"),
-        (1024, "1024"),
-        (0.5, "0.5"),
-        (1e16, "10000000000000000"),
-        ([1024, "2k"], "1024,2k"),
-        (range(1, 4), "1,2,3"),
-        (np.array([8, 16]), "8,16"),
-        (np.float64(0.1), "0.1"),
-        (Path("a/config.json"), "a/config.json"),
+        ("64k", (65536,)),
+        (1024, (1024,)),
+        (1e15, (10**15,)),
+        ([1024, "2k"], (1024, 2048)),
+        (range(1, 4), (1, 2, 3)),
+        (np.array([8, 16]), (8, 16)),
+        ("1k:4k:x2", (1024, 2048, 4096)),
     ],
 )
-def test_arguments_take_what_people_pass(value: object, text: str) -> None:
-    assert text_of(value, "context") == text
+def test_arguments_take_what_people_pass(value: object, tokens: tuple[float, ...]) -> None:
+    assert nearkv.Study("hilos", "opt-66b", context=value).context == tokens
+
+
+def pure(value: float) -> Amount:
+    """A number without a unit; how it was written does not make it another."""
+    return Amount(value, "1", "")
+
+
+def test_a_study_holds_numbers_and_names(tmp_path: Path) -> None:
+    """Text, numbers and lists are read when they come in; what is read already stays."""
+    study = nearkv.Study(
+        ["hilos"],
+        tmp_path / "config.json",
+        sets={"csd.p2p_read": "3GB/s,4.5GB/s", "csd.count": [4, 8]},
+        knobs={"alpha": "auto,0:1:+0.5", "weights": "paper"},
+    )
+    assert study.models == (str(tmp_path / "config.json"),)
+    rates = (Amount(3e9, "B/s", ""), Amount(4.5e9, "B/s", ""))
+    assert study.sets == {"csd.p2p_read": rates, "csd.count": (pure(4), pure(8))}
+    shares = ("auto", pure(0), pure(0.5), pure(1))
+    assert study.knobs == {"alpha": shares, "weights": ("paper",)}
+    assert study.but(context="32k") == study
 
 
 def test_objects_stand_for_names() -> None:

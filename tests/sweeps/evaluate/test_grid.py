@@ -17,9 +17,8 @@ from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import Study, pairs
+from nearkv.sweeps.study.study import Study, field_of, pairs
 from nearkv.sweeps.study.study_files import load_study
-from nearkv.sweeps.study.zipped import field_of
 
 STUDY = Study(
     ("flexgen-ssd", "hilos"),

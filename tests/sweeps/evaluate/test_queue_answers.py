@@ -37,7 +37,7 @@ def test_what_exceeds_the_gpus_has_a_share_in_the_host() -> None:
     share = float(answer["cpu_share"][0])
     assert answer["status"][0] == "ok"
     assert share == pytest.approx(0.0703, rel=1e-3)
-    less = table(replace(study, knobs={"cpu_share": repr(0.999 * share)}))
+    less = table(study.but(knobs={"cpu_share": repr(0.999 * share)}))
     assert (less["status"][0], less["short_of"][0]) == ("infeasible", "gpu")
 
 

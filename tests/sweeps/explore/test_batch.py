@@ -55,12 +55,12 @@ def studies(draw: st.DrawFn) -> Study:
 
 def test_a_batch_that_is_no_number_is_refused() -> None:
     with pytest.raises(InputError, match="--batch"):
-        best_batches(replace(POINT, batch="abc"))
+        best_batches(POINT.but(batch="abc"))
 
 
 @pytest.mark.slow
 def test_a_search_over_too_many_points_is_refused() -> None:
-    study = replace(POINT, systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
+    study = POINT.but(systems=("hilos", "flexgen-ssd"), context="1:200000:+1")
     with pytest.raises(InputError, match="are too many for one search"):
         best_batches(study)
     with pytest.raises(InputError, match="are too many for one search"):
@@ -73,7 +73,7 @@ def test_a_search_over_too_many_points_is_refused() -> None:
 def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
     study = Study(("flexgen-dram", "flexgen-ssd", "hilos"), ("opt-30b",), "1", "64k", "64")
     for row in best_batches(study):
-        every = run.table(replace(study, systems=(row["system"],), batch="1:700:+1"))
+        every = run.table(study.but(systems=(row["system"],), batch="1:700:+1"))
         at_once = (every["status"] == "ok") & (
             every["batch_run"].astype(float) >= np.arange(1, 701)
         )
@@ -86,7 +86,7 @@ def test_the_best_batch_is_the_best_of_all_that_fit() -> None:
 def test_the_best_batch_of_a_mapping_solved_anew_at_every_batch() -> None:
     study = Study(("h2m2",), ("gpt3-175b",), "1", "32k", "64")
     (row,) = best_batches(study)
-    every = swept(replace(study, batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
+    every = swept(study.but(batch=f"1:{int(row['largest_batch'])}:+1"), "throughput_tok_s")
     assert row["throughput_tok_s"] >= np.nanmax(every) / 1.001
 
 
@@ -118,7 +118,7 @@ def test_the_largest_batch_keeps_its_limits() -> None:
 def test_a_larger_batch_may_keep_a_limit_that_a_smaller_one_breaks() -> None:
     """The greedy mapping takes less time for 302 sequences than for 300; all are tried."""
     study = Study(("h2m2",), ("opt-66b",), context="512", output_tokens="1")
-    every = table(replace(study, batch="1:400:+1"))
+    every = table(study.but(batch="1:400:+1"))
     seconds = every["step_ms"].astype(float)
     limit = float(seconds[298])
     keeps = seconds <= limit
@@ -139,7 +139,7 @@ def test_the_best_batch_is_the_best_of_a_scan(study: Study) -> None:
     most = min(int(row["largest_batch"]), 400)
     if most < 1:
         return
-    scan = table(replace(study, batch=f"1:{most}:+1"))
+    scan = table(study.but(batch=f"1:{most}:+1"))
     rates = scan["throughput_tok_s"].astype(float)
     assert np.nanmax(rates) <= row["bound_tok_s"] * (1 + 1e-9)
     if most == row["largest_batch"]:

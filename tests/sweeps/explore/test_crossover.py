@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
@@ -29,7 +29,7 @@ def test_where_both_are_equal_nobody_leads(order: int) -> None:
     names = ("flexgen-dram", "flexgen-ssd")[::order]
     pair = Study(names, ("opt-66b",), context="4k")
     (row,) = crossovers(pair, "batch=38:44", "prefill_s")
-    table = compare(replace(pair, batch=f"{row['below']},{row['above']}"))
+    table = compare(pair.but(batch=f"{row['below']},{row['above']}"))
     first, second = table["prefill_s"].astype(float).reshape(2, 2)
     assert first[0] == second[0]
     faster = names[int(first[1] > second[1])]
@@ -44,7 +44,7 @@ def test_a_system_that_stops_fitting_hands_over_the_lead() -> None:
     pair = Study(("hilos", "h2m2"), ("llama3.1-70b",))
     (row,) = crossovers(pair, "context=200k:210k", "decode_tok_s")
     assert (row["from"], row["to"]) == ("h2m2", "hilos")
-    beyond = compare(replace(pair, context=str(row["above"])))
+    beyond = compare(pair.but(context=str(row["above"])))
     (short_of,) = set(beyond["short_of"]) - {""}
     assert row["reason"] == f"h2m2 no longer runs there: {short_of} memory is short"
     (sentence,) = why_crossover([row])
@@ -85,7 +85,7 @@ def test_a_search_does_not_play_queues() -> None:
         lambda: least_hardware(study, "dimm.ranksets", ["throughput_tok_s=1"]),
         lambda: sensitivity(study, "throughput_tok_s"),
         lambda: crossovers(
-            replace(study, systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"
+            study.but(systems=("l3", "gpu-only")), "gpu.count=8:16", "throughput_tok_s"
         ),
     ):
         with pytest.raises(InputError, match="--method simulate"):
@@ -93,9 +93,9 @@ def test_a_search_does_not_play_queues() -> None:
 
 
 def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
-    pair = replace(POINT, systems=("flexgen-dram", "hilos"))
+    pair = POINT.but(systems=("flexgen-dram", "hilos"))
     (row,) = crossovers(pair, "csd.count=1:64", "decode_tok_s")
-    every = compare(replace(pair, sets={"csd.count": "1:64:+1"}))
+    every = compare(pair.but(sets={"csd.count": "1:64:+1"}))
     ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
     assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
     assert 0 < row["resolution"] < 0.1  # whole numbers from 20 on are not all looked at
@@ -104,7 +104,7 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
 
 @pytest.mark.slow
 def test_who_never_loses_is_named() -> None:
-    study = replace(POINT, systems=("flexgen-ssd", "hilos"), context=Study.context)
+    study = POINT.but(systems=("flexgen-ssd", "hilos"), context=Study.context)
     (row,) = crossovers(study, "context=1k:1M", "decode_tok_s")
     assert row["reason"] == "never: hilos leads, where one does, from 1k to 1M"  # 1M fits neither
 
@@ -137,7 +137,7 @@ def test_crossovers_that_cannot_be_asked_for(
     systems: tuple[str, ...], along: str, of: str, requested: str
 ) -> None:
     with pytest.raises(InputError, match=requested):
-        crossovers(replace(POINT, systems=systems, context=Study.context), along, of)
+        crossovers(POINT.but(systems=systems, context=Study.context), along, of)
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def studies(draw: st.DrawFn) -> Study:
 
 def test_the_least_count_is_the_first_of_all_counts_that_reaches_the_target() -> None:
     (row,) = least_hardware(POINT, "csd.count", ["throughput_tok_s=0.5"])
-    every = swept(replace(POINT, sets=COUNTS), "throughput_tok_s")
+    every = swept(POINT.but(sets=COUNTS), "throughput_tok_s")
     assert (row["limit"], row["value"]) == ("at least", 1 + int(np.argmax(every >= 0.5)))
     assert row["throughput_tok_s"] == pytest.approx(every[int(row["value"]) - 1])
 
@@ -82,7 +82,7 @@ def test_all_targets_are_reached_at_once() -> None:
     wanted = ["throughput_tok_s>=0.2", "step_ms<=70000", "speedup:flexgen-ssd>=5"]
     each = [least_hardware(POINT, "csd.count", [target])[0]["value"] for target in wanted]
     assert least_hardware(POINT, "csd.count", wanted)[0]["value"] == max(each)
-    ratio = compare(replace(POINT, systems=("flexgen-ssd", "hilos"), sets=COUNTS))
+    ratio = compare(POINT.but(systems=("flexgen-ssd", "hilos"), sets=COUNTS))
     over = ratio["speedup"].astype(float)[ratio["system"] == "hilos"]
     assert each[2] == 1 + int(np.argmax(over >= 5))
 
@@ -91,7 +91,7 @@ def test_all_targets_are_reached_at_once() -> None:
 def test_a_rate_is_met_to_the_last_digit() -> None:
     (row,) = least_hardware(POINT, "csd.p2p_read", ["step_ms<=80000"])
     near = [f"{row['value'] * factor!r}{row['unit']}" for factor in (1 - 1e-9, 1 + 1e-9)]
-    below, above = swept(replace(POINT, sets={"csd.p2p_read": ",".join(near)}), "step_ms")
+    below, above = swept(POINT.but(sets={"csd.p2p_read": ",".join(near)}), "step_ms")
     assert below > 80000 >= above
 
 
@@ -118,7 +118,7 @@ def test_a_target_out_of_reach_names_what_binds() -> None:
 @pytest.mark.slow
 def test_never_is_explained_where_the_target_comes_closest() -> None:
     (row,) = least_hardware(POINT, "csd.count=1:64", ["throughput_tok_s>=0.1", "cost_usd<=100"])
-    cost = swept(replace(POINT, sets={"csd.count": "1"}), "cost_usd")[0]
+    cost = swept(POINT.but(sets={"csd.count": "1"}), "cost_usd")[0]
     assert (
         row["reason"]
         == f"never: at csd.count = 1 still cost_usd = {cost:.4g}, because of the rest of the price"
@@ -127,7 +127,7 @@ def test_never_is_explained_where_the_target_comes_closest() -> None:
     assert row["reason"].startswith(
         "never: at csd.count = 64, where the range ends, still throughput_tok_s = "
     )
-    dram = replace(POINT, systems=("flexgen-dram",), context="1M")
+    dram = POINT.but(systems=("flexgen-dram",), context="1M")
     with pytest.warns(NearkvWarning, match="--vary uplink.bandwidth changes nothing"):
         (row,) = least_hardware(dram, "uplink.bandwidth", ["throughput_tok_s>=1"])
     assert "host memory is short of" in row["reason"]
@@ -135,7 +135,7 @@ def test_never_is_explained_where_the_target_comes_closest() -> None:
 
 
 def test_a_target_that_is_lost_again_has_an_upper_end() -> None:
-    every = run.table(replace(POINT, sets=COUNTS))
+    every = run.table(POINT.but(sets=COUNTS))
     cost, rate = (every[name].astype(float) for name in ("cost_usd", "throughput_tok_s"))
     wanted = [f"throughput_tok_s>={float(rate[3])!r}", f"cost_usd<={float(cost[6])!r}"]
     (row,) = least_hardware(POINT, "csd.count=1:100", wanted)
@@ -171,9 +171,9 @@ def test_a_number_that_is_searched_is_not_set() -> None:
     with pytest.raises(
         InputError, match=r"--set csd\.count: is what --vary searches; leave it out"
     ):
-        least_hardware(replace(POINT, sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
+        least_hardware(POINT.but(sets={"csd.count": "4,8"}), "csd.count", ["step_ms<=1"])
     with pytest.raises(InputError, match="--knob devices: is what --vary searches; leave it out"):
-        least_hardware(replace(POINT, knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
+        least_hardware(POINT.but(knobs={"devices": "4"}), "csd.count", ["step_ms<=1"])
     with pytest.raises(InputError, match="--context: is what --along walks; leave it out"):
         crossovers(replace(POINT, systems=("l3", "hilos")), "context=1k:2k", "step_ms")
 
@@ -193,7 +193,7 @@ def test_hardware_keeps_limits_on_any_column() -> None:
     study = Study(("hilos",), ("opt-66b",), context="64k")
     (row,) = least_hardware(study, "csd.count", ["step_ms=40000,prefill_s=2000"])
     assert row["step_ms"] <= 40000
-    fewer = table(replace(study, sets={"csd.count": str(row["value"] - 1)}))
+    fewer = table(study.but(sets={"csd.count": str(row["value"] - 1)}))
     assert float(fewer["step_ms"][0]) > 40000
     wanted = ["throughput_tok_s=0.3"]
     (never,) = least_hardware(study, "csd.count", [*wanted, "cost_usd=60000"])
@@ -210,7 +210,7 @@ def test_hardware_keeps_limits_on_any_column() -> None:
 def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> None:
     """The target is what some count reaches, so a plateau is met exactly."""
     address = COUNTED[study.systems[0]]
-    scan = table(replace(study, sets={address: f"1:{MOST}:+1"}))
+    scan = table(study.but(sets={address: f"1:{MOST}:+1"}))
     fits = scan["status"] == "ok"
     rates = np.where(fits, scan["throughput_tok_s"].astype(float), np.nan)
     target = float(rates[place])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.command_line import printed, succeed
@@ -23,9 +21,7 @@ POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
 COUNTS = {"csd.count": "1:200:+1"}
 
 
-GRID = replace(
-    POINT, systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"}
-)
+GRID = POINT.but(systems=("hilos", "flexgen-ssd"), batch="1:40:+3", sets={"csd.count": "1:16:+1"})
 
 
 @pytest.mark.slow
@@ -66,11 +62,11 @@ def test_frontiers_that_cannot_be_drawn(by: str, where: list[str], requested: st
 
 @pytest.mark.slow
 def test_every_workload_has_a_frontier_of_its_own() -> None:
-    study = replace(POINT, models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
+    study = POINT.but(models=("opt-66b", "opt-30b"), context="8k,64k", sets=COUNTS)
     table = pareto(study, "throughput_tok_s,cost_usd", [])
     for model in study.models:
         for context in ("8k", "64k"):
-            alone = replace(study, models=(model,), context=context)
+            alone = study.but(models=(model,), context=context)
             front = pareto(alone, "throughput_tok_s,cost_usd", [])
             tokens = front["context_tok"][0]
             own = (table["model"] == model) & (table["context_tok"] == tokens)
@@ -79,7 +75,7 @@ def test_every_workload_has_a_frontier_of_its_own() -> None:
 
 @pytest.mark.slow
 def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
-    study = replace(POINT, batch="1,16", sets={"csd.count": "4,8"})
+    study = POINT.but(batch="1,16", sets={"csd.count": "4,8"})
     by = "throughput_tok_s,cost_usd"
     chosen = pareto(study, by, [])
     fixed = pareto(study, by, [], per="model,batch")
@@ -89,7 +85,7 @@ def test_a_batch_that_is_no_design_choice_makes_a_workload() -> None:
 
 @pytest.mark.filterwarnings("ignore:--set csd.count changes nothing")
 def test_designs_that_an_axis_does_not_change_are_one_row() -> None:
-    study = replace(POINT, systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
+    study = POINT.but(systems=("flexgen-ssd",), sets={"csd.count": "1:32:+1"})
     table = pareto(study, "throughput_tok_s,cost_usd", [])
     assert len(table["system"]) == 1
     assert "the same for 32 values of csd.count, 1 to 32" in str(table["note"][0])

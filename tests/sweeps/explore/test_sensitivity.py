@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ def test_indices_are_of_one_point() -> None:
 def test_a_count_is_nudged_by_one() -> None:
     rows, band = sensitivity(POINT, "step_ms")
     (row,) = [row for row in rows if row["number"] == "csd.count"]
-    less, more = swept(replace(POINT, sets={"csd.count": "7,9"}), "step_ms")
+    less, more = swept(POINT.but(sets={"csd.count": "7,9"}), "step_ms")
     assert row["elasticity"] == pytest.approx(np.log(more / less) / np.log(9 / 7))
     assert band["fits_share"] == 1
 
@@ -124,7 +123,7 @@ def test_the_elasticity_of_the_cost_is_the_share_of_the_price() -> None:
 def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
     rows, band = sensitivity(POINT, "step_ms")
     row = next(row for row in rows if row["number"] == "derate.uplink")
-    ends = swept(replace(POINT, sets={"derate.uplink": f"{row['low']},{row['high']}"}), "step_ms")
+    ends = swept(POINT.but(sets={"derate.uplink": f"{row['low']},{row['high']}"}), "step_ms")
     assert [row["step_ms_at_low"], row["step_ms_at_high"]] == pytest.approx(ends)
     assert band["low"] < band["step_ms"] < band["high"]
 
@@ -132,9 +131,9 @@ def test_the_ends_of_a_range_are_what_a_sweep_says() -> None:
 @pytest.mark.parametrize(
     ("study", "of", "requested"),
     [
-        (replace(POINT, batch="1,2"), "step_ms", "one design point"),
+        (POINT.but(batch="1,2"), "step_ms", "one design point"),
         (POINT, "stepms", "did you mean 'step_ms'"),
-        (replace(POINT, context="1M", batch="1000"), "step_ms", "has no value"),
+        (POINT.but(context="1M", batch="1000"), "step_ms", "has no value"),
     ],
 )
 def test_sensitivities_that_cannot_be_asked_for(study: Study, of: str, requested: str) -> None:
@@ -148,7 +147,7 @@ def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
     rows, _ = sensitivity(POINT, "throughput_tok_s")
     row = next(row for row in rows if row["number"] == "csd.page")
     pages = "4.096kB,4.1001kB,4.1005kB"
-    _, first, second = swept(replace(POINT, sets={"csd.page": pages}), "throughput_tok_s")
+    _, first, second = swept(POINT.but(sets={"csd.page": pages}), "throughput_tok_s")
     slope = np.log(second / first) / np.log(4.1005 / 4.1001)
     assert row["elasticity"] == pytest.approx(slope, rel=0.01)
     assert row["jump"] != 0
@@ -157,8 +156,8 @@ def test_a_discontinuity_is_said_and_the_smooth_side_taken() -> None:
 @pytest.mark.slow
 def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     """Without a queue, the time between tokens is a step, so both depend on the same numbers."""
-    steps, _ = sensitivity(replace(L3, batch="1"), "step_ms")
-    pauses, _ = sensitivity(replace(L3, batch="1"), "tpot_ms")
+    steps, _ = sensitivity(L3.but(batch="1"), "step_ms")
+    pauses, _ = sensitivity(L3.but(batch="1"), "tpot_ms")
     assert [row["number"] for row in pauses] == [row["number"] for row in steps]
     pair = Study(("gpu-only", "l3"), ("gpt-89b",))
     assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -46,8 +45,8 @@ def test_a_page_needs_nothing_from_anywhere(page: str) -> None:
 @pytest.mark.slow
 def test_a_page_of_a_knob_that_one_system_lacks() -> None:
     """It has bars of each value, in which that system stands too, and optima that say theirs."""
-    study = replace(STUDY, systems=("flexgen-dram", "hilos"), context="8k:32k:x2")
-    study = replace(study, knobs={"devices": "4,8"})
+    study = STUDY.but(systems=("flexgen-dram", "hilos"), context="8k:32k:x2")
+    study = study.but(knobs={"devices": "4,8"})
     drawn = report(study, "nearkv report")
     for caption in ("Throughput, devices 4", "Throughput, devices 8"):
         assert caption in drawn
@@ -148,7 +147,7 @@ def report_of_all(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.slow
 def test_two_thousand_rows_stay_under_three_megabytes() -> None:
     batches = ",".join(str(batch) for batch in range(1, 126))
-    wide = replace(STUDY, systems=("flexgen-dram", "hilos"), batch=batches, context="1k:128k:x2")
+    wide = STUDY.but(systems=("flexgen-dram", "hilos"), batch=batches, context="1k:128k:x2")
     page = report(wide, "nearkv")
     assert len(data_of(page)["rows"]) == 2000
     assert len(page.encode()) < 3_000_000
@@ -165,7 +164,7 @@ def test_two_axes_have_bars_for_each_value_of_one() -> None:
 @pytest.mark.slow
 def test_where_nothing_fits_the_page_says_why() -> None:
     page = report(
-        replace(STUDY, systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"
+        STUDY.but(systems=("flexgen-dram",), models=("opt-175b",), context="128k"), "nearkv"
     )
     assert "Nothing fits" in page
 

@@ -17,7 +17,7 @@ STUDY = 'systems = ["hilos"]\nmodel = ["opt-66b"]\n'
     ("lines", "sentence"),
     [
         ('context = "abc"', "context: 'abc' must be a whole number"),
-        ("batch = [4, -3]", "batch: '-3' must be"),
+        ("batch = [4, -3]", "batch: -3 must be"),
         ('[set]\n"csd.count" = "many"', "set: csd.count: 'many' is not a number"),
         ("[knob]\n# a comment\nalpha = 2", "knob: alpha: '2' does not fit"),
         ('platform = "hilos-z"', "platform: unknown platform 'hilos-z'"),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError, NearkvWarning
-from nearkv.sweeps.study.trace import Trace, workload_of
-from nearkv.sweeps.study.traces import load_trace
+from nearkv.sweeps.study.traces import Trace, load_trace, workload_of
 
 
 @pytest.mark.parametrize(

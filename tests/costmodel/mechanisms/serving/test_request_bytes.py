@@ -18,8 +18,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.study.trace import Trace
-from nearkv.sweeps.study.traces import load_trace
+from nearkv.sweeps.study.traces import Trace, load_trace
 
 FOUR: dict[str, Real] = {"policy.weights_per_gpu": 2_000.0}
 """They need 2.75 GPUs, so 4: two replicas of 8 GPUs."""

@@ -1,13 +1,17 @@
-"""A file to start a system of one's own from, and its test."""
+"""Systems of one's own: read from files, and a file to start one from, with its test."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from keyword import iskeyword
+from pathlib import Path
 
-from nearkv.costmodel.model.registry import systems
+from nearkv.costmodel.model.plugins import Plugin
+from nearkv.costmodel.model.registry import load_plugin, systems
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.files import read_text
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -117,3 +121,27 @@ def new_system(name: str) -> dict[str, str]:
         f"{module}.py": _SYSTEM.format(**words),
         f"test_{module}.py": _TEST.format(**words),
     }
+
+
+def load_plugins(files: Iterable[str]) -> None:
+    """Run files that register systems; one that was run before and is as it was is left alone.
+
+    Raises:
+        InputError: a file cannot be read or run, takes a name that exists, or registers nothing.
+    """
+    for file in files:
+        load_plugin(read_plugin(file))
+
+
+def read_plugin(file: str) -> Plugin:
+    """Read a file of Python.
+
+    Raises:
+        InputError: it has another suffix, cannot be read, or is no text.
+    """
+    if not file.endswith(".py"):
+        raise InputError(f"--plugin {file!r}: name a file of Python, as in my_system.py")
+    try:
+        return Plugin(file, read_text(Path(file), "plugin"))
+    except ValueError:
+        raise InputError(f"{file}: is not a text in UTF-8; correct it there") from None
