@@ -1,4 +1,4 @@
-"""Parts of a machine are built once, and freed with it."""
+"""Parts of a machine are what its numbers make them."""
 
 from __future__ import annotations
 
