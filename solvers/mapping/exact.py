@@ -231,9 +231,12 @@ def _range_minimum(table: Array, low: Array, top: Array) -> Array:
     width = np.where(empty, 1, top - low + 1)
     level = np.frexp(width.astype(float))[1] - 1
     point = _before_pairs(np.arange(len(table)))
-    from_low = minima[point, level, np.where(empty, 0, low)]
-    to_top = minima[point, level, np.where(empty, 0, top - 2**level + 1)]
-    return np.where(empty, np.inf, np.minimum(from_low, to_top))
+    first = np.where(empty, 0, low)
+    last = np.where(empty, 0, top - 2**level + 1)
+    from_low = minima[point, level, first]
+    to_top = minima[point, level, last]
+    least = np.minimum(from_low, to_top)
+    return np.where(empty, np.inf, least)
 
 
 # --- headrooms of design points that share the tables of qkv and fc, without LPDDR's limit ------
@@ -292,10 +295,13 @@ def _best_by_headroom(tables: HeadTables) -> Choice:
     attention, qkv, _ = tables.seconds
     attention = attention.T  # units first, as the tables of a grid lie in memory
     qkv = qkv[0, : len(headrooms.qkv)]
-    left = np.arange(headrooms.first, len(headrooms.fc))[:, None] - headrooms.qkv
+    # seconds of qkv and fc: a row for each headroom, a column for each number of units of qkv
+    of_row = np.arange(headrooms.first, len(headrooms.fc))
+    left = of_row[:, None] - headrooms.qkv
     both = qkv + headrooms.fc.take(left, mode="clip")
-    unused = np.full(headrooms.first, np.inf)
-    least = np.append(unused, both.min(1))
+    # the least of a row, for the headroom that each number of units of attention leaves
+    below_first = np.full(headrooms.first, np.inf)
+    least = np.append(below_first, both.min(1))
     beside_attention = (tables.hbm_headroom + headrooms.unit) - tables.hbm[0].T
     beside_attention /= headrooms.unit
     index = beside_attention.astype(np.intp)
@@ -305,20 +311,23 @@ def _best_by_headroom(tables: HeadTables) -> Choice:
     points = total.shape[1]
     if len(near) > _FEWEST_SHARING * points:
         return _fastest(tables)
+    # all mappings that equal the least but for rounding, a row for each of attention's units
     n, point = np.divmod(near, points)
     index = _entries_by_units(index, n, point)
     seconds = _entries_by_units(attention, n, point)
-    total = both.take(index - headrooms.first, axis=0, mode="clip")
+    row = index - headrooms.first
+    total = both.take(row, axis=0, mode="clip")
     total += seconds[:, None]
     near = np.flatnonzero(total <= limit[point, None])
-    pair, n_qkv = np.divmod(near, len(qkv))
-    # sums that differ by rounding alone are compared in the order of every other sum
-    pairs = seconds[pair] + qkv[n_qkv]
-    left = index[pair] - headrooms.qkv[n_qkv]
+    candidate, n_qkv = np.divmod(near, len(qkv))
+    # they are compared by sums in the order of `Choice.total`, so that the answer is brute force's
+    pairs = seconds[candidate] + qkv[n_qkv]
+    left = index[candidate] - headrooms.qkv[n_qkv]
     total = pairs + headrooms.fc.take(left, mode="clip")
-    best = _first_lowest(total, point[pair], points)
+    best = _first_lowest(total, point[candidate], points)
+    n_attention = n[candidate[best]]
     n_fc = headrooms.n_fc.take(left[best], mode="clip")
-    return Choice(n[pair[best]], n_qkv[best], n_fc)
+    return Choice(n_attention, n_qkv[best], n_fc)
 
 
 def _headrooms(tables: HeadTables) -> _Headrooms | None:

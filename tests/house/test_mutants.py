@@ -39,9 +39,10 @@ def test_no_decorator_is_mutated() -> None:
 
 
 def test_one_of_the_changes_of_a_line_may_be_listed_alone() -> None:
-    file = ROOT / "solvers" / "subbatch" / "problem.py"
-    line = "count = 2 ** (n - 1)"
-    twice = Equivalent([f"solvers/subbatch/problem.py: {line}"], "", "", ["count=2**(n+1)"])
+    file = ROOT / "solvers" / "mapping" / "exact.py"
+    line = "half = 2 ** (len(levels) - 1)"
+    becomes = ["half=2**(len(levels)+1)"]
+    twice = Equivalent([f"solvers/mapping/exact.py: {line}"], "", "", becomes)
     mutants = [mutant for mutant in _mutants(ROOT, file) if mutant.text == line]
     listed = [mutant.operator for mutant in mutants if twice.covers(mutant, ROOT)]
     assert len(mutants) == 3
