@@ -97,9 +97,9 @@ class Measured:
     def at(self, rank: Numbers) -> Numbers:
         """The number at each rank, in the unit of the quantiles."""
         deviation = ndtri(rank) / ndtri(OUTER)
-        step = np.where(
-            rank < 0.5, np.log(self.p50 / self.p10), np.log(self.p90 / self.p50)
-        )
+        below = np.log(self.p50 / self.p10)
+        above = np.log(self.p90 / self.p50)
+        step = np.where(rank < 0.5, below, above)
         drawn: Numbers = self.p50 * np.exp(deviation * step)
         return np.minimum(drawn, self.most)
 

@@ -26,7 +26,8 @@ def quantiles(samples: Numbers, shares: Sequence[float]) -> Numbers:
     blank = np.isnan(samples)
     # nanquantile walks over the rows in Python
     quantile = np.nanquantile if blank.any() else np.quantile
-    whole = np.all(blank | (samples == np.floor(samples)), axis=-1)
+    is_whole = samples == np.floor(samples)
+    whole = np.all(blank | is_whole, axis=-1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # rows without an answer are NaN
         between: Numbers = quantile(samples, shares, axis=-1)

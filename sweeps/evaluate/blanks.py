@@ -42,8 +42,12 @@ def running_without(study_blocks: Sequence[Block], name: str) -> list[str]:
         wanted = (name, "status")
         table = columns(coarse, coarse.grid.whole, wanted, on_request([name]))
         runs = table["status"] == "ok"
-        values = table.get(name, np.full(len(runs), np.nan))
-        if values.dtype.kind == "f" and np.any(runs & np.isnan(values.astype(float))):
+        nothing = np.full(len(runs), np.nan)
+        values = table.get(name, nothing)
+        if values.dtype.kind != "f":
+            continue
+        blank = np.isnan(values.astype(float))
+        if np.any(runs & blank):
             systems.add(block.system.name)
     return sorted(systems)
 
@@ -53,7 +57,8 @@ def _coarse(block: Block) -> Block:
     points, axes = 1, []
     for axis in block.grid.axes:
         count = _PER_AXIS if points * _PER_AXIS <= _MOST else 1
-        places = np.unique(np.linspace(0, len(axis.values) - 1, count).astype(int))
+        last = len(axis.values) - 1
+        places = np.unique(np.linspace(0, last, count).astype(int))
         points *= len(places)
         axes.append(Axis(axis.name, axis.values[places], axis.labels))
     return replace(block, grid=Grid(tuple(axes)))

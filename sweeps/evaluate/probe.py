@@ -76,7 +76,8 @@ class Probe:
             axes: new values of axes by name, one per point.
             numbers: new values of hardware numbers by `role.key`, in SI, one per point.
         """
-        mesh = {name: values[point] for name, values in self.axes.items()} | dict(axes)
+        mesh = {name: values[point] for name, values in self.axes.items()}
+        mesh |= axes
         hw, llm, work, requested = self.block.at(mesh, numbers)
         return Answer(
             resolve_knobs(self.block.system, hw, llm, work, requested).estimate,
@@ -139,8 +140,10 @@ def bottleneck(answer: Answer, size: int, of: str = "total") -> NDArray[np.str_]
         of: the span, `prefill`, `step` or `total`.
     """
     attribution = getattr(answer.estimate, of).attribution()
-    seconds = np.stack([np.broadcast_to(value, (size,)) for value in attribution.values()])
-    worst = np.array(list(attribution))[np.argmax(seconds, axis=0)]
+    resources = np.array(list(attribution))
+    seconds = [np.broadcast_to(value, (size,)) for value in attribution.values()]
+    places = np.argmax(np.stack(seconds), axis=0)
     short = np.broadcast_to(answer.estimate.fits.short_of, (size,))
-    named: NDArray[np.str_] = np.where(short == "", worst, np.char.add(short, " memory"))
+    memories = np.char.add(short, " memory")
+    named: NDArray[np.str_] = np.where(short == "", resources[places], memories)
     return named

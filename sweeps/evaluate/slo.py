@@ -68,11 +68,11 @@ class Target:
 
     def margin(self, values: Numbers) -> Numbers:
         """How far values exceed the target, on a logarithmic scale; `-FAR` where there is none."""
+        sign = 1 if self.at_least else -1
         with np.errstate(divide="ignore", invalid="ignore"):
-            distance = np.log(values / self.value) * (1 if self.at_least else -1)
-        limited: Numbers = np.clip(
-            np.nan_to_num(distance, nan=-FAR, posinf=FAR, neginf=-FAR), -FAR, FAR
-        )
+            distance = sign * np.log(values / self.value)
+        known = np.nan_to_num(distance, nan=-FAR)
+        limited: Numbers = np.clip(known, -FAR, FAR)
         return limited
 
 

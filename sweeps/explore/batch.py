@@ -16,7 +16,7 @@ from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
+from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.study import Numbers, Study, comma_list
 from nearkv.sweeps.tables.table import plain
 
@@ -55,7 +55,7 @@ def best_batches(study: Study, slo: Sequence[str] = ()) -> Rows:
         probe = Probe(block)
         check_quantities(targets, probe.own_columns)
         rows += _Sizing(probe, targets).rows()
-    return aligned(rows)
+    return rows
 
 
 def _limits(texts: Sequence[str]) -> tuple[Target, ...]:
@@ -87,7 +87,8 @@ class _Sizing:
 
     def fits(self, point: Points, batch: Numbers) -> NDArray[np.bool_]:
         """Whether memory holds a batch at once and all limits are kept."""
-        return self._served(self.probe.answer(point, {"batch": batch}), batch)
+        answer = self.probe.answer(point, {"batch": batch})
+        return self._served(answer, batch)
 
     def rate(self, point: Points, batch: Numbers) -> Numbers:
         """Throughput of a batch [1/s], NaN where it does not fit."""
@@ -115,7 +116,8 @@ class _Sizing:
             fits = self.fits(point, known[point] + number)
             return np.where(fits, number, np.nan)
 
-        further = peak(more, np.where(np.isfinite(known), known, 0.0))
+        beyond = np.where(np.isfinite(known), known, 0.0)
+        further = peak(more, beyond)
         return known + np.nan_to_num(further.value)
 
     def rows(self) -> Rows:
@@ -147,7 +149,9 @@ class _Sizing:
         rows: Rows = []
         for i in points:
             row = self.probe.names(int(i), ("batch",))
-            rows.append(row | {name: plain(answer[i]) for name, answer in answers.items()})
+            for name, answer in answers.items():
+                row[name] = plain(answer[i])
+            rows.append(row)
         return rows
 
     def ends(self, points: Points, most: Numbers) -> NDArray[np.str_]:

@@ -175,7 +175,8 @@ class Race:
             values = column(answer, self.of, len(point))
             blank = np.isnan(values) & answer.estimate.fits.ok
             if blank.any():
-                name, place = probe.block.system.name, value[np.argmax(blank)]
+                name = probe.block.system.name
+                place = value[np.argmax(blank)]
                 raise InputError(
                     f"--of {self.of}: {name} runs at {self.axis} {place:g} and has no {self.of} "
                     f"there (see `nearkv columns show {self.of}`); compare another column, "
@@ -205,13 +206,16 @@ class Race:
         better = 1.0 if higher_is_better(self.of) else -1.0
         ours, theirs = self.columns(point, value)
         with np.errstate(divide="ignore"):
-            ours, theirs = better * np.log(ours), better * np.log(theirs)
-        lead = np.nan_to_num(ours, nan=-FAR) - np.nan_to_num(theirs, nan=-FAR)
-        lead = np.clip(lead, -FAR, FAR)
+            own = better * np.log(ours)
+            other = better * np.log(theirs)
+        own = np.nan_to_num(own, nan=-FAR)
+        other = np.nan_to_num(other, nan=-FAR)
+        lead = np.clip(own - other, -FAR, FAR)
         if self.error is None:
             return lead
         both_fit = np.abs(lead) < FAR / 2
-        return np.where(both_fit, lead + self.error.ravel()[point], lead)
+        error = self.error.ravel()
+        return np.where(both_fit, lead + error[point], lead)
 
     def edges(self, side: int, walk: Line) -> list[Crossing]:
         """Where the first falls behind or catches up, or (side -1) where the second does."""
@@ -235,12 +239,15 @@ class Race:
         )
         if not edges:
             return []
-        points, below, above = (np.array(numbers) for numbers in zip(*edges, strict=True))
-        before = np.sign(self.lead(points, below)).astype(int)
-        after = np.sign(self.lead(points, above)).astype(int)
+        points = np.array([point for point, _, _ in edges])
+        below = np.array([value for _, value, _ in edges])
+        above = np.array([value for _, _, value in edges])
+        before = np.sign(self.lead(points, below))
+        after = np.sign(self.lead(points, above))
         changes: list[Change] = []
-        for edge, old, new in zip(edges, before.tolist(), after.tolist(), strict=True):
-            change = Change(*edge, old, new)
+        for place, edge in enumerate(edges):
+            new = int(after[place])
+            change = Change(*edge, int(before[place]), new)
             last = changes[-1] if changes else None
             # a tie of rounding alone lies within one crossing
             if last and not walk.whole and _meet(last, change):
@@ -254,9 +261,11 @@ class Race:
         if not edges:
             return []
         points = np.array([edge.point for edge in edges])
+        below = np.array([edge.below for edge in edges])
+        above = np.array([edge.above for edge in edges])
         runs = np.ones(len(edges), bool)
-        for values in ([edge.below for edge in edges], [edge.above for edge in edges]):
-            ours, theirs = self.columns(points, np.array(values))
+        for values in (below, above):
+            ours, theirs = self.columns(points, values)
             runs &= np.isfinite(ours) | np.isfinite(theirs)
         return [edge for edge, keep in zip(edges, runs, strict=True) if keep]
 
@@ -276,7 +285,8 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
     bands = _Bands(race, walk, band, contested) if band else None
     rows: Rows = []
     for point in range(race.first.size):
-        names = race.first.names(point, (race.axis, WORKLOAD.get(race.axis, "")))
+        walked = (race.axis, WORKLOAD.get(race.axis, ""))
+        names = race.first.names(point, walked)
         del names["system"]
         own = [change for change in contested if change.point == point]
         for change in (*own, *([] if own else [None])):
@@ -342,15 +352,19 @@ def _none(race: Race, walk: Line, point: int, limits: str) -> dict[str, Any]:
 
 def _quantities(race: Race, point: int, value: float) -> dict[str, Any]:
     """The column of both systems at one value along the axis."""
-    values = race.columns(np.array([point]), np.array([value]))
-    names = [f"{name}_{race.of}" for name in race.names]
-    return {name: plain(value[0]) for name, value in zip(names, values, strict=True)}
+    ours, theirs = race.columns(np.array([point]), np.array([value]))
+    first, second = race.names
+    return {
+        f"{first}_{race.of}": plain(ours[0]),
+        f"{second}_{race.of}": plain(theirs[0]),
+    }
 
 
 def _misfits(race: Race, change: Change) -> list[str]:
     """Sentences on systems that have an answer on one side of a change only."""
     parts = []
-    point, ends = np.full(2, change.point), np.array([change.below, change.above])
+    point = np.full(2, change.point)
+    ends = np.array([change.below, change.above])
     for probe in (race.first, race.second):
         fits = race.answer(probe, point, ends).estimate.fits
         below, above = (fits.reasons[place] for place in np.broadcast_to(fits.reason, 2))
@@ -383,7 +397,8 @@ class _Bands:
         self.band = replace(band, names=tuple(sorted(names)))
         self.scale = walk.scale
         points = np.arange(race.first.size)
-        middle = np.full(len(points), walk.values[len(walk.values) // 2])
+        half = len(walk.values) // 2
+        middle = np.full(len(points), walk.values[half])
         estimate = race.answer(race.first, points, middle).estimate
         drawn = replace(
             race,
@@ -409,10 +424,11 @@ class _Bands:
                 first.setdefault(draw, edge.above / self.scale)
         values = np.full(self.band.samples, np.nan)
         values[: len(first)] = list(first.values())
-        columns = {
-            name: plain(end) for name, end in ends(self.band, "above", values).items()
-        }
-        return {**columns, "crossing_share": len(first) / self.band.samples}
+        row: dict[str, Any] = {}
+        for name, end in ends(self.band, "above", values).items():
+            row[name] = plain(end)
+        row["crossing_share"] = len(first) / self.band.samples
+        return row
 
 
 def why_crossover(rows: Sequence[Row]) -> list[str]:

@@ -22,7 +22,7 @@ from nearkv.sweeps.evaluate.slo import (
     span_of,
 )
 from nearkv.sweeps.explore.lines import Line, limits_of, line, refuse_set, searched, stated
-from nearkv.sweeps.explore.rows import Row, Rows, aligned, sentences
+from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks, comma_list
 from nearkv.sweeps.tables.table import plain
 
@@ -74,7 +74,7 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
         refuse_set(study, block, along.axis, "--vary")
         measured = gauge(Probe(block), study, targets)
         rows += _Search(measured, targets, along).rows()
-    return aligned(rows)
+    return rows
 
 
 def line_of(text: str, block: Block) -> Line:
@@ -97,7 +97,8 @@ def line_of(text: str, block: Block) -> Line:
         )
     least, most = key.limits
     low = 1.0 if key.whole else max(present / REACH, least)
-    return line(address, (low, min(present * REACH, most)), LOOKS, key.whole, unit)
+    high = min(present * REACH, most)
+    return line(address, (low, high), LOOKS, key.whole, unit)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ class _Search:
         rows: Rows = []
         for point in points:
             own = [crossing for crossing in edges if crossing.point == point]
-            rows.append(self._row(int(point), bool(reached[point]), own))
+            at_first = bool(reached[point])
+            rows.append(self._row(int(point), at_first, own))
         return rows
 
     def _margin(self, point: Points, value: Numbers) -> Numbers:
@@ -139,7 +141,8 @@ class _Search:
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)
-        place, numbers = np.array([point]), {self.line.axis: np.array([value])}
+        place = np.array([point])
+        numbers = {self.line.axis: np.array([value])}
         quantities, margins = {}, []
         for target in self.targets:
             quantity = self.measured.measure(target, place, numbers)

@@ -128,8 +128,8 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
 def excess(value: Real, least: Real) -> NDArray[np.float64]:
     """How much a value exceeds the least possible, relative to it; 0 within rounding [1]."""
     relative = np.divide(value, least) - 1
-    rounded: NDArray[np.float64] = np.where(np.abs(relative) < ROUNDING, 0.0, relative)
-    return rounded
+    is_rounding = np.abs(relative) < ROUNDING
+    return np.where(is_rounding, 0.0, relative)
 
 
 def why_alpha(answer: Columns) -> list[str]:

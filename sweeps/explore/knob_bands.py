@@ -38,7 +38,8 @@ def knob_bands(
     band = block.band
     assert band is not None
     # a design that does not fit at the stated numbers may fit in some draws
-    chosen = np.where(np.isnan(value), block.system.knobs[knob].low, value)
+    lowest = block.system.knobs[knob].low
+    chosen = np.where(np.isnan(value), lowest, value)
 
     def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
         solved_anew = sampled(block, outer)

@@ -114,10 +114,13 @@ def replay(hw: Machine, llm: LLM, trace: LengthTrace, systems: Sequence[str]) ->
     # attention reads sum(S) wherever it lies, so the mean length stands for the batch
     mean = trace.lengths.sum(1) / requests
     work = Workload(float(requests), mean, 1.0, fixed_context=mean)
-    rate = np.minimum(hw.c2c.count * hw.c2c.bandwidth, hw.lpddr.count * hw.lpddr.bandwidth)
+    link = hw.c2c.count * hw.c2c.bandwidth
+    lpddr = hw.lpddr.count * hw.lpddr.bandwidth
+    rate = np.minimum(link, lpddr)
     require_alike(llm, "--model", "head mapping")
     runs = [_run(hw, llm, work, name) for name in systems]
-    rows = [_row(run, runs[0], rate) for run in runs]
+    baseline = runs[0]
+    rows = [_row(run, baseline, rate) for run in runs]
     table: Columns = {"system": np.array(systems)}
     for name in rows[0]:
         table[name] = np.array([row[name] for row in rows])
@@ -139,6 +142,7 @@ class _Run:
 
 def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float | str]:
     migrating = run.steps + run.moved / rate
+    moves = np.where(np.isnan(run.moved), np.nan, run.moved > 0)
     reason = ""
     if run.short_of:
         reason = shortage(run.short_of)
@@ -151,7 +155,7 @@ def _row(run: _Run, baseline: _Run, rate: Real) -> dict[str, float | str]:
         "speedup": float(np.mean(baseline.steps / run.steps)),
         "speedup_migrating": float(np.mean(baseline.steps / migrating)),
         "migrated_mb": float(np.mean(run.moved)) / 1e6,
-        "moves": float(np.mean(np.where(np.isnan(run.moved), np.nan, run.moved > 0))),
+        "moves": float(np.mean(moves)),
     }
 
 
@@ -187,11 +191,13 @@ def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[n
     if not units:
         return np.zeros(shape)
     current = [np.broadcast_to(n, shape) for n in units]
+    # nothing moves before the first iteration: it counts as its own predecessor
     previous = [np.concatenate([n[:1], n[:-1]]) for n in current]
     before = footprint(llm, work, *previous)
     after = footprint(llm, work, *current)
-    changes = [np.abs(after[name] - before[name]) for name in after]
-    moved: NDArray[np.float64] = np.sum(changes, axis=0)
+    moved = np.zeros(shape)
+    for name, size in after.items():
+        moved += np.abs(size - before[name])
     return moved
 
 

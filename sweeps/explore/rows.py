@@ -1,4 +1,4 @@
-"""Tables of answers as rows: one mapping per row, all with the same keys."""
+"""Answers as rows, one mapping each, and the sentences that are said of them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ from nearkv.sweeps.evaluate.evaluate import Columns
 
 Row = Mapping[str, Any]
 Rows = list[dict[str, Any]]
-
-
-def aligned(rows: Rows) -> Rows:
-    """Give every row the keys of all; what a row lacks is None."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name) for name in names} for row in rows]
+MOST = 6
+"""Sentences below a table."""
 
 
 def rows_of(table: Columns) -> Iterator[dict[str, Any]]:
     """The rows of a table, one mapping per design point."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
-
-
-MOST = 6
-"""Sentences below a table."""
 
 
 def sentences(rows: Iterable[str]) -> list[str]:

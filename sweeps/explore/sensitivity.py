@@ -84,7 +84,9 @@ class _Point:
         """
         probe = Probe(one_point(replace(study, band=0.0), "sensitivity"))
         check_column(of, probe.own_columns)
-        value = float(column(probe.answer(np.zeros(1, np.intp)), of, 1)[0])
+        only = np.zeros(1, np.intp)
+        answer = probe.answer(only)
+        value = float(column(answer, of, 1)[0])
         if not np.isfinite(value) or not value:
             raise InputError(
                 f"{of} has no value at this design point; `nearkv estimate` says why"
@@ -114,8 +116,10 @@ class _Factor:
             below, above = max(value - 1, 1.0), value + 1
             around = [below, value, value, above]
         else:
-            around = [value * float(np.exp(step)) for step in (-STEP, -NEAR, NEAR, STEP)]
-        return [*around, *(self.quantity.range_si or (value, value))]
+            steps = np.array([-STEP, -NEAR, NEAR, STEP])
+            around = (value * np.exp(steps)).tolist()
+        both_ends = self.quantity.range_si or (value, value)
+        return [*around, *both_ends]
 
 
 def _factors(block: Block) -> list[_Factor]:
@@ -134,12 +138,13 @@ def _elasticities(point: _Point, factors: Sequence[_Factor]) -> Rows:
     """All factors in one evaluation: each has points of its own in which it alone changes."""
     looks = np.array([factor.looks for factor in factors])
     count = looks.size
+    only = np.zeros(count, np.intp)
     numbers = {}
     for i, factor in enumerate(factors):
         changed = np.full(looks.shape, factor.quantity.si)
         changed[i] = looks[i]
         numbers[factor.address] = changed.ravel()
-    answer = point.probe.answer(np.zeros(count, np.intp), numbers=numbers)
+    answer = point.probe.answer(only, numbers=numbers)
     answers = column(answer, point.of, count).reshape(looks.shape)
     rows = [
         _row(factor, point.of, looks[i], answers[i], point.value)
@@ -153,7 +158,8 @@ def _row(
     factor: _Factor, of: str, looks: Numbers, answers: Numbers, value: float
 ) -> dict[str, Any]:
     quantity = factor.quantity
-    slope, jump = _slope(np.log(looks[:4]), answers[:4], value)
+    around, there = looks[:4], answers[:4]
+    slope, jump = _slope(np.log(around), there, value)
     is_ranged = quantity.range_si is not None
     at_low, at_high = answers[4:]
     return {
@@ -202,7 +208,8 @@ def _band(study: Study, of: str, value: float) -> dict[str, Any]:
     (block,) = blocks(band)
     (table,) = evaluate([block])
     assert block.band is not None
-    low, middle, high = (float(table[f"{of}_{end}"][0]) for end in block.band.suffixes)
+    columns = [f"{of}_{end}" for end in block.band.suffixes]
+    low, middle, high = (float(table[name][0]) for name in columns)
     return {
         of: value,
         "level": block.band.level,
@@ -263,9 +270,12 @@ def importance(study: Study, of: str) -> Importance:
     point, samples = _Point.of_study(study, of), study.samples
     draws = point.probe.block.draws
     names = sorted({MODEL_ERROR, *draws.values()})
-    stated = point.probe.answer(np.zeros(1, np.intp)).estimate
-    spread = float(np.ravel(spreads(point.probe.block, stated, (1,), VALUE))[0])
-    logarithm = partial(_logarithm, point, error_power(of) * spread)
+    block = point.probe.block
+    only = np.zeros(1, np.intp)
+    stated = point.probe.answer(only).estimate
+    (spread,) = np.ravel(spreads(block, stated, (1,), VALUE))
+    error = error_power(of) * float(spread)
+    logarithm = partial(_logarithm, point, error)
     indices = sobol_indices(logarithm, names, samples, study.seed)
     drawn = dict(ranks(tuple(names), samples, study.seed))
     band = Band(study.band or LEVEL, samples, study.seed)
@@ -312,8 +322,8 @@ def _logarithm(point: _Point, error: float, rank: Mapping[str, Numbers]) -> Numb
         for address, name in block.draws.items()
     }
     score = scores(rank[MODEL_ERROR])
-    count = len(score)
-    answer = point.probe.answer(np.zeros(count, np.intp), numbers=numbers)
-    values = np.broadcast_to(COLUMNS[point.of].compute(answer), (count,))
+    only = np.zeros(len(score), np.intp)
+    answer = point.probe.answer(only, numbers=numbers)
+    values = COLUMNS[point.of].compute(answer)
     logarithms: Numbers = np.log(values) + error * score
     return logarithms

@@ -30,7 +30,7 @@ from nearkv.solvers.subbatch.schedule import (
     one_batch,
     optimal,
 )
-from nearkv.sweeps.explore.rows import Rows, aligned
+from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.sizes import Choice, Values, in_si, repeatable, size
 from nearkv.sweeps.study.study import swapped
 from nearkv.sweeps.study.traces import Trace, load_trace
@@ -108,15 +108,13 @@ def subbatch(question: SubbatchPoint) -> Rows:
     rule = even_halves(problem.contexts)
     even = evenest(problem.contexts, question.time_limit)
     best = optimal(problem, question.time_limit, question.slack)
-    return aligned(
-        [
-            _even(problem, "greedy", rule, even.bound),
-            _even(problem, "optimal", even.in_one, even.bound),
-            _timed(problem, "greedy", greedy(problem), best),
-            _timed(problem, "one-batch", one_batch(problem), best),
-            _timed(problem, "optimal", best, best),
-        ]
-    )
+    return [
+        _even(problem, "greedy", rule, even.bound),
+        _even(problem, "optimal", even.in_one, even.bound),
+        _timed(problem, "greedy", greedy(problem), best),
+        _timed(problem, "one-batch", one_batch(problem), best),
+        _timed(problem, "optimal", best, best),
+    ]
 
 
 def _check_read(question: SubbatchPoint) -> None:
@@ -134,7 +132,8 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     llm = alike_llm(_read_model(question.model), hw["precision"], "sub-batches")
     if question.placement not in PLACEMENTS:
         raise unknown("placement", question.placement, PLACEMENTS, "--placement")
-    capacity = float(dimms(hw).capacity / kv_token_bytes(llm) / data_parallel(hw, llm))
+    per_replica = dimms(hw).capacity / data_parallel(hw, llm)
+    capacity = float(per_replica / kv_token_bytes(llm))
     random = np.random.default_rng(question.seed)
     _check_weights(question, hw, llm)
     contexts, prompts = _lengths(question, capacity, random)
@@ -227,7 +226,8 @@ def resident_contexts(
     share = trace.output / trace.output.sum()
     drawn = random.choice(len(share), size=max(len(share), 1), p=share)
     age = random.random(len(drawn))
-    contexts = np.floor(trace.prompt[drawn] + 1 + age * (trace.output[drawn] - 1))
+    prompt, output = trace.prompt[drawn], trace.output[drawn]
+    contexts = np.floor(prompt + 1 + age * (output - 1))
     fits = np.cumsum(contexts) <= capacity
     if not fits[0]:
         raise InputError(

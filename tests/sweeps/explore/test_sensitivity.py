@@ -175,18 +175,7 @@ def test_the_band_of_a_sensitivity_is_that_of_an_estimate() -> None:
 
 @pytest.mark.slow
 def test_what_to_measure_first_is_said_in_words() -> None:
-    shown = succeed(
-        *[
-            "sensitivity",
-            "hilos",
-            "--model",
-            "opt-30b",
-            "--context",
-            "8k",
-            "--samples",
-            "20",
-            "--sobol",
-        ]
-    )
+    question = "sensitivity hilos --model opt-30b --context 8k --band 90 --samples 20 --sobol"
+    shown = succeed(*question.split())
     assert shown.count("the band narrows from") >= 1
     assert "x wide" in shown
