@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
-    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.table import Display
 
 BRIEF = [
     "system",
@@ -99,7 +99,8 @@ def print_table(
     from nearkv.sweeps.tables.formats import render
     from nearkv.sweeps.tables.table import MOST_SHOWN
 
-    form, written = view.form or "table", text_format(view.file)
+    form = view.form or "table"
+    written = text_format(view.file) if view.file else ""
     is_long = len(table) > MOST_SHOWN
     limit = f"more than {MOST_SHOWN:,} rows are too many to read"
     if view.file:
@@ -138,15 +139,15 @@ def display(
         InputError: a name that is no column, or a pivot of what is none.
     """
     from nearkv.sweeps.study.sizes import comma_list
-    from nearkv.sweeps.tables.layout import Display
     from nearkv.sweeps.tables.pivot import pivoted
-    from nearkv.sweeps.tables.table import check_columns, varying
+    from nearkv.sweeps.tables.table import Display, check_columns, varying
 
     if not rows:
         return Display(rows)
     names = list(comma_list(view.columns))
-    check_columns(rows[0], names)
-    axes = [name for name in rows[0] if name.endswith(".part")]
+    if names:
+        check_columns(rows[0], names)
+    axes: list[str] = []
     if study and study.systems and len(rows) > 1:
         axes = varying(rows[0], study)
     if view.pivot:

@@ -85,7 +85,7 @@ def validate(
     from nearkv.sweeps.api.evidence import validate as answer
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.study.sizes import comma_list
-    from nearkv.sweeps.tables.layout import Display
+    from nearkv.sweeps.tables.table import Display
     from nearkv.sweeps.tables.terminal import lay_out
 
     view = options.view_of(line)

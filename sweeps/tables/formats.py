@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.tables.labels import stem_and_unit
-from nearkv.sweeps.tables.layout import SENTENCES, Display, is_numeric, layout
-from nearkv.sweeps.tables.table import Row, cell_text
+from nearkv.sweeps.tables.layout import SENTENCES, is_numeric, layout
+from nearkv.sweeps.tables.table import Display, Row, cell_text
 from nearkv.sweeps.tables.terminal import lay_out
 
 FORMATS = ("table", "csv", "json", "markdown", "latex")

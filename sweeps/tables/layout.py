@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nearkv.sweeps.tables.table import Row, cell_text, is_number
+from nearkv.sweeps.tables.table import Display, Row, cell_text, is_number
 
 KEY = (
     "system",
@@ -27,33 +27,6 @@ GAP = 2
 """Characters between two columns."""
 WRAPPED = 24
 """Characters that a column of longer texts needs at least; it wraps within what is left."""
-
-
-@dataclass(frozen=True)
-class Display:
-    """A table for readers, whatever the format.
-
-    Attributes:
-        rows: all with the same keys.
-        usual: columns to show, the most important first, as far as they fit; all where empty.
-        pinned: columns to show whatever their width: those that vary or were asked for.
-        title: what stands above.
-        below: sentences that end it.
-    """
-
-    rows: Sequence[Row]
-    usual: Sequence[str] = ()
-    pinned: Sequence[str] = ()
-    title: str = ""
-    below: Sequence[str] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """Columns that may be shown, in the order of the table."""
-        shown = {*self.usual, *self.pinned}
-        return [
-            name for row in self.rows[:1] for name in row if not self.usual or name in shown
-        ]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.tables.layout import KEY, Display, is_numeric
-from nearkv.sweeps.tables.table import Row, cell_text, check_columns
+from nearkv.sweeps.tables.layout import KEY, is_numeric
+from nearkv.sweeps.tables.table import Display, Row, cell_text, check_columns
 
 SPEED = "throughput_tok_s"
 """What cells hold where no column of numbers is named."""

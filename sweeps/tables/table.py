@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,33 @@ LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_SHOWN = 10_000
 """Rows that a terminal, Markdown or LaTeX shows; more are written as CSV or JSON."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """A table for readers, whatever the format.
+
+    Attributes:
+        rows: all with the same keys.
+        usual: columns to show, the most important first, as far as they fit; all where empty.
+        pinned: columns to show whatever their width: those that vary or were asked for.
+        title: what stands above.
+        below: sentences that end it.
+    """
+
+    rows: Sequence[Row]
+    usual: Sequence[str] = ()
+    pinned: Sequence[str] = ()
+    title: str = ""
+    below: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Columns that may be shown, in the order of the table."""
+        shown = {*self.usual, *self.pinned}
+        return [
+            name for row in self.rows[:1] for name in row if not self.usual or name in shown
+        ]
 
 
 def select(columns: Columns, only: str) -> Columns:

@@ -10,21 +10,15 @@ from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
-from nearkv.sweeps.tables.layout import (
-    GAP,
-    KEY,
-    SENTENCES,
-    Display,
-    is_numeric,
-    layout,
-    wraps,
-)
-from nearkv.sweeps.tables.table import cell_text
+from nearkv.sweeps.tables.layout import GAP, KEY, SENTENCES, is_numeric, layout, wraps
+from nearkv.sweeps.tables.table import Display, cell_text
 
 TALL = 16
 """An answer of more quantities is shown in two columns."""
+WIDE = 72
+"""Characters of a line from which on there is a second column."""
 NARROW = 24
-"""Characters of the longest value that stands in one of two columns."""
+"""Characters of the longest value that stands beside others; longer ones follow below."""
 PIPED = 220
 """Characters of a line where output goes to no terminal, unless COLUMNS says how many."""
 RULE = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
@@ -59,7 +53,7 @@ def lay_out(shown: Display) -> str:
             console.print("no rows")
         for sentence in shown.below:
             console.print(sentence)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
+    lines = map(str.rstrip, captured.get().splitlines())
     return "\n".join(lines) + "\n"
 
 
@@ -110,22 +104,19 @@ def _tables(widths: Mapping[str, int], width: int) -> list[list[str]]:
 def _print_upright(console: Console, shown: Display) -> None:
     """One row, a line per quantity that has a value; many short ones stand in two columns."""
     (row,) = shown.rows
-    filled = [
-        name for name in shown.names if name in shown.pinned or row[name] not in (None, "")
-    ]
-    pairs = [(name, cell_text(row[name])) for name in filled]
-    long = [pair for pair in pairs if pair[0] in SENTENCES]
-    if len(pairs) > TALL:
-        long = [pair for pair in pairs if pair[0] in SENTENCES or len(pair[1]) > NARROW]
-    short = [pair for pair in pairs if pair not in long]
-    half = (len(short) + 1) // 2 if len(short) > TALL else len(short)
-    beside = list(zip_longest(short[:half], short[half:], fillvalue=("", "")))
-    lines = [(*left, *right) for left, right in beside]
-    widths = [max(map(len, column), default=0) + GAP for column in zip(*lines, strict=True)]
-    if sum(widths) > console.width + GAP:
-        lines = [(*pair, "", "") for pair in short]
-    for group in (lines, long):
-        grid = Table.grid(padding=(0, GAP, 0, 0))
-        for line in group:
-            grid.add_row(*line)
-        console.print(grid)
+    short, long = [], []
+    for name in shown.names:
+        if row[name] in (None, "") and name not in shown.pinned:
+            continue
+        text = cell_text(row[name])
+        is_long = name in SENTENCES or len(text) > NARROW
+        (long if is_long else short).append((name, text))
+    is_tall = len(short) > TALL and console.width >= WIDE
+    half = (len(short) + 1) // 2 if is_tall else len(short)
+    beside = Table.grid(padding=(0, GAP, 0, 0))
+    for left, right in zip_longest(short[:half], short[half:], fillvalue=("", "")):
+        beside.add_row(*left, *right)
+    below = Table.grid(padding=(0, GAP, 0, 0))
+    for line in long:
+        below.add_row(*line)
+    console.print(beside, below, sep="")

@@ -30,8 +30,7 @@ from nearkv.sweeps.jobs.running import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.formats import render
-from nearkv.sweeps.tables.layout import Display
-from nearkv.sweeps.tables.table import records
+from nearkv.sweeps.tables.table import Display, records
 
 MIXED = Study(
     ("flexgen-dram", "hilos"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nearkv.sweeps.tables.formats import render
-from nearkv.sweeps.tables.layout import Display
+from nearkv.sweeps.tables.table import Display
 
 ROWS = [
     {"system": "hilos", "step_ms": 12.5, "what": "a & b | c"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nearkv.sweeps.tables.layout import Display
+from nearkv.sweeps.tables.table import Display
 from nearkv.sweeps.tables.terminal import lay_out
 
 
