@@ -14,6 +14,7 @@ from nearkv.sweeps.figures.series import (
     MARKS,
     check_columns,
     check_no_names,
+    columns_of,
     independent,
     telling,
 )
@@ -64,7 +65,7 @@ def breakdown(
         >>> axes = nearkv.plot.breakdown(table)
     """
     check_columns(table, by)
-    resources = [str(name) for name in table.columns if str(name).startswith(PREFIX)]
+    resources = [name for name in columns_of(table) if name.startswith(PREFIX)]
     if not resources:
         raise InputError("the table has no seconds by resource; make it with --breakdown")
     marks = [

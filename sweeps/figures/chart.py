@@ -32,7 +32,12 @@ def chart(
     columns = sorted(set().union(*rows))
     if value not in columns:
         raise unknown("column", value, columns, "--chart")
-    differing = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
+    differing = []
+    for name in names:
+        values = {str(row.get(name)) for row in rows}
+        if len(values) > 1:
+            differing.append(name)
+    naming = differing or names[:1]
     numbers = [finite(row.get(value)) for row in rows]
     longest = max((number for number in numbers if number > 0), default=1.0)
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
@@ -40,14 +45,12 @@ def chart(
     grid.add_column(ratio=1)
     grid.add_column(justify="right")
     for row, number in zip(rows, numbers, strict=True):
-        words = [
-            str(row[name]) for name in differing or names[:1] if row.get(name) is not None
-        ]
-        mark = MARKS.get(str(row.get("status")), "-")
-        text = mark if math.isnan(number) else f"{number:.4g}"
-        grid.add_row(
-            " ".join(words), Bar(longest, 0, 0 if math.isnan(number) else number), text
-        )
+        words = [str(row[name]) for name in naming if row.get(name) is not None]
+        title = " ".join(words)
+        if math.isnan(number):
+            grid.add_row(title, "", MARKS.get(str(row.get("status")), "-"))
+        else:
+            grid.add_row(title, Bar(longest, 0, number), f"{number:.4g}")
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(grid)

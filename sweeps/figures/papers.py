@@ -129,10 +129,12 @@ class PaperFigure:
 
 def figure_titles() -> dict[str, str]:
     """Return the title of every study that says how it is drawn, by its name."""
-    studies = {name: read_toml(path_of("study", name), "study") for name in names("study")}
-    return {
-        name: str(study["title"]) for name, study in studies.items() if "figure" in study
-    }
+    titles = {}
+    for name in names("study"):
+        study = read_toml(path_of("study", name), "study")
+        if "figure" in study:
+            titles[name] = str(study["title"])
+    return titles
 
 
 def paper_figure(name: str) -> PaperFigure:
@@ -231,8 +233,10 @@ def _matters(rows: pd.DataFrame, column: str, drawing: Drawing) -> bool:
     if column in NAMES or column not in rows or rows[column].nunique() < 2:
         return True
     others = [name for name in drawing.by if name != column and name in rows]
-    alike = rows.groupby([*others, *_places(drawing)], dropna=False)[drawing.value]
-    return bool((alike.nunique(dropna=False) > 1).any())
+    beside = [*others, *_places(drawing)]
+    alike = rows.groupby(beside, dropna=False)[drawing.value]
+    distinct = alike.nunique(dropna=False)
+    return bool((distinct > 1).any())
 
 
 def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
@@ -357,9 +361,12 @@ def _draw_stack(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
         before, _, part = name.partition(":")
         label = part or stem_and_unit(before)[0].replace("_", " ")
         heights[label] = rows[name].astype(float).to_numpy()
-    draw_stacks(axes, [tick_of(value) for value in rows[drawing.over]], heights)
+    ticks = [tick_of(value) for value in rows[drawing.over]]
+    draw_stacks(axes, ticks, heights)
     axes.set_xlabel(label_of(drawing.over))
-    axes.set_ylabel(stem_and_unit(drawing.values[0].partition(":")[0])[1])
+    first, _, _ = drawing.values[0].partition(":")
+    _, unit = stem_and_unit(first)
+    axes.set_ylabel(unit)
     axes.legend()
 
 
@@ -371,7 +378,8 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
         groups: statements by their unit, top down.
     """
     heights = [LINE_HEIGHT * len(group) for group in groups.values()]
-    drawn = part.subplots(len(groups), 1, height_ratios=heights, squeeze=False)[:, 0]
+    panels = part.subplots(len(groups), 1, height_ratios=heights, squeeze=False)
+    drawn = panels[:, 0]
     for axes, (unit, group) in zip(drawn, groups.items(), strict=True):
         for place, row in enumerate(group[::-1]):
             low, high = row.predicted
@@ -396,5 +404,6 @@ def _draw_statements(part: Any, groups: Mapping[str, Sequence[Statement]]) -> No
 def _in_two_lines(text: str) -> str:
     """Return a statement in two lines at most, its address kept."""
     words, _, name = text.rpartition(" [")
-    shortened = textwrap.shorten(words, 2 * LONGEST - 16 - len(name), placeholder=" ...")
+    most = 2 * LONGEST - 16 - len(name)  # a line seldom ends with its last letter
+    shortened = textwrap.shorten(words, most, placeholder=" ...")
     return "\n".join(textwrap.wrap(f"{shortened} [{name}", LONGEST))

@@ -27,7 +27,13 @@ from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of
-from nearkv.sweeps.figures.series import everywhere, independent, levels, varies_within
+from nearkv.sweeps.figures.series import (
+    columns_of,
+    everywhere,
+    independent,
+    levels,
+    varies_within,
+)
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import cell_text, plain, records
@@ -140,10 +146,11 @@ def evaluated(study: Study) -> Results:
     import pandas as pd
 
     blocks = checked_blocks(study)
-    table = pd.DataFrame(stack([columns(block, block.grid.whole) for block in blocks]))
-    places = [
-        (index, row) for index, block in enumerate(blocks) for row in range(block.grid.size)
-    ]
+    tables = [columns(block, block.grid.whole) for block in blocks]
+    table = pd.DataFrame(stack(tables))
+    places = []
+    for index, block in enumerate(blocks):
+        places += [(index, row) for row in range(block.grid.size)]
     dropped = max(len(table) - MOST_ROWS, 0)
     sentence = answer(table)
     if dropped:
@@ -312,10 +319,11 @@ def _mark_points(axes: Axes, name: str) -> dict[str, str]:
 
 def _as_json(results: Results) -> str:
     """Return the rows, time trees and column choices as JSON that is safe inside a page."""
-    whole = results.table
-    leading = [name for name in LEADING if name in whole.columns]
-    table = whole[[*leading, *(name for name in whole.columns if name not in leading)]]
-    names = [str(name) for name in table.columns]
+    table = results.table
+    leading = [name for name in LEADING if name in table.columns]
+    following = [name for name in columns_of(table) if name not in leading]
+    names = [*leading, *following]
+    table = table[names]
     many = [name for name in names if table[name].nunique(dropna=False) > 1]
     telling = [name for name in many if not PERCENTILE.search(name)][:MOST_COLUMNS]
     shown = [names.index(name) for name in names if name in telling or name in ALWAYS]
@@ -379,8 +387,9 @@ def _optima(study: Study) -> str:
     solved = [name for name in study.systems if KNOB in find_system(name).knobs]
     if not solved or KNOB in study.knobs or study.traces:
         return nothing
+    question = replace(study, systems=tuple(solved), band=0.0)
     try:
-        rows = records(best_knob(replace(study, systems=tuple(solved), band=0.0), KNOB))
+        rows = records(best_knob(question, KNOB))
     except InputError:
         return nothing  # a knob of the study that one of these systems lacks
     names = (*DESIGN, *study.sets, *study.knobs, *OPTIMUM)

@@ -81,6 +81,11 @@ def check_numbers(table: pd.DataFrame, *names: str) -> None:
             raise InputError(f"{name} holds no finite number; name another column")
 
 
+def columns_of(table: pd.DataFrame) -> list[str]:
+    """Return the names of a table's columns."""
+    return [str(name) for name in table.columns]
+
+
 def check_no_names(
     table: pd.DataFrame, *names: str, advice: str = "name another column"
 ) -> None:
@@ -174,7 +179,7 @@ def axes_in(table: pd.DataFrame) -> list[str]:
     Devices are no axis of their own where a number that is set determines them.
     """
     names = [name for name in AXES if name in table.columns]
-    numbers = [str(name) for name in table.columns if _SET.fullmatch(str(name))]
+    numbers = [name for name in columns_of(table) if _SET.fullmatch(name)]
     if "devices" in names and not all(
         varies_within(table, "devices", number) for number in numbers
     ):
@@ -184,7 +189,9 @@ def axes_in(table: pd.DataFrame) -> list[str]:
 
 def varies_within(table: pd.DataFrame, name: str, by: str) -> bool:
     """Return whether a column varies where `by` does not."""
-    return bool((table.groupby(by, sort=False)[name].nunique() > 1).any())
+    groups = table.groupby(by, sort=False)
+    distinct = groups[name].nunique()
+    return bool((distinct > 1).any())
 
 
 def axis_of(table: pd.DataFrame, over: str, by: str) -> str:
@@ -239,7 +246,7 @@ def cells(
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return columns that tell rows apart which are alike in some: knobs, before their answers."""
-    columns = [str(name) for name in table.columns]
+    columns = columns_of(table)
     before = columns[: columns.index("status")] if "status" in columns else []
     alike = table[table.duplicated(list(names), keep=False)]
     return [name for name in varying(alike, before) if name not in names]
@@ -253,7 +260,7 @@ def band_of(table: pd.DataFrame, value: str) -> tuple[str, str]:
     ('step_ms_p05', 'step_ms_p95')
     """
     parts = re.compile(rf"{re.escape(value)}_p[\d.]+")
-    names = sorted(str(name) for name in table.columns if parts.fullmatch(str(name)))
+    names = sorted(name for name in columns_of(table) if parts.fullmatch(name))
     return (names[0], names[-1]) if len(names) > 1 else ("", "")
 
 

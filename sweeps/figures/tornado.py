@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.series import check_columns, check_no_names
+from nearkv.sweeps.figures.series import check_columns, check_no_names, columns_of
 from nearkv.sweeps.figures.style import bar_style, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of
 
@@ -44,7 +44,7 @@ def tornado(
         >>> axes = nearkv.plot.tornado(nearkv.sensitivity("hilos", model="opt-66b"))
     """
     check_columns(table, "number")
-    ends = [str(name) for name in table.columns if str(name).endswith("_at_low")]
+    ends = [name for name in columns_of(table) if name.endswith("_at_low")]
     if not ends:
         raise InputError(
             "the table has no column that ends in _at_low; make it with sensitivity"
@@ -57,7 +57,8 @@ def tornado(
     if rows.empty:
         raise InputError("no number of the table has a range; there is nothing to draw")
     span = (rows[high] - rows[low]).abs()
-    widest = rows.loc[span.sort_values(ascending=False).index[:MOST_NUMBERS]][::-1]
+    order = span.sort_values(ascending=False).index
+    widest = rows.loc[order[:MOST_NUMBERS]][::-1]  # the last is drawn on top
     target = new_axes(axes, width)
     places = np.arange(len(widest))
     for index, (end, name) in enumerate(((low, "low end"), (high, "high end"))):

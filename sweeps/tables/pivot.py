@@ -32,26 +32,31 @@ def pivoted(
         raise unknown("column", by, rows[0], "--pivot")
     _check_axis(rows, by, axes)
     value = _value_column(rows, by, named, axes)
-    naming = dict.fromkeys(axes)
-    naming |= dict.fromkeys(
-        name for name in named if name in KEY or not is_numeric(rows, name)
-    )
-    index = [name for name in naming if name not in (by, value)] or ["system"]
+    naming = list(axes)
+    for name in named:
+        is_name = name in KEY or not is_numeric(rows, name)
+        if is_name and name not in naming:
+            naming.append(name)
+    index = [name for name in naming if name not in (by, value)]
+    index = index or ["system"]
     heads = dict.fromkeys(cell_text(row[by]) for row in rows)
     lines: dict[str, dict[str, Any]] = {}
     for row in rows:
         names = {name: row[name] for name in index}
-        line = lines.setdefault(str(names), {**names, **dict.fromkeys(heads)})
+        blank = {**names, **dict.fromkeys(heads)}
+        line = lines.setdefault(str(names), blank)
         head = cell_text(row[by])
         if line[head] is not None:
             advice = "name what tells them apart with --columns"
             raise InputError(f"--pivot {by}: several rows have {by} {head}; {advice}")
         line[head] = row[value]
     wide = list(lines.values())
-    shared = [name for name in KEY if len({str(row.get(name)) for row in rows}) == 1]
-    shared = [name for name in shared if name not in wide[0] and rows[0].get(name)]
-    known = "".join(f", {name} {cell_text(rows[0][name])}" for name in shared)
-    return Display(wide, pinned=tuple(wide[0]), title=f"{value} by {by}{known}")
+    title = f"{value} by {by}"
+    for name in KEY:
+        values = {str(row.get(name)) for row in rows}
+        if len(values) == 1 and name not in wide[0] and rows[0].get(name):
+            title += f", {name} {cell_text(rows[0][name])}"
+    return Display(wide, pinned=tuple(wide[0]), title=title)
 
 
 def _value_column(

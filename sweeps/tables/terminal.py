@@ -104,7 +104,8 @@ def _tables(widths: Mapping[str, int], width: int) -> list[list[str]]:
 def _print_upright(console: Console, shown: Display) -> None:
     """One row, a line per quantity that has a value; many short ones stand in two columns."""
     (row,) = shown.rows
-    short, long = [], []
+    short: list[tuple[str, str]] = []
+    long: list[tuple[str, str]] = []
     for name in shown.names:
         if row[name] in (None, "") and name not in shown.pinned:
             continue
