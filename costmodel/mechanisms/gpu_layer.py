@@ -100,6 +100,7 @@ def dequantise_traffic(weights: Real, width: Real, operand: Real, gpu: Gpu) -> R
     """
     taken = gpu.product_width(operand)
     copies = np.where(np.less(width, taken), weights / width * taken, 0.0)[()]
+    # written by dequantising, read by the product
     return 2 * copies
 
 
@@ -124,6 +125,7 @@ def dequantise_cache(llm: LLM, packed: Real, gpu: Gpu, beyond: Real) -> Span:
     """
     elements = packed / llm.kv_width
     narrow = np.less(llm.kv_width, llm.activation_width)
+    # written in full width, then read by attention
     each = 2 * llm.activation_width + beyond
     return gpu.read(elements * narrow * each, "dequantise; read in full width")
 

@@ -71,6 +71,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
     working = gpu_working_set(llm, work.prompt, tiers.gpu)
     excess = working - streamed.gpu.memory
+    # activations can be paged out for states, which cannot
     b = batch_with_states(
         hosted, work.batch, llm.all_state_bytes(1.0), activations - excess
     )

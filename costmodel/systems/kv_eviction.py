@@ -123,6 +123,7 @@ def evict(
         migration: share of the KV cache that leaves DRAM for the SSD in a step [1].
     """
     disk = storage(hw)
+    # the GPU attends to all it holds and to what is retained of the rest
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
 
     def stages(kind: LLM) -> dict[str, Span]:

@@ -142,6 +142,7 @@ def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, placement: Real) ->
 
     def skew(sequences: Real, sizes: Real) -> Real:
         """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
+        # the default: no fullest rankset to solve for at any design point
         if np.all(balanced):
             return 1.0
         in_turns = interleave * paired(sequences, data_parallel(hw, llm))

@@ -109,6 +109,7 @@ def parallel(hw: Machine, b: Real) -> Parallel:
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpus: Gpu, cluster: Parallel) -> Span:
     """One layer of a step: weights once a micro-batch, KV, 2 FLOPs a weight and token."""
+    # every micro-batch reads the weights of its stage: over all GPUs, all weights pp times
     weights = cluster.pp * llm.layer_weight_bytes(cluster.micro)
     kv = cluster.idle * copies(llm, cluster.tp) * llm.cache_traffic(b, s)
     flops = llm.linear_flops(b) + llm.attention_flops(b, s)

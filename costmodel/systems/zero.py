@@ -220,6 +220,7 @@ def fetched(weights: WeightStream, packed: Real, prefetch: Real, computed: Span)
         computed: what the layer computes.
     """
     llm = weights.llm
+    # the bucket counts elements, in squares of the hidden size
     ahead = np.minimum(prefetch * llm.hidden**2 * llm.weight_width, packed)
     return serial(
         waited=weights.load(packed - ahead),

@@ -128,6 +128,7 @@ def gemm(
         compute=on.arrays(cycles, "ceil(k/128) ceil(w/128) max(128, m) cycles"),
         memory=on.memory(moved, "k w + m k + m w"),
     )
+    # rows to load the first weights, rows and columns until the last result leaves
     skew = used * (2 * on.rows + on.columns)
     return serial(
         skew=on.skew(skew, "first weights in, last results out"),
@@ -168,6 +169,7 @@ def attend_prompt(
         on, llm, n, paged: as in `attend`.
         batch, prompt: sequences and tokens of each [1].
     """
+    # two FLOPs are one multiply-add
     multiply_adds = llm.prefill_attention_flops(batch, prompt) / 2 * n / llm.heads
     cycles = multiply_adds / (on.rows * on.columns)
     cached = kv_head_bytes(llm, batch, prompt) * np.ceil(n / llm.group)

@@ -109,6 +109,7 @@ def score_cold(hw: Machine, llm: LLM, cold: Real, precision: Real, source: Real)
         precision, source: index into PRECISIONS and SOURCES.
     """
     dev = hw.csd
+    # scoring reads keys, half of K and V
     keys = cold / 2 * narrow_key_share(llm, precision, source)
     in_dram = np.equal(source, DRAM_COPY)
     dram_rate = dev.count * dev.memory_bandwidth * hw.derate.fpga_dram

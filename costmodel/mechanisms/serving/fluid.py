@@ -80,15 +80,18 @@ def steady(
     n = decoding(work, serving)
     held = requests_held(work, serving)
     batch = np.maximum(work.batch, 1e-9)
+    # where riding prompts leave fewer decoding than memory holds, only those start at once
     first = np.where(n < resident(work, serving), n, held)
     later = np.maximum(1 - first / batch, 0.0)
     steps = np.maximum(work.output - 1, 1e-9)
     iterations = np.maximum(work.batch / np.maximum(n, 1e-9) * steps, 1e-9)
     drain = drain_of(work, np.less(held, work.batch), iterations)
+    # what the last requests decode in the drain takes no full iteration
     full = np.maximum(iterations - drain.remainder, 0.0)
 
     any_steps = np.greater(work.output, 1)
     riding = np.where(any_steps & np.greater(full, 0), serving.chunked * later, 0.0)
+    # fewer than one iteration cannot spread prompts
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
     waiting = (1 - serving.chunked) * decoding_beside(n, serving, later)

@@ -107,6 +107,7 @@ def linear(
     dp = data_parallel(hw, llm)
     gpus = gpu(hw)
     replica_tokens = tokens / dp
+    # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)
     weights = visits * dp * layer.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
     products = overlap(

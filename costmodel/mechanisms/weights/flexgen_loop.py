@@ -59,6 +59,7 @@ class DecodeLoop:
         """The attention half of all GPU batches, then their feed-forward half."""
         if isinstance(self.weights.llm, Recurrent):
             return self.weights.recurrent_layer(self.b)
+        # 0 with one GPU batch, 1 with more: the loop has another shape then
         several = np.minimum(self.batches - 1, 1.0)
         middle = np.maximum(self.batches - 2, 0.0)
         read, attend = self.read_cache(), self.attend()

@@ -171,6 +171,7 @@ class BlockSchedule:
         s, final = self.work.prompt, self.work.final
         kept_weights = llm.layers * self.weights * _WG
         kept_cache = llm.layers * self.kv(final) * self.bls * _CG
+        # a layer at work and the next one on its way
         passing = 2 * self.weights * _W_AWAY
         resident = kept_weights + kept_cache + passing
         hidden = self.bls * _HG + self.gbs * _H_AWAY

@@ -235,6 +235,7 @@ def cache_breaks(
     what lives where is affine in the share [1].
     """
     choice = knobs.get("weights", float(WEIGHTS.default))
+    # FlexGen has neither knob: it copies layers in place of buffering tokens
     buffered = knobs.get("writeback", 0.0) * knobs.get("interval", 0.0)
     reserved = buffers_or_copies(llm, work, buffered)
     batches = knobs.get("gpu_batches")
