@@ -27,8 +27,8 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.shares.balance import minimise
-from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.shares.headroom import feasible_share
+from nearkv.solvers.shares.minimum import minimise
 
 BALANCE = "balance"
 HOST = "host memory M0"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,16 +11,13 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.registry import Knob, System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
-from nearkv.solvers.shares.affine import is_affine
-from nearkv.solvers.shares.balance import Choice, minimise
-from nearkv.solvers.shares.binding import binding
-from nearkv.solvers.shares.pieces import minimise_pieces
-from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.shares.minimum import Choice
+from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
 
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -33,10 +29,10 @@ _POINTS_AT_ONCE = 1 << 16
 """Design points times combinations of searched knobs that are evaluated together."""
 _BEYOND = 1e30
 """Seconds that stand for a missing byte in a search: no step takes as many [s]."""
-_PROBE = 0.382
-"""The share at which amounts are checked to be affine [1]."""
-_MOST_PROBED = 4096
-"""Design points up to which they are; for more, tests of the system must do."""
+_VALUES = 33
+"""Values of a continuous knob that are tried at a time."""
+_ZOOMS = 7
+"""How often those around the best are then tried: to 1e-10 of the range."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +42,16 @@ class Resolved:
     Attributes:
         estimate: the system's answer.
         knobs: value of every knob [1].
-        choice: certificate of the share that was solved for, if one was.
+        choice: certificate of the share or number that was solved for, if one was.
         bound_by: resources that meet at that share, where they are asked for.
+        tried: values of a number that were tried, where it was searched [1].
     """
 
     estimate: Estimate
     knobs: Mapping[str, Real]
     choice: Choice | None = None
     bound_by: NDArray[np.str_] | None = None
+    tried: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class _Question:
     explained: bool
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
-        """The same question with other knobs for those named."""
+        """This question with other values of the knobs named."""
         return replace(self, requested={**self.requested, **knobs})
 
     @property
@@ -108,6 +106,8 @@ def resolve_knobs(
 
     Knobs that name a joint solver are solved together by it. Other whole-numbered knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.
+    A number in which amounts are not affine, or that is solved beside another knob, is searched:
+    values all over its range, then closer and closer around the best.
 
     Args:
         system: a registered system.
@@ -156,54 +156,88 @@ def _resolve(question: _Question) -> Resolved:
     ruled = _with_rules(question)
     joint = _solve_jointly(ruled)
     ruled = ruled.having(joint)
-    searched = [name for name in ruled.unsolved if system.knobs[name].kind != "share"]
+    kinds = {name: system.knobs[name].kind for name in ruled.unsolved}
+    if list(kinds.values()) == ["number"]:
+        try:
+            return _solve_share(ruled)
+        except NotAffineError:
+            pass
+    searched = [name for name, kind in kinds.items() if kind != "share"]
     if not searched:
         return _solve_share(ruled)
     return _search(question.having(joint), searched)
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
-    """Try every combination of values of whole-numbered knobs."""
-    candidates = _candidates(question.system, searched)
+    """Try every combination of values of the searched knobs, of numbers some and then closer."""
+    knobs = [question.system.knobs[name] for name in searched]
     trials = replace(question, explained=False)
     points = (1,) * question.axes
-    trial = _trial(trials, candidates[:, 0], searched)
-    same: Resolved | None = trial  # where one is the best at all design points
-    lowest = _seconds(trial)
-    at_once = max(_POINTS_AT_ONCE // max(math.prod(np.shape(lowest)), 1), 1)
-    best: NDArray[np.float64] = candidates[:, 0].reshape(-1, *points)
-    for first in range(1, candidates.shape[1], at_once):
-        values = candidates[:, first : first + at_once]
-        # combinations are the first axis, before those of the design points
-        tried = values.reshape(*values.shape, *points)
-        is_one = values.shape[1] == 1
-        trial = _trial(trials, values[:, 0] if is_one else tried, searched)
+    ranges = [_tried_of(knob) for knob in knobs]
+    mesh = np.stack([values.ravel() for values in np.meshgrid(*ranges, indexing="ij")])
+    best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
+    if not any(knob.kind == "number" for knob in knobs):
+        return _trial(question, best, searched)
+    tried = mesh.shape[1]
+    for zoom in range(1, _ZOOMS + 1):
+        for place, knob in enumerate(knobs):
+            if knob.kind == "number":
+                near = _near(knob, best[place], zoom)
+                values = np.broadcast_to(
+                    best[:, np.newaxis], (len(best), *near.shape)
+                ).copy()
+                values[place] = near
+                best = _best_of(trials, searched, values)
+                tried += len(near)
+    resolved = _trial(question, best, searched)
+    place = [knob.kind for knob in knobs].index("number")
+    seconds = resolved.estimate.step.seconds
+    choice = Choice(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
+    return replace(resolved, choice=choice, tried=tried)
+
+
+def _tried_of(knob: Knob) -> NDArray[np.float64]:
+    """Every value of a whole-numbered knob, some all over the range of a number."""
+    if knob.kind == "number":
+        return np.linspace(knob.low, knob.high, _VALUES)
+    return np.arange(int(knob.low), int(knob.high) + 1.0)
+
+
+def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:
+    """Values of a number between the neighbours of the best, as a further first axis."""
+    step = (knob.high - knob.low) / (_VALUES - 1)
+    reach = step / ((_VALUES - 1) / 2) ** (zoom - 1)
+    offsets = np.linspace(-reach, reach, _VALUES).reshape(-1, *(1,) * best.ndim)
+    return np.clip(best + offsets, knob.low, knob.high)
+
+
+def _best_of(
+    question: _Question, searched: list[str], combinations: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The combination with the fastest step at each design point: (knobs, *points).
+
+    Args:
+        question: what is evaluated.
+        searched: names of the knobs.
+        combinations: their values: (knobs, combinations, *points).
+    """
+    first = combinations[:, :1]
+    best = first[:, 0]
+    lowest = _seconds(_trial(question, first, searched))[0]
+    at_once = max(_POINTS_AT_ONCE // max(lowest.size, 1), 1)
+    for begin in range(1, combinations.shape[1], at_once):
+        values = combinations[:, begin : begin + at_once]
+        seconds = _seconds(_trial(question, values, searched))
         # one trial may lack an axis that another has, as what it runs knows nothing of it
-        seconds = _seconds(trial)
-        every = np.broadcast_shapes(np.shape(seconds), tried.shape[1:])
+        every = np.broadcast_shapes(seconds.shape, values.shape[1:])
         seconds = np.broadcast_to(seconds, every)
+        values = np.broadcast_to(values, (len(values), *every))
         fastest = np.argmin(seconds, axis=0)
         least = np.min(seconds, axis=0)
-        better = np.less(least, lowest)
-        if not np.any(better):
-            continue
-        same = trial if is_one and np.all(better) else None
-        here = np.take_along_axis(tried, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
-        best = np.where(better, here, best)
+        here = np.take_along_axis(values, fastest[np.newaxis, np.newaxis], axis=1)[:, 0]
+        best = np.where(np.less(least, lowest), here, best)
         lowest = np.minimum(lowest, least)
-    if same and not question.explained:
-        return same
-    return _trial(question, best, searched)
-
-
-def _candidates(system: System, searched: list[str]) -> NDArray[np.float64]:
-    """Every combination of values of whole-numbered knobs: (knobs, combinations)."""
-    ranges = []
-    for name in searched:
-        knob = system.knobs[name]
-        ranges.append(np.arange(int(knob.low), int(knob.high) + 1.0))
-    mesh = np.meshgrid(*ranges, indexing="ij")
-    return np.stack([values.ravel() for values in mesh])
+    return best
 
 
 def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> Resolved:
@@ -213,8 +247,8 @@ def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> 
     return _solve_share(_with_rules(question.having(candidate)))
 
 
-def _seconds(trial: Resolved) -> Real:
-    """Seconds of a step.
+def _seconds(trial: Resolved) -> NDArray[np.float64]:
+    """Seconds of a step, combinations first.
 
     Where it does not fit, more than any step takes, and the more the more bytes are missing.
     """
@@ -268,38 +302,27 @@ def _solve_share(question: _Question) -> Resolved:
             f"{question.system.name}: {names} are both auto; give all but one of them a value"
         )
     (name,) = unsolved
-    choice, bound_by = _choose(question, name)
-    solved = question.having({name: choice.value})
-    return Resolved(solved.estimate(), solved.stated, choice, bound_by)
-
-
-def _choose(question: _Question, name: str) -> tuple[Choice, NDArray[np.str_] | None]:
-    """The best value of a share with its certificate, and what binds there if that is asked."""
     knob = question.system.knobs[name]
-
-    def estimate_at(share: Real) -> Estimate:
-        return question.estimate(**{name: share})
-
+    breaks: Sequence[Real] = ()
     if knob.breaks:
-        breaks = knob.breaks(question.hw, question.llm, question.work, question.stated)
-        choice = minimise_pieces(estimate_at, knob.low, knob.high, breaks)
-        if not question.explained:
-            return choice, None
-        # the pieces that are best at different design points were evaluated apart
-        first, last = estimate_at(choice.start), estimate_at(choice.end)
-        return choice, binding(first.step, last.step, choice)
-    start, end = estimate_at(0.0), estimate_at(1.0)
-    low, high = feasible_share(start.fits, end.fits, knob.low, knob.high)
-    advice = f"give {name} a value, or its knob the breaks between which they are"
-    bent = f"{question.system.name}: amounts are not affine in {name}"
+        breaks = knob.breaks(question.hw, question.llm, question.work, stated)
+    # a share is known to be affine by the tests of its system, a number is asked each time
+    most = np.inf if knob.kind == "number" else MOST_PROBED
     try:
-        choice = minimise(start.step, end.step, low, high)
-        few = np.size(choice.seconds) <= _MOST_PROBED
-        is_straight = not few or is_affine(start, end, estimate_at(_PROBE), _PROBE)
-    except ValueError as problem:  # the trees differ in more than their amounts
+        solved = solve(
+            lambda share: question.estimate(**{name: share}),
+            knob.low,
+            knob.high,
+            breaks,
+            question.explained,
+            most,
+        )
+    except NotAffineError as problem:
+        if knob.kind == "number":
+            raise
         raise InputError(
-            f"{bent} ({problem}), so it cannot be solved; {advice}"
+            f"{question.system.name}: amounts are not affine in {name}{problem}, so it cannot be "
+            f"solved; give {name} a value, or its knob the breaks between which they are"
         ) from problem
-    if not is_straight:
-        raise InputError(f"{bent}, so it cannot be solved; {advice}")
-    return choice, binding(start.step, end.step, choice) if question.explained else None
+    at_best = question.having({name: solved.choice.value})
+    return Resolved(at_best.estimate(), at_best.stated, solved.choice, solved.bound_by)

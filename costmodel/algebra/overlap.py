@@ -53,4 +53,6 @@ class Stream(Overlap):
 
 def _longest(seconds: list[Real]) -> Real:
     """The largest of several times, 0 of none [s]."""
-    return reduce(np.maximum, seconds) if seconds else 0.0
+    # small arrays first: few operations then meet the full grid of design points
+    smallest_first = sorted(seconds, key=np.size)
+    return reduce(np.maximum, smallest_first) if seconds else 0.0

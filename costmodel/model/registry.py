@@ -37,7 +37,8 @@ class Knob:
         what: what it does, for readers.
         low, high: smallest and largest value allowed.
         default: a value, or `auto` where a solver picks the best.
-        kind: `share` (continuous), `count` (whole) or `choice`.
+        kind: `share` (continuous, amounts affine in it), `number` (continuous, with a range of its
+            own), `count` (whole) or `choice`.
         choices: names of the values 0, 1, ... of a choice.
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
@@ -53,13 +54,18 @@ class Knob:
     low: float = 0.0
     high: float = 1.0
     default: float | str = "auto"
-    kind: Literal["share", "count", "choice"] = "share"
+    kind: Literal["share", "number", "count", "choice"] = "share"
     choices: tuple[str, ...] = ()
     sets: str = ""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     solver: str = ""
     breaks: Breaks | None = None
     within: str = ""
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it takes any value of its range, not whole numbers alone."""
+        return self.kind in ("share", "number")
 
 
 @dataclass(frozen=True)

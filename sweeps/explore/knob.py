@@ -85,7 +85,7 @@ def check_robust(study: Study, robust: float) -> None:
 def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
     """All columns of a box with the knob solved, its bound, what binds and the paper's rules."""
     hw, llm, work, requested = block.inputs(box)
-    is_share = block.system.knobs[knob].kind == "share"
+    is_share = block.system.knobs[knob].is_continuous
     resolved = resolve_knobs(block.system, hw, llm, work, requested, explained=is_share)
     table: Columns = {}
     for name, column in columns(block, box, resolved=resolved).items():

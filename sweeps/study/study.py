@@ -382,7 +382,7 @@ def _knob_cases(
 def _takes(knob: Knob, value: float) -> bool:
     """Whether a knob takes a number."""
     is_whole = value == int(value)
-    return knob.low <= value <= knob.high and (is_whole or knob.kind == "share")
+    return knob.low <= value <= knob.high and (is_whole or knob.is_continuous)
 
 
 def _knob_fault(system: System, knob: Knob) -> str:
@@ -390,7 +390,7 @@ def _knob_fault(system: System, knob: Knob) -> str:
     if knob.choices:
         listed = ", ".join(dict.fromkeys([*knob.choices, *knob.rules, "auto"]))
         return f"is none of {listed}"
-    numbers = "a number" if knob.kind == "share" else "a whole number"
+    numbers = "a number" if knob.is_continuous else "a whole number"
     limits = f"from {knob.low:,.10g} to {knob.high:,.10g}"
     rules = ", ".join(["auto", *knob.rules])
     return f"does not fit: {system.name} takes {numbers} {limits}, or {rules}"

@@ -15,7 +15,7 @@ from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.balance import minimise
+from nearkv.solvers.shares.minimum import minimise
 from nearkv.sweeps.validation.contracts import (
     CONTRACTS,
     Trial,

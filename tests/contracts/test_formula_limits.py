@@ -26,8 +26,6 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.placement import placement
 from nearkv.solvers.placement.linear import Optimum, Program, reference
-from nearkv.solvers.shares.balance import Choice
-from nearkv.solvers.shares.binding import _memory_ends
 from nearkv.solvers.uncertainty.quantiles import quantiles
 
 ONE_KV_HEAD = LLM(**{**SHAPE, "kv_heads": 1})
@@ -178,22 +176,6 @@ def test_a_model_that_states_nothing_has_the_widths_of_the_platform() -> None:
     of_activations = dict.fromkeys(("activation_width", "operand_width"), 4.0)
     assert widths == {**of_weights, **of_activations, "kv_width": 1.0}
     assert (own["shared_parameters"], own["longest"]) == (0, np.inf)
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high", "cut"),
-    [
-        (1.0, 0.0, 1.0, False),
-        (0.0, 0.0, 1.0, False),
-        (0.5, 0.25, 0.75, False),
-        (0.75, 0.0, 0.75, True),
-        (0.25, 0.25, 1.0, True),
-    ],
-)
-def test_memory_ends_a_share_where_it_cuts_the_interval(
-    value: float, low: float, high: float, cut: bool
-) -> None:
-    assert _memory_ends(Choice(value, 1.0, 1.0, low, high)) == cut
 
 
 def test_a_width_that_varies_over_points_is_that_of_the_model_of_each() -> None:

@@ -125,7 +125,7 @@ def solved_alone(name: str, data: st.DataObject) -> list[str]:
     for knob_name, knob in SYSTEMS[name].knobs.items():
         if knob.sets or knob.solver:
             continue
-        if knob.kind == "share":
+        if knob.is_continuous:
             shares.append(knob_name)
         elif knob.high - knob.low <= MOST_TRIED:
             others.append(knob_name)
@@ -136,7 +136,7 @@ def values_of(system: System, name: str) -> Values:
     """A fine grid of a share, every value of a choice, 40 of a count, as one more axis."""
     knob = system.knobs[name]
     values = np.linspace(knob.low, knob.high, 401)
-    if knob.kind != "share":
+    if not knob.is_continuous:
         values = np.unique(np.linspace(knob.low, knob.high, 40).round())
     return values[:, np.newaxis]
 

@@ -267,7 +267,7 @@ class Points:
         """Values of a knob."""
         if knob.solver:
             return self.wholes(0, 8)
-        if knob.kind == "share":
+        if knob.is_continuous:
             return knob.low + self.shares() * (knob.high - knob.low)
         return self.wholes(knob.low, knob.high)
 

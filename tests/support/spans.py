@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Leaf, Span
+from nearkv.costmodel.algebra.span import Leaf, Real, Span
 
 SOME = st.floats(0.01, 100)
 
 
-def leaf(resource: str, seconds: float) -> Leaf:
+def leaf(resource: str, seconds: Real) -> Leaf:
     return Leaf(resource, "run", seconds, 1.0, "op")
 
 

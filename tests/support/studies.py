@@ -80,7 +80,7 @@ def _knobs(random: Random, known: list[System]) -> dict[str, str]:
         if knob.sets or random.random() < 0.5:
             continue
         values = ["auto", *knob.rules, str(knob.low), str(knob.high)]
-        if knob.kind == "share":
+        if knob.is_continuous:
             values += ["0.25,0.5,0.75"]
         knobs[name] = random.choice(values)
     return knobs

@@ -35,7 +35,7 @@ def middle(system: System) -> dict[str, Real]:
             continue
         if knob.solver:
             values[name] = 8.0
-        elif knob.kind == "share":
+        elif knob.is_continuous:
             values[name] = knob.low + 0.3 * (knob.high - knob.low)
         else:
             values[name] = np.floor((knob.low + knob.high) / 2)

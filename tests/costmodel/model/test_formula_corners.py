@@ -28,7 +28,6 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.placement.placement import place
-from nearkv.solvers.shares.lines import envelope
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
@@ -116,18 +115,6 @@ def test_systems_without_knobs_say_so() -> None:
     with pytest.raises(InputError, match=r"unknown knob 'alpha' of hilos-.*|'alpah'"):
         check_knobs([SYSTEMS["hilos"], SYSTEMS["inf2"]], ["alpah"])
     check_knobs([SYSTEMS["hilos"], without[0]], ["alpha"])
-
-
-@pytest.mark.parametrize(
-    ("other", "words"),
-    [
-        (Leaf("b", "read", 2.0, 5.0, "B"), "changes more than its amount"),
-        (Leaf("a", "read", 2.0, 6.0, "B"), "changes more than its amount"),
-    ],
-)
-def test_a_line_is_of_one_resource_at_one_rate(other: Leaf, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        envelope(Leaf("a", "read", 1.0, 5.0, "B"), other)
 
 
 def test_a_plugin_that_fails_leaves_the_module_that_ran_before() -> None:

@@ -23,9 +23,8 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Spread
 from nearkv.costmodel.systems.kv_eviction import evict, fetch
-from nearkv.solvers.shares.balance import Choice, minimise
-from nearkv.solvers.shares.lines import Envelope
-from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.shares.headroom import feasible_share
+from nearkv.solvers.shares.minimum import Choice, minimise
 from nearkv.solvers.subbatch.schedule import Schedule
 
 Callee = Callable[..., Any]
@@ -69,7 +68,6 @@ MULTIPLIED: list[tuple[Callee, str]] = [
     (accelerator.gemm, "matrices"),
     (head_mapping.Gemm, "matrices"),
     (Choice, "end"),
-    (Envelope, "times"),
     (Load, "kept_share"),
     (Knob, "high"),
     (per, "at_once"),

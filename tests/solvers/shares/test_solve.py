@@ -17,8 +17,8 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.pieces import minimise_pieces
-from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.shares.headroom import feasible_share
+from nearkv.solvers.shares.solve import solve
 
 WORK = Workload(16.0, 4096.0, 64.0)
 
@@ -54,7 +54,7 @@ def test_no_share_of_a_fine_grid_that_fits_is_better(
 
     grid = np.linspace(0.0, 1.0, 2001)
     everywhere = evaluate(grid)
-    choice = minimise_pieces(evaluate, 0.0, 1.0, list(edges))
+    choice = solve(evaluate, 0.0, 1.0, list(edges)).choice
     at_choice = evaluate(choice.value)
     assert choice.seconds == pytest.approx(at_choice.step.seconds, rel=1e-9)
     # a share that fits by rounding alone need not be found

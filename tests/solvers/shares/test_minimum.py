@@ -8,20 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.spans import trees
+from support.spans import leaf, trees
 from support.systems import SYSTEMS, model
 
 from nearkv.costmodel.algebra.blend import blend
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Serial, Span
-from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.algebra.span import Leaf, Port, Repeat, Serial, Span
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.shares.balance import minimise
-from nearkv.solvers.shares.binding import binding
-from nearkv.solvers.shares.room import feasible_share
+from nearkv.solvers.search import Numbers
+from nearkv.solvers.shares.minimum import Highest, curve_between, minimise
 from nearkv.sweeps.explore.knob import best_knob, why_alpha
 from nearkv.sweeps.study.study import Study
 
@@ -121,49 +119,56 @@ def test_mha_balances_flash_and_what_x_passes(
     assert least <= answer["rule_loss"][0] < most
 
 
-def test_memory_cuts_the_interval() -> None:
-    low, high = feasible_share(
-        fits(host=(0.0, 5.0), csd=(9.0, 8.0)), fits(host=(10.0, 5.0), csd=(5.0, 8.0))
-    )
-    assert (float(low), float(high)) == (0.25, 0.5)
-    start = overlap(a=Leaf("a", "run", 10.0, 1.0, "op"), b=Leaf("b", "run", 0.0, 1.0, "op"))
-    end = overlap(a=Leaf("a", "run", 0.0, 1.0, "op"), b=Leaf("b", "run", 10.0, 1.0, "op"))
-    choice = minimise(start, end, low, np.float64(0.4))
-    assert choice.value == 0.4
-    assert str(binding(start, end, choice)) == "memory, a"
+def test_a_line_below_another_at_every_point_is_dropped() -> None:
+    """Of three overlapped leaves one is nowhere the longest; two cross."""
+    low, high = leaf("a", np.array([1.0, 2.0])), leaf("b", np.array([1.0, 3.0]))
+    crossing = leaf("c", np.array([2.0, 0.0]))
+    start = overlap(low=low, high=high, crossing=crossing)
+    end = overlap(low=leaf("a", 1.0), high=leaf("b", 1.5), crossing=leaf("c", 1.0))
+    curve = curve_between(start, end)
+    assert isinstance(curve, Highest)
+    assert len(curve.parts) == 2
+    for share in (0.0, 0.3, 1.0):
+        assert curve.tangent(share).f == pytest.approx(blend(start, end, share).seconds)
 
 
-def test_binding_names_both_sides_of_a_balance() -> None:
-    start = serial(
-        w=Leaf("w", "run", 99.0, 1.0, "op"),
-        o=overlap(a=Leaf("a", "run", 10.0, 1.0, "op"), b=Leaf("b", "run", 0.0, 1.0, "op")),
-    )
-    end = serial(
-        w=start.parts["w"],
-        o=overlap(a=Leaf("a", "run", 0.0, 1.0, "op"), b=Leaf("b", "run", 30.0, 1.0, "op")),
-    )
+def test_layers_repeat_as_often_at_both_ends() -> None:
+    """Equal counts of their own are as good as one count; others have no line between them."""
+    read = Port("ssd.flash", "read", 2.0)
+    start, end = np.array([3.0, 4.0]) * read(2.0), np.array([3.0, 4.0]) * read(6.0)
+    line = curve_between(start, end)
+    assert np.array_equal(line.tangent(0.0).f, [3, 4])
+    assert np.array_equal(line.tangent(1.0).f, [9, 12])
+    with pytest.raises(ValueError, match="number of repetitions"):
+        curve_between(start, np.array([3.0, 5.0]) * read(6.0))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Leaf("b", "read", 2.0, 5.0, "B"), "changes more than its amount"),
+        (Leaf("a", "read", 2.0, 6.0, "B"), "changes more than its amount"),
+    ],
+)
+def test_a_line_is_of_one_resource_at_one_rate(other: Leaf, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        curve_between(Leaf("a", "read", 1.0, 5.0, "B"), other)
+
+
+def test_a_sum_of_many_maxima_is_as_good_as_one() -> None:
+    """Twelve overlaps of two lines in a row are 4,096 sums of lines: they are kept apart."""
+    random = np.random.default_rng(3)
+
+    def sides(values: Numbers) -> Span:
+        return serial(
+            **{
+                f"o{place}": overlap(a=leaf("a", one), b=leaf("b", other))
+                for place, (one, other) in enumerate(values)
+            }
+        )
+
+    start = sides(random.random((12, 2)))
+    end = sides(random.random((12, 2)))
     choice = minimise(start, end)
-    assert choice.value == pytest.approx(0.25)
-    assert str(binding(start, end, choice)) == "a = b"
-
-
-def test_whole_numbered_knobs_are_searched_exhaustively() -> None:
-    work, hw, llm = (
-        Workload(16.0, 32768.0, 64.0),
-        load_platform("hilos-a100").machine(),
-        model("opt-66b"),
-    )
-    requested: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
-    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, requested)
-    every = SYSTEMS["hilos"](
-        hw,
-        llm,
-        work,
-        {
-            "alpha": 0.25,
-            "interval": np.arange(1.0, 257.0)[:, None],
-            "writeback": np.array([0.0, 1.0]),
-        },
-    )
-    assert solved.estimate.step.seconds == np.min(every.step.seconds)
-    assert solved.knobs["writeback"] == 1
+    assert choice.gap <= 1e-9
+    assert choice.seconds <= np.min(blend(start, end, GRID).seconds) * (1 + 1e-9)

@@ -1,0 +1,183 @@
+"""The best value of a knob in whose share a system's amounts are affine, or affine by pieces.
+
+Where a system moves its KV cache to another memory once it fits beside the weights, its amounts are
+affine in the weights' share on either side of that share only. The knob names such values
+(`Knob.breaks`); between two of them the span is minimised exactly, and the best piece is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.solvers.shares.binding import binding
+from nearkv.solvers.shares.headroom import feasible_share
+from nearkv.solvers.shares.minimum import Choice, Mask, minimise
+
+Evaluate = Callable[[Real], Estimate]
+"""A value -> the system's answer there."""
+
+_INSIDE = 1e-9
+"""How far inside a piece its ends are evaluated: at a break, rounding decides the side."""
+_PROBE = 0.382
+"""The share of the range at which amounts are checked to be affine [1]."""
+_ROUNDING = 1e-9
+MOST_PROBED = 4096
+"""Design points up to which they are; for more, tests of the system must do."""
+
+
+class NotAffineError(ValueError):
+    """A system's amounts are not affine in a knob."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A solved knob.
+
+    Attributes:
+        choice: its value and the certificate.
+        bound_by: resources that meet at the value, where they are asked for.
+    """
+
+    choice: Choice
+    bound_by: NDArray[np.str_] | None = None
+
+
+def solve(
+    evaluate: Evaluate,
+    low: float,
+    high: float,
+    breaks: Sequence[Real] = (),
+    explained: bool = False,
+    most_probed: float = MOST_PROBED,
+) -> Solved:
+    """Find the value with the fewest seconds among those that fit, for every design point at once.
+
+    Args:
+        evaluate: the system's answer at a value; amounts affine between two neighbouring breaks.
+        low, high: the interval to choose from.
+        breaks: values where amounts may jump or bend; outside the interval they mean nothing.
+        explained: whether to say what binds.
+        most_probed: design points up to which amounts without breaks are checked to be affine.
+
+    Returns:
+        The choice; where no value fits, that which misses the fewest bytes.
+
+    Raises:
+        NotAffineError: amounts are not affine, as far as that is checked.
+    """
+    edges = np.sort(np.stack(np.broadcast_arrays(-np.inf, *breaks, np.inf)), axis=0)
+    pieces = [_piece(evaluate, low, high, *ends) for ends in pairwise(edges)]
+    if len(pieces) == 1:
+        (piece,) = pieces
+        if np.size(piece.choice.seconds) <= most_probed:
+            _check_affine(piece, evaluate(low + _PROBE * (high - low)))
+        first, last = piece.at_start, piece.at_end
+    else:
+        piece = reduce(_better, [piece.tried(evaluate) for piece in pieces])
+        first, last = piece.at_start, piece.at_end
+        if explained:
+            # the pieces that are best at different design points were evaluated apart
+            first, last = evaluate(piece.choice.start), evaluate(piece.choice.end)
+    if not explained:
+        return Solved(piece.choice)
+    return Solved(piece.choice, binding(first.step, last.step, piece.choice, low, high))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The best value between two breaks.
+
+    Attributes:
+        choice: value, seconds and bound; the last two infinite where the piece has no width.
+        at_start, at_end: the system's answers at the ends of the piece.
+        exists: where the piece has a width.
+        ok: where the value fits all memories.
+        short: bytes missing in the memory that is shortest; infinite where there is no width [B].
+    """
+
+    choice: Choice
+    at_start: Estimate
+    at_end: Estimate
+    exists: Mask
+    ok: Mask | bool = True
+    short: Real = 0.0
+
+    def tried(self, evaluate: Evaluate) -> _Piece:
+        """This piece with whether its value fits."""
+        fits = evaluate(self.choice.value).fits
+        short = np.where(self.exists, fits.short_bytes, np.inf)
+        return replace(self, ok=self.exists & fits.ok, short=short)
+
+
+def _piece(
+    evaluate: Evaluate, low: float, high: float, before: Real, after: Real
+) -> _Piece:
+    """Minimise between two breaks; the share is measured along the piece, from 0 to 1."""
+    start = np.maximum(before + _INSIDE, low)
+    end = np.minimum(after - _INSIDE, high)
+    exists = np.less_equal(start, end)
+    start = np.clip(start, low, high)
+    end = np.maximum(end, start)
+    at_start, at_end = evaluate(start), evaluate(end)
+    first, last = feasible_share(at_start.fits, at_end.fits)
+    try:
+        along = minimise(at_start.step, at_end.step, first, last)
+    except ValueError as problem:  # the trees differ in more than their amounts
+        raise NotAffineError(f" ({problem})") from problem
+    width = end - start
+    choice = Choice(
+        value=start + along.value * width,
+        seconds=np.where(exists, along.seconds, np.inf)[()],
+        bound=np.where(exists, along.bound, np.inf)[()],
+        low=start + first * width,
+        high=start + last * width,
+        start=start,
+        end=end,
+    )
+    return _Piece(choice, at_start, at_end, exists)
+
+
+def _better(best: _Piece, other: _Piece) -> _Piece:
+    """The better of two pieces, design point by design point."""
+    alike = best.ok == other.ok
+    faster = np.less(other.choice.seconds, best.choice.seconds)
+    level = np.equal(other.short, best.short)
+    preferred = np.where(level, faster, np.less(other.short, best.short))
+    taken = np.where(alike, preferred, other.ok)
+    lowest = np.minimum(best.choice.bound, other.choice.bound)
+    values = {}
+    for name, value in vars(best.choice).items():
+        replacement = getattr(other.choice, name)
+        values[name] = np.where(taken, replacement, value)[()]
+    values["bound"] = np.where(alike, lowest, values["bound"])[()]
+    short = np.where(taken, other.short, best.short)
+    return replace(best, choice=Choice(**values), ok=best.ok | other.ok, short=short)
+
+
+def _check_affine(piece: _Piece, between: Estimate) -> None:
+    """Compare every amount and every need of memory with a line through both ends.
+
+    Raises:
+        NotAffineError: one is not on it.
+    """
+    triples = zip(*map(_amounts, (piece.at_start, piece.at_end, between)), strict=True)
+    for start, end, actual in triples:
+        miss = np.abs(actual - ((1 - _PROBE) * start + _PROBE * end))
+        if np.any(miss > _ROUNDING * np.maximum(np.abs(start), np.abs(end))):
+            raise NotAffineError
+
+
+def _amounts(estimate: Estimate) -> Iterator[Real]:
+    """Amounts of the step's leaves, then bytes needed of each memory."""
+    for _, leaf, times in estimate.step.leaves():
+        yield times * leaf.amount
+    for need, _ in estimate.fits.tiers.values():
+        yield need

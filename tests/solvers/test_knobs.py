@@ -1,0 +1,111 @@
+"""Knobs that are requested as `auto`: counts tried one by one, numbers solved or searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from support.spans import leaf
+from support.systems import SYSTEMS, middle, model
+
+from nearkv.costmodel.algebra.compose import overlap, serial
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.capacity import fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import with_widths
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import Knob, System
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Machine
+from nearkv.solvers.knobs import resolve_knobs
+
+HILOS = SYSTEMS["hilos"]
+WORK = Workload(16.0, 32768.0, 64.0)
+COMPRESSION = Knob("factor by which K and V are compressed", low=1, high=8, kind="number")
+
+
+def compressed(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+    """HILOS whose cache is smaller by a factor."""
+    factor = knobs.pop("compression")
+    return HILOS(hw, with_widths(llm, kv_width=llm.kv_width / factor), work, knobs)
+
+
+def own_system(knobs: Mapping[str, Knob]) -> System:
+    return System("own", "hilos-a100", "user", (), knobs, compressed)
+
+
+def toy(low: float, high: float, seconds: object) -> System:
+    """A system with one number, whose step takes what a function of it says."""
+
+    def model_of(hw: Machine, llm: LLM, work: Workload, *, number: Real) -> Estimate:
+        step = seconds(number)  # type: ignore[operator]
+        return Estimate(step, step, fits(host=(number, 6.5)), work, work.batch)
+
+    knob = Knob("a number", low=low, high=high, kind="number")
+    return System("toy", "hilos-a100", "user", (), {"number": knob}, model_of)
+
+
+def answer(system: System, **requested: Real | str):  # type: ignore[no-untyped-def]
+    hw = load_platform(system.platform).machine()
+    return resolve_knobs(system, hw, model("opt-66b"), WORK, requested)
+
+
+def test_whole_numbered_knobs_are_searched_exhaustively() -> None:
+    work, hw, llm = (
+        Workload(16.0, 32768.0, 64.0),
+        load_platform("hilos-a100").machine(),
+        model("opt-66b"),
+    )
+    requested: dict[str, Real | str] = {"alpha": 0.25, "writeback": "auto", "interval": "auto"}
+    solved = resolve_knobs(SYSTEMS["hilos"], hw, llm, work, requested)
+    every = SYSTEMS["hilos"](
+        hw,
+        llm,
+        work,
+        {
+            "alpha": 0.25,
+            "interval": np.arange(1.0, 257.0)[:, None],
+            "writeback": np.array([0.0, 1.0]),
+        },
+    )
+    assert solved.estimate.step.seconds == np.min(every.step.seconds)
+    assert solved.knobs["writeback"] == 1
+
+
+def test_a_number_in_which_amounts_are_affine_is_solved_exactly_over_its_range() -> None:
+    """Between 2 and 8 one resource takes x, another 12 - x: they meet at 6."""
+    affine = toy(2.0, 8.0, lambda x: overlap(a=leaf("a", x), b=leaf("b", 12 - x)))
+    solved = answer(affine, number="auto")
+    assert solved.knobs["number"] == pytest.approx(6.0)
+    assert solved.choice.gap <= 1e-12
+    assert solved.tried == 0
+
+
+def test_memory_cuts_the_range_of_a_number() -> None:
+    affine = toy(2.0, 8.0, lambda x: serial(a=leaf("a", 12 - x)))
+    assert answer(affine, number="auto").knobs["number"] == pytest.approx(6.5)
+
+
+def test_a_number_in_which_amounts_bend_is_searched() -> None:
+    """9 / x falls and x rises: they meet at 3. Nothing proves it, so there is no bound."""
+    bent = toy(1.0, 8.0, lambda x: overlap(a=leaf("a", 9.0 / x), b=leaf("b", x)))
+    solved = answer(bent, number="auto")
+    assert np.ravel(solved.knobs["number"]) == pytest.approx([3.0], rel=1e-8)
+    assert np.isnan(solved.choice.bound)
+    assert solved.tried > 100
+
+
+def test_a_searched_number_beats_a_fine_grid_at_every_design_point() -> None:
+    """Beside a solved alpha, over batches and contexts."""
+    knobs = {**HILOS.knobs, "compression": COMPRESSION}
+    system = own_system(knobs)
+    hw, llm = load_platform("hilos-a100").machine(), model("opt-66b")
+    work = Workload(np.array([[1.0], [16.0]]), np.array([4096.0, 65536.0]), 64.0)
+    requested: dict[str, Real | str] = {**HILOS.defaults, "compression": "auto"}
+    solved = resolve_knobs(system, hw, llm, work, requested)
+    for factor in (1.0, 2.0, 7.9, 8.0):
+        at = resolve_knobs(system, hw, llm, work, {**requested, "compression": factor})
+        assert np.all(solved.estimate.step.seconds <= at.estimate.step.seconds * (1 + 1e-9))
+    assert middle(system)["compression"] == pytest.approx(1 + 0.3 * 7)
