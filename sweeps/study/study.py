@@ -362,10 +362,11 @@ def _knob_cases(
     rules: list[Axis | Rule] = []
     for value in given:
         text = value if isinstance(value, str) else value.text
-        if text == "auto" or text in knob.rules:
-            rules.append((name, text))
-        elif text in knob.choices:
+        # before auto: `weights` has a choice of that name
+        if text in knob.choices:
             numbers.append(float(knob.choices.index(text)))
+        elif text == "auto" or text in knob.rules:
+            rules.append((name, text))
         elif isinstance(value, str) and knob.kind == "choice":
             known = [*knob.choices, *knob.rules, "auto"]
             raise unknown(f"value of {name}", text, known)
