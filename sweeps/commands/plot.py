@@ -104,7 +104,7 @@ def breakdown(
     by: By = "system",
     relative: Annotated[
         bool,
-        typer.Option("--relative", help="Draw shares of the whole instead of seconds."),
+        typer.Option("--relative", help="Draw shares of the total instead of seconds."),
     ] = False,
     width: Width = "page",
 ) -> None:

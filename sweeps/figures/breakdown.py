@@ -49,7 +49,7 @@ def breakdown(
     Args:
         table: rows with columns of seconds by resource, as `compare(..., breakdown=True)` returns.
         by: the column that names a bar, beside whatever else varies.
-        relative: draw shares of the whole instead of seconds.
+        relative: draw shares of the total instead of seconds.
         width: of a new figure, `column` or `page`.
         axes: where to draw; default: a new figure.
 
@@ -105,7 +105,7 @@ def draw_stacks(
 
 
 def _height(names: Sequence[str], entries: int) -> float:
-    """Return the height that keeps room for bars above turned names and beside the legend."""
+    """Return a height that leaves bars visible above turned names and beside the legend."""
     longest = max(len(name) for name in names)
     below = longest * LETTER if len(names) > MOST_UPRIGHT else 0.0
     return max(HEIGHT, LEAST_BARS + below, (entries + 1) * LEGEND_LINE)

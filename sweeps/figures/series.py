@@ -41,7 +41,7 @@ class Cell:
         return bool(np.isfinite(self.low) and np.isfinite(self.high))
 
     def over(self, unit: float) -> Cell:
-        """The same mark in another unit."""
+        """The mark in another unit."""
         value, low, high = (number / unit for number in (self.value, self.low, self.high))
         return Cell(value, self.mark, low, high)
 

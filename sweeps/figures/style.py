@@ -110,15 +110,15 @@ def new_axes(axes: Axes | None, width: str = "page", height: float = HEIGHT) -> 
 
 def most_ticks(axes: Axes) -> int:
     """Return how many numbers fit along axes."""
-    return max(2, int(_room(axes) / TICK_WIDTH))
+    return max(2, int(_panel_width(axes) / TICK_WIDTH))
 
 
-def _room(axes: Axes) -> float:
+def _panel_width(axes: Axes) -> float:
     """Return the width of axes [inch], whose panel may be one of several in a row."""
     place = axes.get_subplotspec()
     panels = place.get_gridspec().ncols if place else 1
-    whole: Any = axes.get_figure(root=True)
-    return float(whole.get_figwidth() / panels)
+    figure: Any = axes.get_figure(root=True)
+    return float(figure.get_figwidth() / panels)
 
 
 def load_pyplot() -> Any:
@@ -162,7 +162,7 @@ def legend_above(axes: Axes) -> None:
     """Put the legend above the axes, as many names in a row as its width holds."""
     _, names = axes.get_legend_handles_labels()
     widest = max(len(name) for name in names) * LETTER_WIDTH + HANDLE_WIDTH
-    fitting = int((_room(axes) - HANDLE_WIDTH) / widest)
+    fitting = int((_panel_width(axes) - HANDLE_WIDTH) / widest)
     columns = max(1, min(len(names), MOST_COLUMNS, fitting))
     axes.legend(ncols=columns, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
 
@@ -180,7 +180,7 @@ def check_format(path: str | Path) -> None:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure under its name only when it is whole.
+    """Write a figure, which takes its name only once complete.
 
     Raises:
         InputError: an unknown format, or a place that cannot be written.

@@ -104,7 +104,7 @@ def is_whole(values: NDArray[np.generic]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A cell as Python and JSON know it: whole numbers without a point, no NaN and no infinity."""
+    """A cell as Python knows it: whole numbers without a point, None where there is no number."""
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, float):

@@ -71,7 +71,7 @@ def follow_console(block: Block, _: dict[str, object]) -> None:
 def quickly_drawn(word: str) -> str:
     """A figure's name, whose PDF is an SVG where fonts to embed would take most of the time.
 
-    `test_figures` looks into PDFs; here `bars.pdf` stands for all.
+    `test_style` looks into PDFs; here `bars.pdf` stands for all.
     """
     if word.endswith(".pdf") and word != "bars.pdf":
         return word.replace(".pdf", ".svg")

@@ -1,13 +1,22 @@
-"""Tables as people read them: what varies is there, everything fits, catalogues answer."""
+"""Tables as people read them, on a terminal of 80 columns, in a pipe and in files."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import pty
 import re
+import shlex
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 from support.command_line import printed
+from support.measured_runs import write_runs
+
+from nearkv.cli import app, complain
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
 
@@ -141,3 +150,215 @@ def test_a_system_is_not_said_to_be_faster_than_itself() -> None:
     words = "compare flexgen-ssd hilos --model deepseek-v3 --batch 16 --context 64k --knob"
     text = printed(*words.split(), "weights=paper,auto", "--columns", "step_ms").strip()
     assert text.endswith("flexgen-ssd decodes fastest, 1.88 times its first row.")
+
+
+CONTEXTS = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k,16k")
+CAPTION = ("--caption", "Steps", "--label", "tab:steps")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", *CONTEXTS),
+        ("estimate", "hilos", "--model", "opt-66b"),
+        ("sweep", "--system", "hilos", "--model", "opt-66b", "--context", "8k,16k"),
+        ("sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1,2", "--top", "1"),
+        ("solve", "alpha", "--model", "opt-66b"),
+        ("systems",),
+        ("models", "show", "opt-66b"),
+        ("compare", *CONTEXTS, "--pivot", "context_tok"),
+    ],
+)
+@pytest.mark.slow
+def test_the_ending_says_the_format(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Beside each stand the sources of its numbers, as beside CSV."""
+    for ending, beginning in (("md", "| "), ("tex", r"\begin{table}"), ("json", "[")):
+        file = tmp_path / f"table.{ending}"
+        printed(*words, "-o", str(file), *(CAPTION if ending == "tex" else ()))
+        lines = [line for line in file.read_text().splitlines() if not line.startswith("%")]
+        assert lines[0].startswith(beginning)
+        assert (tmp_path / f"table.{ending}.provenance.json").exists()
+    assert json.loads(file.read_text())
+
+
+@pytest.mark.slow
+def test_a_table_of_latex_fits_a_page(tmp_path: Path) -> None:
+    """What all rows share and what their notes say stands below; what is left out is named."""
+    file = tmp_path / "table.tex"
+    printed("compare", *CONTEXTS, "-o", str(file))
+    text = file.read_text()
+    assert "model opt-66b, platform hilos-a100" in text
+    assert r"\\ 1: prompt and output exceed" in text
+    assert text.startswith("% --columns shows alpha, ")
+    header = next(line for line in text.splitlines() if line.startswith("system &"))
+    assert len(header.split(" & ")) < 9
+    tree = ("estimate", "hilos", "--model", "opt-66b", "--explain", "--columns", "span,equation")
+    printed(*tree, "-o", str(file))
+    assert r"h s\textasciicircum{}2" in file.read_text()
+    printed("estimate", "hilos", "--model", "opt-66b", "-o", str(file))
+    assert r"bottleneck & gpu.tensor \\" in file.read_text()
+
+
+def test_what_a_file_for_readers_cannot_hold_is_refused(tmp_path: Path) -> None:
+    sweep = ("sweep", "--system", "hilos", "--model", "opt-66b", "--context")
+    file = str(tmp_path / "table.md")
+    many = printed(*sweep, "1:20000:+1", "-o", file, code=2)
+    assert "too many to read; write .csv, .jsonl or .parquet" in many
+    assert "not for" in printed(*sweep, "8k", "-o", file, "--jobs", "2", code=2)
+    assert "-o FILE.tex" in printed("compare", *CONTEXTS, "-o", file, *CAPTION, code=2)
+    assert "leave out one" in printed("compare", *CONTEXTS, "-o", file, "--chart", code=2)
+    assert not list(tmp_path.iterdir())
+
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+COMMANDS = list(
+    dict.fromkeys(
+        line.split("  #")[0].strip()
+        for line in re.findall(r"(?:^    |`|<!-- |\| )nearkv ([a-z][^`|>\n]*)", README, re.M)
+    )
+)
+NEEDS_FILES = ("plot", "report", "calibrate", "validate")
+"""Commands that draw, read a user's own file, or take long: tests of their own are below."""
+TABLES = [line for line in COMMANDS if line.split()[0] not in NEEDS_FILES and "-o " not in line]
+COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+class Screen:
+    """A pseudo-terminal in place of standard output."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.received = b""
+        self.leader, follower = pty.openpty()
+        self.file = os.fdopen(follower, "w")
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("LINES", "24")
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setattr(sys, "stdout", self.file)
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self.leader, 4096):
+                self.received += piece
+        except OSError:  # the other end is closed
+            pass
+
+    def text(self) -> str:
+        """All that was printed, without colours."""
+        self.file.close()
+        self.reader.join(10)
+        os.close(self.leader)
+        return COLOUR.sub("", self.received.decode().replace("\r\n", "\n"))
+
+
+def test_the_readme_has_commands() -> None:
+    assert len(TABLES) > 12
+
+
+@pytest.mark.parametrize("line", TABLES)
+@pytest.mark.slow
+def test_a_terminal_shows_each_command_of_the_readme(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No line is cut; a conclusion ends what is longer than the screen."""
+    monkeypatch.chdir(tmp_path)
+    screen = Screen(monkeypatch)
+    words = [word for word in shlex.split(line) if word not in ("--format", "markdown")]
+    app(words, standalone_mode=False)
+    lines = screen.text().splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    assert len(lines) < 24 or lines[-1].endswith((".", ")"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "estimate hilos --model opt-66b",
+        "systems show hilos",
+        "solve beta --model qwen-7b",
+        "solve placement --model opt-30b --gpu-batch 8 --num-batches 2",
+        "solve alpha --model opt-66b --context 32k",
+        "solve batch --model opt-66b --slo step_ms=50000",
+    ],
+)
+@pytest.mark.slow
+def test_answers_about_one_system_fit_a_screen(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(monkeypatch)
+    app(shlex.split(line), standalone_mode=False)
+    assert 0 < len(screen.text().splitlines()) < 24
+
+
+def test_a_sweep_is_a_table_to_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(monkeypatch)
+    app(shlex.split("sweep --system hilos --model opt-66b --context 8k,16k"), standalone_mode=False)
+    lines = screen.text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "2 design points, 2 of them with an answer."
+
+
+@pytest.mark.slow
+def test_commands_that_write_files_keep_to_the_screen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the README, in its order: what one draws, another has written."""
+    monkeypatch.chdir(tmp_path)
+    writing = [line for line in COMMANDS if line.startswith(("sweep", "plot", "report"))]
+    assert len(writing) == 3
+    for line in writing:
+        screen = Screen(monkeypatch)
+        app(shlex.split(line), standalone_mode=False)
+        lines = screen.text().splitlines()
+        assert all(len(text) <= 80 for text in lines)
+        assert len(lines) < 24
+
+
+@pytest.mark.slow
+def test_counts_of_claims_stand_below_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts by paper stand below the claims, the verdict last."""
+    screen = Screen(monkeypatch)
+    app(["validate", "hillinfer"], standalone_mode=False)
+    lines = screen.text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "bounds_kept" in "".join(lines[-12:])
+    assert re.fullmatch(r"\d+ claims: .*\.", lines[-1])
+
+
+@pytest.mark.slow
+def test_a_fit_fits_the_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """README's command; its runs are those of a host whose DRAM scores at 0.3 of its rate."""
+    monkeypatch.chdir(tmp_path)
+    write_runs(tmp_path / "my.csv", {"derate.cpu_scoring": 0.3}, ("hillinfer",))
+    (line,) = [line for line in COMMANDS if line.startswith("calibrate")]
+    screen = Screen(monkeypatch)
+    words = ["--platform", "aipc-4090", "--factor", "derate.cpu_scoring"]
+    app([*shlex.split(line), *words], standalone_mode=False)
+    shown = screen.text()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "cpu_scoring" in shown
+
+
+def test_a_long_sentence_wraps_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "--model 'opt-67b': unknown; valid are: " + ", ".join(["opt-66b"] * 30)
+    monkeypatch.setenv("COLUMNS", "80")
+    for is_terminal in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda answer=is_terminal: answer)
+        monkeypatch.setattr(sys, "stderr", stream)
+        complain(sentence)
+        lines = stream.getvalue().splitlines()
+        assert " ".join(line.rstrip() for line in lines) == f"nearkv: {sentence}"
+        assert (max(map(len, lines)) <= 80) == is_terminal
+
+
+def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "flexgen-dram hilos --model opt-175b --context 128k --columns system,status,bottleneck"
+    screen = Screen(monkeypatch)
+    app(["compare", *words.split()], standalone_mode=False)
+    screen.text()
+    lines = screen.received.decode().splitlines()
+    assert [line[:5] for line in lines if "flexgen-dram\x1b" in line] == ["\x1b[31m"]
+    assert any("\x1b[33m" in line for line in lines if line.startswith("hilos"))
