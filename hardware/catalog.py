@@ -20,7 +20,7 @@ from nearkv.hardware.part import (
 )
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
-from nearkv.hardware.schema import DERATE, PART_TYPES, PARTLESS
+from nearkv.hardware.schema import PART_TYPES, PARTLESS, keys_of
 
 __all__ = [
     "Part",
@@ -228,8 +228,7 @@ def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Pat
     if role not in PARTLESS:
         parts = ", ".join(names("part"))
         raise InputError(f'{where}: names no part; add part = "...", one of {parts}')
-    keys = PART_TYPES[role] or dict.fromkeys(own, DERATE)
-    numbers = numbers_of(own, keys, where)
+    numbers = numbers_of(own, keys_of(role, own), where)
     check_complete(numbers, role, where)
     return Part(role, role, role, numbers)
 
@@ -254,7 +253,7 @@ def _warn_of_factors(part: Part, own: Mapping[str, Any], path: Path) -> None:
 
 def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
     """A part with the numbers that a platform replaces or adds."""
-    keys = PART_TYPES[part.type] or dict.fromkeys([*part.numbers, *own], DERATE)
+    keys = keys_of(part.type, [*part.numbers, *own])
     placed = part.placed | (own.keys() - part.numbers.keys())
     changed = {**part.numbers, **numbers_of(own, keys, where)}
     return replace(part, numbers=changed, placed=placed)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import LARGEST
+
+Entry = TypeVar("Entry")
 
 MOST_LAYERS = 10_000
 LONGEST_SHOWN = 80
@@ -140,27 +142,24 @@ class Config:
         """
         value = self.value(name) or []
         if not isinstance(value, list) or len(value) not in (0, length):
-            raise InputError(
-                f"{self.where}: {name} must list one entry for each layer, {length}"
-            )
+            problem = f"must list one entry for each layer, {length}"
+            raise InputError(f"{self.where}: {name} {problem}")
         return value
 
-    def places(self, name: str) -> list[int]:
-        """Layers listed by their number, empty where the key is absent."""
-        value = self.value(name) or []
-        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-            raise InputError(f"{self.where}: {name} must list numbers of layers")
-        return value
+    def listed(self, name: str, of: type[Entry], what: str) -> list[Entry]:
+        """A list of numbers or words, empty where the key is absent.
 
-    def names(self, name: str) -> list[str]:
-        """A list of words, empty where the key is absent.
+        Args:
+            name: the key.
+            of: type of the entries.
+            what: what they are, used in errors.
 
         Raises:
             InputError: not such a list.
         """
         value = self.value(name) or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise InputError(f"{self.where}: {name} must list names")
+        if not isinstance(value, list) or not all(isinstance(item, of) for item in value):
+            raise InputError(f"{self.where}: {name} must list {what}")
         return value
 
     def table_of(self, name: str) -> Config:

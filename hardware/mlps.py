@@ -91,7 +91,7 @@ def every_nth_sparse(config: Config, layers: int) -> Mlps:
     shared = config.count("shared_expert_intermediate_size", default=0)
     moe, dense = _experts(config, width, shared), _dense(config)
     step = config.period("decoder_sparse_step", default=1)
-    only_dense = config.places("mlp_only_layers")
+    only_dense = config.listed("mlp_only_layers", int, "numbers of layers")
     sparse = [i not in only_dense and (i + 1) % step == 0 for i in range(layers)]
     return [moe if is_moe else dense for is_moe in sparse]
 
@@ -144,7 +144,7 @@ def llama4_experts(config: Config, layers: int) -> Mlps:
     moe = Mlp(width, True, config.count("num_local_experts"), active, shared=width)
     dense = Mlp(config.count("intermediate_size_mlp"))
     step = config.period("interleave_moe_layer_step", default=1)
-    if with_experts := config.places("moe_layers"):
+    if with_experts := config.listed("moe_layers", int, "numbers of layers"):
         return [moe if i in with_experts else dense for i in range(layers)]
     return [moe if (i + 1) % step == 0 else dense for i in range(layers)]
 

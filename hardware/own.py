@@ -10,7 +10,7 @@ from nearkv.hardware.catalog import load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, quantity
-from nearkv.hardware.schema import DERATE, PART_TYPES, Key
+from nearkv.hardware.schema import PART_TYPES, Key, keys_of
 from nearkv.hardware.units import unit_of
 
 _PLATFORM_HEADER = """\
@@ -129,10 +129,8 @@ def model_problems(path: Path) -> list[str]:
 
 def _keys_of_role(role: str, entry: Mapping[str, Any]) -> Mapping[str, Key]:
     """Keys that a role may hold; none where its part is not known."""
-    if role == "derate":
-        return dict.fromkeys(entry, DERATE)
     if role in PART_TYPES:
-        return PART_TYPES[role]
+        return keys_of(role, entry)
     try:
         return PART_TYPES[load_part(str(entry["part"])).type]
     except (InputError, KeyError):

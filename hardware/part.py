@@ -8,7 +8,7 @@ from functools import cached_property
 
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import DERATE, PART_TYPES, RELATIONS, ROLES
+from nearkv.hardware.schema import PART_TYPES, RELATIONS, ROLES, keys_of
 
 Values = Mapping[str, Sequence[float]]
 """Key -> the values it takes, in SI."""
@@ -134,8 +134,9 @@ def warn_of_doubts(part_type: str, values: Values, where: str, prefix: str = "")
         part_type, values, prefix: as for `check_relations`.
         where: put in front of the key.
     """
+    keys = keys_of(part_type, values)
     for name, numbers in values.items():
-        key = DERATE if part_type == "derate" else PART_TYPES[part_type][name]
+        key = keys[name]
         odd = (value for value in numbers if key.doubt(value))
         if (value := next(odd, None)) is not None:
             warn(f"{where}{prefix}{name} = {key.text(value)} {key.doubt(value)}")

@@ -16,7 +16,7 @@ from nearkv.hardware.part import (
     warn_of_doubts,
 )
 from nearkv.hardware.quantity import Quantity
-from nearkv.hardware.schema import DERATE, PART_TYPES, ROLES, Key
+from nearkv.hardware.schema import PART_TYPES, ROLES, Key, keys_of
 from nearkv.hardware.units import unit_of
 
 
@@ -100,16 +100,11 @@ class Platform:
             )
         if role not in self.roles:
             raise unknown("part", role, self.roles, where)
-        keys = self._keys(role)
+        part = self.roles[role]
+        keys = keys_of(part.type, part.numbers)
         if name not in keys:
             raise unknown("number", address, [f"{role}.{key}" for key in keys], where)
         return keys[name]
-
-    def _keys(self, role: str) -> Mapping[str, Key]:
-        part = self.roles[role]
-        if part.type == "derate":
-            return dict.fromkeys(part.numbers, DERATE)
-        return PART_TYPES[part.type]
 
     def check(self, changes: Values, option: str = "--set ") -> None:
         """Refuse values of numbers that are impossible or contradict those beside them.
@@ -121,16 +116,18 @@ class Platform:
         Raises:
             InputError: no such number, an impossible value, or two that contradict each other.
         """
+        by_role: dict[str, dict[str, Sequence[float]]] = {}
         for address, values in changes.items():
             key = self.key(address)
-            role = address.partition(".")[0]
-            where = f"{option}{address}"
+            role, _, name = address.partition(".")
+            by_role.setdefault(role, {})[name] = values
             for value in values:
                 if fault := key.fault(value):
-                    raise InputError(f"{where}: {key.text(value)} {fault}")
+                    raise InputError(f"{option}{address}: {key.text(value)} {fault}")
+        for role, changed in by_role.items():
             part = self.roles[role]
-            beside = {other: (number,) for other, number in part.si.items()}
-            changed = _of_role(changes, role)
+            beside = {name: (number,) for name, number in part.si.items()}
+            where = ", ".join(f"{option}{role}.{name}" for name in changed)
             check_relations(part.type, {**beside, **changed}, where, f"{role}.")
 
     def warn_of_doubts(self, changes: Values, option: str = "--set ") -> None:
@@ -165,13 +162,3 @@ class Platform:
         number = Quantity(value / unit_of(unit)[1], unit, "assumed", "user", requested)
         changed = replace(part, numbers={**part.numbers, name: number})
         return replace(self, roles={**self.roles, role: changed})
-
-
-def _of_role(changes: Values, role: str) -> dict[str, Sequence[float]]:
-    """The changes of one role, by key."""
-    own = {}
-    for address, values in changes.items():
-        its_role, _, name = address.partition(".")
-        if its_role == role:
-            own[name] = values
-    return own

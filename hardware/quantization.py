@@ -86,7 +86,7 @@ def widths_of(config: Config) -> Widths:
         experts, others = (_gguf_bits(config, scheme, key) for key in ("experts", "others"))
         return Widths(experts, others, others, kv)
     weight, operand = _weight_and_operand(config, scheme)
-    kept = [name for key in _KEPT_UNDER for name in scheme.names(key)]
+    kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
     return Widths(weight, dense, NATIVE_BITS, kv, operand)

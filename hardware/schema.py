@@ -184,3 +184,13 @@ RELATIONS = {
 
 DERATE = Key("1", "correction factor", most=1)
 """Every number of a platform's `derate` table: what is reached over what is printed."""
+
+
+def keys_of(part_type: str, names: Iterable[str]) -> Mapping[str, Key]:
+    """Keys of a type of part; a derate has the factors that it names.
+
+    Args:
+        part_type: key of `PART_TYPES`.
+        names: of the numbers that a part states.
+    """
+    return PART_TYPES[part_type] or dict.fromkeys(names, DERATE)
