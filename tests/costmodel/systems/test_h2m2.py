@@ -608,22 +608,11 @@ def test_thousands_of_heads_are_refused_before_tables_of_them_are_made() -> None
 # --- Where the H2M2 paper contradicts itself, its tables or arithmetic (docs/errata.md) ---
 
 
-HW_ERRATA = load_platform("gh-asymmetric").machine()
-
-
-GPT3_ERRATA, CHINCHILLA_ERRATA, LLAMA2_ERRATA = (
-    model(name, HW_ERRATA) for name in ("gpt3-175b", "chinchilla-70b", "llama2-70b")
-)
-
-
-LENGTHS_ERRATA = np.arange(256.0, 2049.0, 256.0)
-
-
 def at(batch: float, lengths: Real) -> Workload:
     return Workload(batch, lengths, 1.0).at(lengths)
 
 
-def seconds_errata(system: str, llm: LLM, work: Workload, hw: Machine = HW_ERRATA) -> Real:
+def seconds_or_nan(system: str, llm: LLM, work: Workload, hw: Machine = HW) -> Real:
     knobs = {name: knob.default for name, knob in find_system(system).knobs.items()}
     answer = resolve_knobs(find_system(system), hw, llm, work, knobs).estimate
     return np.where(answer.fits.ok, answer.step.seconds, np.nan)
@@ -632,24 +621,24 @@ def seconds_errata(system: str, llm: LLM, work: Workload, hw: Machine = HW_ERRAT
 def test_equation_2_counts_the_used_part_of_the_last_page() -> None:
     # sec. 4.2.1: size mod page of a tensor that needs one token more than whole pages is it,
     # not the rest
-    page, heads = 2.0 * 2**20, GPT3_ERRATA.heads
-    a_token = kv_head_bytes(GPT3_ERRATA, 1.0, 1.0) * heads
+    page, heads = 2.0 * 2**20, GPT3.heads
+    a_token = kv_head_bytes(GPT3, 1.0, 1.0) * heads
     tokens = np.ceil(
         page / a_token
     )  # of one sequence, whose cache of a layer then just exceeds one page
-    pages = fragmentation(HW_ERRATA, GPT3_ERRATA, at(1.0, tokens), heads, heads, heads)
-    used = GPT3_ERRATA.layers * (tokens * a_token - page)
+    pages = fragmentation(HW, GPT3, at(1.0, tokens), heads, heads, heads)
+    used = GPT3.layers * (tokens * a_token - page)
     assert pages.as_printed == pytest.approx(used)  # all other tensors of GPT3 are whole pages
-    assert pages.wasted == pytest.approx(GPT3_ERRATA.layers * page - used)
+    assert pages.wasted == pytest.approx(GPT3.layers * page - used)
     assert pages.wasted > 10 * pages.as_printed
 
 
 def test_table_4_prints_four_thirds_as_1_3() -> None:
-    assert 4e12 / HW_ERRATA.hbm.bandwidth == pytest.approx(4 / 3)
+    assert 4e12 / HW.hbm.bandwidth == pytest.approx(4 / 3)
 
 
 def test_heads_from_none_to_all_are_97_choices() -> None:
-    tables = head_tables(HW_ERRATA, GPT3_ERRATA, at(32.0, 1024.0))
+    tables = head_tables(HW, GPT3, at(32.0, 1024.0))
     assert tables.seconds[0].shape[-1] == 97  # sec. 3.2 counts 96^3 = 884,736 mappings
 
 
@@ -658,18 +647,18 @@ def test_no_overlap_of_migration_meets_both_averages_of_hierarchical_memory() ->
     lengths = np.arange(64.0, 20_000.0, 64.0)
     reach, gpt3 = [], []
     for overlap in np.linspace(0.0, 1.0, 21):
-        hw = HW_ERRATA.with_values({"derate.migration_overlap": float(overlap)})
-        long, short = at(128.0, lengths), at(32.0, LENGTHS_ERRATA)
+        hw = HW.with_values({"derate.migration_overlap": float(overlap)})
+        long, short = at(128.0, lengths), at(32.0, LENGTHS)
         reach.append(
             np.nanmax(
-                seconds_errata("lpddr-only", LLAMA2_ERRATA, long, hw)
-                / seconds_errata("hierarchical", LLAMA2_ERRATA, long, hw)
+                seconds_or_nan("lpddr-only", LLAMA2, long, hw)
+                / seconds_or_nan("hierarchical", LLAMA2, long, hw)
             )
         )
         gpt3.append(
             np.mean(
-                seconds_errata("lpddr-only", GPT3_ERRATA, short, hw)
-                / seconds_errata("hierarchical", GPT3_ERRATA, short, hw)
+                seconds_or_nan("lpddr-only", GPT3, short, hw)
+                / seconds_or_nan("hierarchical", GPT3, short, hw)
             )
         )
     enough = np.array(reach) >= 2.75
@@ -686,9 +675,7 @@ def test_a_cost_a_byte_cannot_give_both_energies_of_figure_19() -> None:
     steps = {}
     for system in ("lpddr-only", "hbm-8", "h2m2"):
         knobs = {name: knob.default for name, knob in find_system(system).knobs.items()}
-        carried = resolve_knobs(
-            find_system(system), HW_ERRATA, GPT3_ERRATA, work, knobs
-        ).estimate.step.traffic()
+        carried = resolve_knobs(find_system(system), HW, GPT3, work, knobs).estimate.step.traffic()
         steps[system] = {name: a for (name, _), a in carried.items() if name.endswith(".memory")}
     base = steps["lpddr-only"]["lpddr.memory"]
     assert steps["hbm-8"]["hbm8.memory"] == pytest.approx(base)
@@ -699,13 +686,13 @@ def test_a_cost_a_byte_cannot_give_both_energies_of_figure_19() -> None:
 def test_evicted_heads_come_back_because_heads_are_whole() -> None:
     # sec. 4.3.2: "once a layer is evicted, there is no need to bring it back"
     tokens = np.arange(1537.0, 2049.0)
-    _, qkv, fc = greedy(head_tables(HW_ERRATA, GPT3_ERRATA, at(32.0, tokens))).units
+    _, qkv, fc = greedy(head_tables(HW, GPT3, at(32.0, tokens))).units
     assert np.any(np.diff(qkv) > 0)
     # room left by attention alone, below one KV head, holds several heads of qkv
-    kv_head = GPT3_ERRATA.layers * kv_head_bytes(GPT3_ERRATA, 32.0, tokens)
-    assert np.all(kv_head > 2 * qkv_bytes(GPT3_ERRATA, 1.0))
+    kv_head = GPT3.layers * kv_head_bytes(GPT3, 32.0, tokens)
+    assert np.all(kv_head > 2 * qkv_bytes(GPT3, 1.0))
     left = 96e9 - np.floor(96e9 / kv_head) * kv_head
-    assert np.any(np.diff(np.floor(left / qkv_bytes(GPT3_ERRATA, 1.0))) > 0)
+    assert np.any(np.diff(np.floor(left / qkv_bytes(GPT3, 1.0))) > 0)
     assert np.all(np.asarray(fc) <= np.asarray(fc)[0])
 
 
@@ -716,12 +703,12 @@ def halves(tables: HeadTables, heads: float) -> HeadTables:
     return replace(tables, seconds=(blind, blind, blind))
 
 
-@pytest.mark.parametrize(("llm", "batch"), [(CHINCHILLA_ERRATA, 64.0), (LLAMA2_ERRATA, 128.0)])
+@pytest.mark.parametrize(("llm", "batch"), [(CHINCHILLA, 64.0), (LLAMA2, 128.0)])
 def test_a_peak_model_blind_to_bandwidth_loses_more_than_5_percent(llm: LLM, batch: float) -> None:
     # sec. 4.3.2: operations over the chip's throughput, times a number for each sub-layer; both
     # chips are equal, so every sub-layer would be halved. Sec. 1 prints under 5 % for all: the
     # number must differ by side
-    tables = head_tables(HW_ERRATA, llm, at(batch, np.arange(512.0, 4097.0, 512.0)))
+    tables = head_tables(HW, llm, at(batch, np.arange(512.0, 4097.0, 512.0)))
     chosen = greedy(halves(tables, float(llm.heads)))
     index = [np.asarray(n).astype(int) for n in chosen.units]
     rows = np.arange(len(index[0]))

@@ -80,7 +80,7 @@ def test_what_is_stated_stays() -> None:
     assert [knobs[name] for name in ("gpu_weights", "ssd_weights", "cache")] == [0.25, 0.5, 2]
 
 
-WORK_STREAMING = Workload(96.0, 512.0, 32.0).at(528.0)
+MANY_PROMPTS = Workload(96.0, 512.0, 32.0).at(528.0)
 
 
 def bed(name: str, **widths: float) -> Machine:
@@ -99,7 +99,7 @@ ALL_IN_HOST: dict[str, dict[str, Real]] = {
 def layers(system: str, hw: Machine, **knobs: Real) -> Span:
     """The layers of a decode step of OPT-30B, without the output head."""
     llm = model("opt-30b", hw)
-    return SYSTEMS[system](hw, llm, WORK_STREAMING, {**ALL_IN_HOST[system], **knobs}).step.parts[
+    return SYSTEMS[system](hw, llm, MANY_PROMPTS, {**ALL_IN_HOST[system], **knobs}).step.parts[
         "layers"
     ]
 
