@@ -111,8 +111,8 @@ def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
     The paper (sec. 7.1) looks at weights and activations alone. Its systems hold their cache
     elsewhere; here a GPU that just holds the weights would hold no cache.
     """
-    whole = gpu_bytes(llm, work, 1.0)
-    return np.where(whole <= gpu(hw).memory, 1.0, 0.0)[()]
+    resident = gpu_bytes(llm, work, 1.0)
+    return np.where(resident <= gpu(hw).memory, 1.0, 0.0)[()]
 
 
 def gpu_bytes(llm: LLM, work: Workload, on_gpu: Real) -> Real:

@@ -169,8 +169,8 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
     Returns:
         Prefill, one decode step and what fits. Source: H2M2 Eq. 1, sec. 3.2.
     """
-    whole = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
-    share = np.minimum(asymmetric_memory(hw).hbm.capacity / whole, 0.5)
+    decoder = decoder_bytes(llm, work.batch, np.maximum(longest, work.context))
+    share = np.minimum(asymmetric_memory(hw).hbm.capacity / decoder, 0.5)
     # whole KV groups, so that none is stored twice
     n = np.floor(share * llm.heads / llm.group) * llm.group
     estimate = mapped(hw, llm, work, n, n, n, prompt=(n, n, n))
@@ -220,9 +220,9 @@ def naive_granularity(
 
     prompt = layer(b * work.prompt, lambda n: prompt_attention(two, llm, b, work.prompt, n))
     step = layer(b, lambda n: attention(two, llm, b, work.context, n))
-    whole = footprint(llm, work, llm.heads, llm.heads, llm.heads)
+    sizes = footprint(llm, work, llm.heads, llm.heads, llm.heads)
     layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
-    on_hbm = {name: layers[name] / llm.layers * size for name, size in whole.items()}
+    on_hbm = {name: layers[name] / llm.layers * size for name, size in sizes.items()}
     return every_layer(
         hw,
         llm,
@@ -230,5 +230,5 @@ def naive_granularity(
         prefill=llm.layers * prompt,
         step=llm.layers * step,
         on_hbm=on_hbm,
-        on_lpddr=sum(whole.values()) - sum(on_hbm.values()),
+        on_lpddr=sum(sizes.values()) - sum(on_hbm.values()),
     )

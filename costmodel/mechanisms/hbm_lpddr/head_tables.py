@@ -118,8 +118,8 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     def seconds(layer: Callable[[Real], Span]) -> Real:
         """Of all layers; infinite where the model has fewer [s]."""
         on_hbm, on_lpddr = layer(llm.heads), layer(none)
-        whole = n * on_hbm.seconds + rest * on_lpddr.seconds
-        return np.where(n <= llm.layers, whole, np.inf)
+        in_turn = n * on_hbm.seconds + rest * on_lpddr.seconds
+        return np.where(n <= llm.layers, in_turn, np.inf)
 
     def stored(layers: Real) -> Three:
         return units_last(

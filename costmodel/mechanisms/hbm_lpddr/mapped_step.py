@@ -44,6 +44,12 @@ from nearkv.hardware.machine import Machine
 
 Kernel = Callable[[Real], Span]
 """Heads on HBM -> one layer of a sub-layer."""
+Heads = tuple[Real, Real, Real]
+"""Heads of attention, qkv and fc on HBM [1]."""
+Order = tuple[int, int, int]
+ORDERS: tuple[Order, ...] = ((2, 1, 0), (0, 1, 2))
+"""fc first, or attention first; places in `Heads`."""
+_ROUNDING = 1e-9
 
 
 def mapped(
@@ -180,18 +186,7 @@ def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:
     return serial(hbm=on_hbm * kernel(all_heads), lpddr=(1 - on_hbm) * kernel(none))
 
 
-Heads = tuple[Real, Real, Real]
-"""Heads of attention, qkv and fc on HBM [1]."""
-
-
-Order = tuple[int, int, int]
-
-
-ORDERS: tuple[Order, ...] = ((2, 1, 0), (0, 1, 2))
-"""fc first, or attention first; places in `Heads`."""
-
-
-_ROUNDING = 1e-9
+# --- the mapping of prompts -------------------------------------------------------------------
 
 
 def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
@@ -217,45 +212,31 @@ def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Hea
         Heads of attention, qkv and fc on HBM [1].
     """
     even = even_share(two)
-    hbm_headroom, lpddr_headroom = two.hbm.capacity, two.lpddr.capacity
-    all_heads = (llm.heads, llm.heads, llm.heads)
-    sizes = bytes_of(llm, work, all_heads)
-    units_of = (
-        llm.kv_heads,
-        llm.kv_heads,
-        llm.heads,
-    )
+    free_hbm, free_lpddr = two.hbm.capacity, two.lpddr.capacity
+    sizes = bytes_of(llm, work, (llm.heads, llm.heads, llm.heads))
+    all_units = (llm.kv_heads, llm.kv_heads, llm.heads)
     heads: dict[int, Real] = {}
     for kernel in order:
-        units = units_of[kernel]
-        whole = np.maximum(sizes[kernel], 1.0)
-        share_held = hbm_headroom / whole
-        share_left = 1 - lpddr_headroom / whole
-        most = np.floor(units * share_held + _ROUNDING)
-        least = np.ceil(units * share_left - _ROUNDING)
-        best = whole_units(units, even)
-        least = np.clip(least, 0.0, units)
-        n = np.maximum(np.minimum(best, most), least)
+        units = all_units[kernel]
+        unit = np.maximum(sizes[kernel], 1.0) / units
+        held = np.floor(free_hbm / unit + _ROUNDING)
+        beyond_lpddr = np.ceil(units - free_lpddr / unit - _ROUNDING)
+        fastest = np.minimum(fastest_units(units, even), held)
+        n = np.maximum(fastest, np.clip(beyond_lpddr, 0.0, units))
         heads[kernel] = n * llm.heads / units
-        on_hbm = whole * n / units
-        hbm_headroom = np.maximum(hbm_headroom - on_hbm, 0.0)
-        lpddr_headroom = np.maximum(lpddr_headroom - (whole - on_hbm), 0.0)
+        free_hbm = np.maximum(free_hbm - n * unit, 0.0)
+        free_lpddr = np.maximum(free_lpddr - (units - n) * unit, 0.0)
     return heads[0], heads[1], heads[2]
 
 
 def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np.bool_]:
     """Whether both sides hold their parts when the prompts are done."""
-    n_attention, n_qkv, n_fc = heads
-    rest = (
-        llm.heads - n_attention,
-        llm.heads - n_qkv,
-        llm.heads - n_fc,
-    )
+    n = llm.heads
+    rest = (n - heads[0], n - heads[1], n - heads[2])
     on_hbm: Real = sum(bytes_of(llm, work, heads))
     on_lpddr: Real = sum(bytes_of(llm, work, rest))
-    in_hbm = on_hbm <= two.hbm.capacity
-    in_lpddr = on_lpddr <= two.lpddr.capacity
-    return np.logical_and(in_hbm, in_lpddr)
+    hbm_holds = np.less_equal(on_hbm, two.hbm.capacity)
+    return hbm_holds & np.less_equal(on_lpddr, two.lpddr.capacity)
 
 
 def even_share(two: Asymmetric) -> Real:
@@ -265,8 +246,8 @@ def even_share(two: Asymmetric) -> Real:
     return hbm / (hbm + lpddr)
 
 
-def whole_units(units: Real, share: Real) -> Real:
-    """Units on HBM, whole, at which the slower side ends first [1].
+def fastest_units(units: Real, share: Real) -> Real:
+    """Units on HBM, a whole number, with which the slower side ends first [1].
 
     Either side of the even share: one unit more delays HBM, one less delays LPDDR.
 

@@ -97,9 +97,9 @@ def mean_buffered_rows(c: Real) -> Real:
 def mean_buffered_pages(c: Real, m: Real) -> Real:
     """Pages those rows fill when m share one: the mean of ceil(i / m) over i = 1 ... c [1]."""
     full: Real = np.floor(c / m)
-    whole = m * full * (full + 1) / 2
+    in_full = m * full * (full + 1) / 2
     last = (c - m * full) * (full + 1)
-    return (whole + last) / c
+    return (in_full + last) / c
 
 
 def stage_pages(llm: LLM, near: Real, c: Real, devices: Csd, to_device: Port) -> Span:

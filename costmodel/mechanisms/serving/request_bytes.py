@@ -76,10 +76,10 @@ def _mean(numbers: Iterable[Real]) -> Real:
     return total(values) / len(values)
 
 
-def _ratio(part: Real, whole: Real) -> Real:
-    """Part of a whole, 0 of nothing [1]."""
-    any_whole = np.greater(whole, 0)
-    return np.where(any_whole, part / np.where(any_whole, whole, 1.0), 0.0)[()]
+def _ratio(number: Real, base: Real) -> Real:
+    """One number over another, 0 over 0 [1]."""
+    any_base = np.greater(base, 0)
+    return np.where(any_base, number / np.where(any_base, base, 1.0), 0.0)[()]
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ class WeightStream:
 
     def attention_weights(self, tokens: Real) -> Real:
         """W_a: Q, K, V and output matrices of a layer; none for no token [B]."""
-        whole = self.llm.attention_parameters * self.llm.attention_width
-        return np.minimum(tokens, 1.0) * whole
+        matrices = self.llm.attention_parameters * self.llm.attention_width
+        return np.minimum(tokens, 1.0) * matrices
 
     def feed_forward_weights(self, tokens: Real) -> Real:
         """W_m: the other weights that a step over these tokens uses, of an MoE its experts' [B]."""

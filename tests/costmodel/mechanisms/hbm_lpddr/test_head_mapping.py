@@ -39,9 +39,9 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
     change_mapping,
     even_share,
     every_layer,
+    fastest_units,
     holds,
     prompt_heads,
-    whole_units,
 )
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import tensors
 from nearkv.costmodel.model.llm import LLM
@@ -216,7 +216,7 @@ def test_a_barrier_reaches_both_memories_and_power_is_drawn_while_a_side_works()
     ],
 )
 def test_units_are_whole(units: float, share: float, on_hbm: int) -> None:
-    assert whole_units(units, share) == on_hbm
+    assert fastest_units(units, share) == on_hbm
 
 
 @pytest.mark.parametrize(
