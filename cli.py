@@ -228,9 +228,9 @@ app = group(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from nearkv import __version__
+        from importlib.metadata import version
 
-        typer.echo(f"nearkv {__version__}")
+        typer.echo(f"nearkv {version('nearkv')}")
         raise typer.Exit
 
 

@@ -31,7 +31,7 @@ _FIELDS = {
     "zip": "zipped",
 }
 """Argument -> field of a study, where they differ."""
-_OBJECTS: Mapping[str, type[object]] = {"models": Part, "platforms": Platform}
+_OBJECTS: Mapping[str, type[object]] = {"model": Part, "platform": Platform}
 
 
 class Axes(TypedDict, total=False):
@@ -112,11 +112,12 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
             raise unknown("argument", name, Axes.__annotations__)
     given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in axes.items()}
     given |= {"systems": systems, "models": model}
-    for name in ("systems", "models", "platforms", "traces", "plugins"):
-        if name in given and not names(given[name], name, _OBJECTS.get(name, str)):
-            argument = "model" if name == "models" else name
+    named: dict[str, object] = {"systems": systems, "model": model}
+    named |= {name: axes.get(name) for name in ("platform", "trace", "plugin")}
+    for name, value in named.items():
+        if value is not None and not names(value, name, _OBJECTS.get(name, str)):
             problem = "does not name anything; give a name or leave it out"
-            raise InputError(f"{argument}={given[name]!r}: {problem}")
+            raise InputError(f"{name}={value!r}: {problem}")
     for name in ("sets", "knobs", "parts", "zipped"):
         _check_named_values(given.get(name, {}), name)
     study = Study(**given)

@@ -14,11 +14,11 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, names_of, study_of
 from nearkv.sweeps.api.tables import table_of_rows
+from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
+from nearkv.sweeps.evaluate.no_effect import checked_point
 from nearkv.sweeps.explore.explain import (
     ONE_STEP,
     check_has_tree,
-    one_point,
-    point_columns,
     time_tree,
 )
 from nearkv.sweeps.study.study import Block, Study
@@ -196,8 +196,9 @@ def estimate(
     True
     """
     study = study_of(system, model, axes)
-    block = one_point(study)
-    (values,) = records(point_columns(block, names_of(also, "also") if also else ()))
+    block = checked_point(study)
+    extra = (BOTTLENECK, *on_request(names_of(also, "also") if also else ()))
+    (values,) = records(columns(block, block.grid.whole, extra=extra))
     return Prediction(study, block, values)
 
 

@@ -60,9 +60,9 @@ def compare(
     >>> table[["system", "context_tok", "speedup"]].round(2).values.tolist()[:2]
     [['flexgen-ssd', 16384, 1.0], ['flexgen-ssd', 65536, 1.0]]
     """
+    from nearkv.sweeps.evaluate.columns import TIMES, on_request
     from nearkv.sweeps.evaluate.compare import compare as compared
     from nearkv.sweeps.evaluate.compare import conclusion
-    from nearkv.sweeps.evaluate.requested import TIMES, on_request
 
     study = study_of(systems, model, axes)
     ratios = names_of(ratio, "ratio") if ratio else ()
@@ -99,9 +99,9 @@ def sweep(
     >>> table["context_tok"].tolist()
     [8192, 16384, 24576, 32768]
     """
+    from nearkv.sweeps.evaluate.columns import BOTTLENECK, TIMES, on_request
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
-    from nearkv.sweeps.evaluate.requested import BOTTLENECK, TIMES, on_request
     from nearkv.sweeps.tables.table import select
 
     only = names_of(columns, "columns") if columns is not None else ()

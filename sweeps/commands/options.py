@@ -254,26 +254,23 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         systems: names; comma-separated where they are one text.
 
     Raises:
-        InputError: an option that is not NAME=VALUE, that is given twice, or that is empty.
+        InputError: an option that is not NAME=VALUE, that is given twice, or that cannot be read.
     """
     from nearkv.hardware.errors import InputError
-    from nearkv.sweeps.study.bands import check_draws
+    from nearkv.sweeps.study.bands import SAMPLES, check_draws
     from nearkv.sweeps.study.own_systems import load_plugins
-    from nearkv.sweeps.study.study import Study, comma_list, pairs
+    from nearkv.sweeps.study.study import Study, pairs
 
     options = line.params
-    output_tokens, band = options["output_tokens"], options["band"]
-    seed, samples = options["seed"], options["samples"]
-    traces = comma_list(options["trace"])
-    check_draws(seed, samples, band, traces)
+    output_tokens, plugins = options["output_tokens"], options["plugins"]
     if output_tokens.endswith(TABLE_FILES):
         place = f"--output-tokens {output_tokens!r}"
         raise InputError(
             f"{place}: is a number of tokens; -o {output_tokens} names the file"
         )
-    if options["plugins"]:
-        load_plugins(options["plugins"])
-    return Study(
+    if plugins:
+        load_plugins(plugins)
+    study = Study(
         systems=systems,
         models=options["model"],
         batch=options["batch"],
@@ -283,14 +280,17 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
         sets=pairs(options["sets"], "--set"),
         knobs=pairs(options["knobs"], "--knob"),
         zipped=pairs(" ".join(options["zipped"]).split(), "--zip"),
-        traces=traces,
+        traces=options["trace"],
         method=options["method"],
-        seed=seed,
-        band=band or 0.0,
-        samples=samples,
-        plugins=options["plugins"],
+        seed=options["seed"],
+        band=options["band"] or 0.0,
+        samples=options["samples"],
+        plugins=plugins,
         parts=pairs(options["parts"], "--part"),
     )
+    if study.seed or study.samples != SAMPLES or options["band"] is not None:
+        check_draws(study.seed, study.samples, options["band"], study.traces)
+    return study
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,8 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
     from pathlib import Path
 
     from nearkv.sweeps.api.tables import table_of_columns
+    from nearkv.sweeps.evaluate.columns import on_request
     from nearkv.sweeps.evaluate.evaluate import table
-    from nearkv.sweeps.evaluate.requested import on_request
     from nearkv.sweeps.jobs.execute import to_file
 
     if is_figure(file):
@@ -162,9 +162,9 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 
 def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
     from nearkv.sweeps.api.tables import table_of_columns
+    from nearkv.sweeps.evaluate.columns import on_request
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
-    from nearkv.sweeps.evaluate.requested import on_request
     from nearkv.sweeps.tables.table import counted
 
     study_blocks = checked_blocks(study)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from nearkv.hardware.errors import warn
+from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import columns
-from nearkv.sweeps.evaluate.requested import on_request
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.study import Block
 

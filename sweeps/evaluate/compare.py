@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.catalog import Platform
 from nearkv.hardware.errors import unknown
+from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
-from nearkv.sweeps.evaluate.requested import BOTTLENECK
 from nearkv.sweeps.evaluate.slo import RATIOS
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import three_digits
@@ -47,7 +47,7 @@ def compare(
     Args:
         study: what to evaluate; models, workloads and hardware numbers are its design points.
         ratios: further columns to give ratios of.
-        extra: of `cells.ON_REQUEST`: columns to add, besides the bottleneck.
+        extra: of `columns.ON_REQUEST`: columns to add, besides the bottleneck.
 
     Returns:
         All columns, the bottleneck, `speedup` (of decode_tok_s), `total_speedup` (of

@@ -8,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.knobs import Resolved
-from nearkv.sweeps.evaluate.cells import Points, at, cells, cells_at, spread
-from nearkv.sweeps.evaluate.notes import Names
-from nearkv.sweeps.evaluate.times import Cell
+from nearkv.sweeps.evaluate.columns import (
+    Cell,
+    Names,
+    Points,
+    at,
+    cells,
+    cells_at,
+    columns,
+    spread,
+)
 from nearkv.sweeps.jobs.memory import keep_freed_memory
-from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
@@ -37,29 +42,6 @@ POINTS_AT_ONCE = 200_000
 """Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
 MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
-
-
-def columns(
-    block: Block,
-    box: Box,
-    wanted: Collection[str] = (),
-    extra: Collection[str] = (),
-    resolved: Resolved | None = None,
-) -> Columns:
-    """Evaluate one box of a block into columns, in row-major order of its grid.
-
-    Numbers of design points without an answer are NaN; `status`, `reason`, `short_of` and
-    `short_gb` say why.
-
-    Args:
-        block, box: the design points.
-        wanted: columns to compute; where empty, all but those on request.
-        extra: of `cells.ON_REQUEST`: what to compute besides.
-        resolved: what the system answered there, where the caller has asked it already.
-    """
-    shape = shape_of(box)
-    computed = cells(block, box, wanted, extra, resolved)
-    return {name: spread(cell, shape) for name, cell in computed.items()}
 
 
 def columns_at(

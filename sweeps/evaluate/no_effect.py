@@ -30,6 +30,25 @@ def checked_blocks(study: Study) -> list[Block]:
     return study_blocks
 
 
+def checked_point(study: Study, command: str = "estimate") -> Block:
+    """The block of a study of one design point.
+
+    Args:
+        study: what to evaluate.
+        command: that takes one design point only.
+
+    Raises:
+        InputError: the study cannot be evaluated, or is not one design point.
+    """
+    study_blocks = blocks(study)
+    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
+        raise InputError(
+            f"{command} takes one design point; use compare or sweep for lists"
+        )
+    warn_of_no_effect(study, study_blocks)
+    return study_blocks[0]
+
+
 def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
     """Warn of each number, part and knob of a study that changes nothing."""
     warn_of_unread(study_blocks)

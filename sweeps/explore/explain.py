@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Leaf, Repeat, Span
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.evaluate import Columns, columns
-from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
-from nearkv.sweeps.evaluate.requested import BOTTLENECK, on_request
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.study import Block
 
 Rows = list[dict[str, object]]
 ONE_STEP = "one decode step"
 """Name of the tree of a step that an answer of one token does not take."""
-
-
-def one_point(study: Study, command: str = "estimate") -> Block:
-    """The block of a study of one design point.
-
-    Args:
-        study: what to evaluate.
-        command: that takes one design point only.
-
-    Raises:
-        InputError: the study cannot be evaluated, or is not one design point.
-    """
-    study_blocks = blocks(study)
-    if len(study_blocks) != 1 or study_blocks[0].grid.size != 1:
-        raise InputError(
-            f"{command} takes one design point; use compare or sweep for lists"
-        )
-    warn_of_no_effect(study, study_blocks)
-    return study_blocks[0]
-
-
-def point_columns(block: Block, names: Sequence[str] = ()) -> Columns:
-    """The columns of the one design point of a block.
-
-    Args:
-        block: of one design point.
-        names: columns that are asked for; of those on request the point has these.
-    """
-    extra = (BOTTLENECK, *on_request(names))
-    return columns(block, block.grid.whole, extra=extra)
 
 
 def time_tree(block: Block) -> Rows:

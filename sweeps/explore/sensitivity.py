@@ -16,8 +16,8 @@ from nearkv.solvers.uncertainty.draws import ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
 from nearkv.solvers.uncertainty.spread import scores
 from nearkv.sweeps.evaluate.evaluate import evaluate
+from nearkv.sweeps.evaluate.no_effect import checked_point
 from nearkv.sweeps.evaluate.probe import Probe, check_column, column
-from nearkv.sweeps.explore.explain import one_point
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.bands import MODEL_ERROR, Band
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
@@ -82,7 +82,7 @@ class _Point:
         Raises:
             InputError: there are several, the column is unknown, or the point has no answer.
         """
-        probe = Probe(one_point(replace(study, band=0.0), "sensitivity"))
+        probe = Probe(checked_point(replace(study, band=0.0), "sensitivity"))
         check_column(of, probe.own_columns)
         only = np.zeros(1, np.intp)
         answer = probe.answer(only)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import names, path_of
+from nearkv.sweeps.evaluate.columns import ON_REQUEST, on_request
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.evaluate.requested import ON_REQUEST, on_request
 from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines

@@ -20,10 +20,10 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate.columns import TIMES
 from nearkv.sweeps.evaluate.evaluate import columns, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.provenance import platform_numbers
-from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.explore.knob import best_knob
 from nearkv.sweeps.figures import plot
 from nearkv.sweeps.figures.bars import tick_of

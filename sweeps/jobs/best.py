@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
+from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import (
     Cell,
     Columns,
@@ -29,7 +30,6 @@ from nearkv.sweeps.evaluate.evaluate import (
     columns_at,
     stack,
 )
-from nearkv.sweeps.evaluate.requested import on_request
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.interrupts import careful, listening
 from nearkv.sweeps.jobs.plan import (

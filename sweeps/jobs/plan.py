@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
+from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
-from nearkv.sweeps.evaluate.requested import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole

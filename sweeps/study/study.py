@@ -37,7 +37,7 @@ from nearkv.sweeps.study.sizes import (
     size,
     values,
 )
-from nearkv.sweeps.study.traces import traces_of
+from nearkv.sweeps.study.traces import Trace, traces_of
 
 __all__ = [
     "NONE",
@@ -227,8 +227,10 @@ def _blocks(study: Study) -> list[Block]:
         raise InputError("nothing to evaluate; name at least one system and one --model")
     once(study.systems, "systems")
     check_knobs(systems, study.knobs)
-    lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
-    traces = traces_of(study.traces, study.method, study.seed, lengths)
+    traces: tuple[Trace, ...] = ()
+    if study.traces or study.method != "fluid":
+        lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
+        traces = traces_of(study.traces, study.method, study.seed, lengths)
     labels = tuple(part.name for part in parts)
     if len(set(labels)) < len(labels):
         labels = tuple(model_names)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.evaluate.requested import on_request
 from nearkv.sweeps.study.study import Study
 
 

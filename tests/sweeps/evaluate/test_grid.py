@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.columns import TIMES
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.evaluate.requested import TIMES
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.sizes import size, values
 from nearkv.sweeps.study.study import Study, field_of, pairs

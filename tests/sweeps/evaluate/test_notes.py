@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearkv.sweeps.evaluate.cells import spread
+from nearkv.sweeps.evaluate.columns import Names, spread
 from nearkv.sweeps.evaluate.evaluate import Columns, table
-from nearkv.sweeps.evaluate.notes import Names
 from nearkv.sweeps.study.study import Study
 
 

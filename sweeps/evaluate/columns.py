@@ -1,26 +1,140 @@
-"""The columns of a box of design points, each only as large as the axes it depends on."""
+"""The columns of design points: what is computed at them, and only as large as their axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.capacity import STATUSES, Fits
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import COLUMNS, Answer, without_idle_power
 from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.knobs import Resolved, resolve_knobs
-from nearkv.sweeps.evaluate.notes import PARTLY, Names, lengthened, note
-from nearkv.sweeps.evaluate.requested import TIMES, footprint, is_usual, on_request
-from nearkv.sweeps.evaluate.times import Cell, Offered, Times, Where
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.tables.table import Columns
+
+BOTTLENECK = "bottleneck"
+"""What names of columns of the resource with most of the time begin with."""
+TIMES = "time_s:"
+"""What names of columns of seconds by resource begin with."""
+FOOTPRINT = "footprint_gb:"
+"""What names of columns of what a model keeps in memory begin with."""
+ON_REQUEST = (BOTTLENECK, TIMES, FOOTPRINT)
+"""Columns that begin so take longer than others, or say what no system decides."""
+
+
+def on_request(names: Collection[str]) -> tuple[str, ...]:
+    """Which of `ON_REQUEST` some names of columns ask for.
+
+    >>> on_request(["step_ms", "time_s:csd.flash"])
+    ('time_s:',)
+    """
+    named = "\n".join(["", *names])
+    return tuple(start for start in ON_REQUEST if f"\n{start}" in named)
+
+
+def is_usual(name: str, extra: Collection[str]) -> bool:
+    """Whether a table has a column where none is named, with what of `ON_REQUEST` is asked for."""
+    if name.startswith(tuple(extra)):
+        return True
+    return not name.startswith(ON_REQUEST)
+
+
+def footprint(llm: LLM, work: Workload) -> dict[str, Callable[[], Real]]:
+    """What a batch needs somewhere, whatever the system: weights, and K and V at the end [GB]."""
+    return {
+        f"{FOOTPRINT}weights": lambda: np.divide(llm.weight_bytes, 1e9),
+        f"{FOOTPRINT}kv": lambda: np.divide(
+            llm.kv_cache_bytes(work.batch, work.final), 1e9
+        ),
+    }
+
+
+PARTLY = "fits in some draws alone (fits_share), and the band is of these"
+"""The note of a design that does not fit in every draw of its band."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Text at every design point, as places in a list of names.
+
+    Attributes:
+        places: broadcast over design points.
+        names: the text of each place.
+    """
+
+    places: NDArray[np.intp]
+    names: tuple[str, ...]
+
+
+def note(notes: Mapping[str, NDArray[np.bool_]]) -> Names:
+    """Sentences that hold at each design point, semicolons between them."""
+    names = Names(np.zeros((), int), ("",))
+    for sentence, where in notes.items():
+        names = lengthened(names, sentence, where)
+    return names
+
+
+def lengthened(before: Names, sentence: str, where: NDArray[np.bool_]) -> Names:
+    """The same text, with a sentence more where that holds."""
+    longer = [f"{text}; {sentence}" if text else sentence for text in before.names]
+    shift = np.where(where, len(longer), 0)
+    return Names(before.places + shift, (*before.names, *longer))
+
+
+Cell = Real | NDArray[np.bool_] | Names
+"""A column of a box of design points before it is spread over them: it broadcasts to the box."""
+Where = Literal[True] | NDArray[np.bool_]
+"""Where there is an answer; True is everywhere, and saves a look at every point."""
+Offered = dict[str, Callable[[], Cell]]
+"""Columns by name, each computed when called."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of whole requests by the resource they are attributed to, computed once."""
+
+    estimate: Estimate
+    where: Where
+
+    def most(self) -> Offered:
+        """The resource with most of the time, and its share."""
+        return {BOTTLENECK: self._bottleneck, f"{BOTTLENECK}_share": self._share}
+
+    def by_resource(self) -> Offered:
+        """Seconds of each resource."""
+        names = sorted(self.estimate.total.resources)
+        return {f"{TIMES}{name}": partial(self._seconds, name) for name in names}
+
+    @cached_property
+    def _attribution(self) -> dict[str, Real]:
+        return self.estimate.total.attribution()
+
+    @cached_property
+    def _stacked(self) -> NDArray[np.float64]:
+        return np.stack(np.broadcast_arrays(*self._attribution.values()))
+
+    def _bottleneck(self) -> Names:
+        most = np.argmax(self._stacked, axis=0) + 1
+        places = np.where(self.where, most, 0)
+        return Names(places, ("", *self._attribution))
+
+    def _share(self) -> Real:
+        most = np.max(self._stacked, axis=0)
+        return np.where(self.where, most / self.estimate.total.seconds, np.nan)
+
+    def _seconds(self, resource: str) -> Real:
+        return np.where(self.where, self._attribution.get(resource, 0.0), np.nan)
+
 
 Shown = Mapping[str, tuple[str, NDArray[np.float64]]]
 """Axis -> the column that shows it, and its values there."""
@@ -41,6 +155,29 @@ class Points:
 
 Values = NDArray[np.generic]
 Shape = tuple[int, ...]
+
+
+def columns(
+    block: Block,
+    box: Box,
+    wanted: Collection[str] = (),
+    extra: Collection[str] = (),
+    resolved: Resolved | None = None,
+) -> Columns:
+    """Evaluate one box of a block into columns, in row-major order of its grid.
+
+    Numbers of design points without an answer are NaN; `status`, `reason`, `short_of` and
+    `short_gb` say why.
+
+    Args:
+        block, box: the design points.
+        wanted: columns to compute; where empty, all but those on request.
+        extra: of `ON_REQUEST`: what to compute besides.
+        resolved: what the system answered there, where the caller has asked it already.
+    """
+    shape = shape_of(box)
+    computed = cells(block, box, wanted, extra, resolved)
+    return {name: spread(cell, shape) for name, cell in computed.items()}
 
 
 def cells(
