@@ -132,7 +132,7 @@ class Study:
             "sets": {key: choices(sets[key], f"--set {key}") for key in sets},
             "knobs": {key: choices(knobs[key], f"--knob {key}") for key in knobs},
             "traces": names(traces, "--trace"),
-            "method": method,
+            "method": str(method),
             "seed": seed,
             "band": band,
             "samples": samples,
