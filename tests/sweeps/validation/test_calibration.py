@@ -1,7 +1,8 @@
-"""Fits: known factors lie in their intervals, and what the rows do not determine is reported."""
+"""Fits of platforms: known factors lie in their intervals; bad factors are one sentence."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.measured_runs import TRUTH, write_runs
+from support.warm_command import run
 
 from nearkv.hardware.catalog import load_platform
-from nearkv.solvers.calibrate import Numbers, fit, left_out
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.calibration import calibrate
@@ -128,56 +130,6 @@ def test_one_system_alone_does_not_determine_two_rates(tmp_path: Path) -> None:
     assert {row["hint"] for row in factor_rows(calibration)} == {"not determined"}
 
 
-def line(points: Numbers) -> Numbers:
-    """Residuals of a straight line, two of its four points off."""
-    x = np.array([0.0, 0.5, 1.0, 0.25])
-    rows: Numbers = (
-        points[:, :1] + points[:, 1:] * x - (0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4]))
-    )
-    return rows
-
-
-def test_a_straight_line_is_its_least_squares() -> None:
-    calibration = fit(line, np.array([0.5, 0.5]))
-    x = np.array([0.0, 0.5, 1.0, 0.25])
-    design = np.stack([np.ones(4), x], axis=1)
-    observed = 0.2 + 0.4 * x + np.array([0.0, 1e-4, 0.0, -2e-4])
-    expected, squares, *_ = np.linalg.lstsq(design, observed, rcond=None)
-    assert calibration.at == pytest.approx(expected, abs=1e-6)
-    # 95 % for both: Student's t of 2 degrees of freedom at 1 - 0.05 / 4 is 6.205
-    half = 6.205 * np.sqrt(squares[0] / 2 * np.diag(np.linalg.inv(design.T @ design)))
-    assert calibration.half == pytest.approx(half, rel=1e-3)
-    # leave one out of a linear fit: residual / (1 - leverage)
-    leverage = np.diag(design @ np.linalg.inv(design.T @ design) @ design.T)
-    assert left_out(line, calibration) == pytest.approx(
-        calibration.after / (1 - leverage), rel=1e-3
-    )
-
-
-def test_a_row_no_factor_explains_pulls_little() -> None:
-    def mean(points: Numbers) -> Numbers:
-        rows: Numbers = points - np.array([0.29, 0.3, 0.3, 0.31, 1.0])
-        return rows
-
-    calibration = fit(mean, np.array([0.5]))
-    # at the minimum the pulls r / sqrt(1 + (r / 0.1)^2) of all rows are even; least squares: 0.44
-    pulls = calibration.after / np.sqrt(1 + (calibration.after / 0.1) ** 2)
-    assert np.sum(pulls) == pytest.approx(0, abs=1e-6)
-    assert 0.3 < calibration.at[0] < 0.33
-
-
-def test_a_factor_that_nothing_depends_on_is_not_determined() -> None:
-    def idle(points: Numbers) -> Numbers:
-        rows: Numbers = points[:, :1] - np.array([0.3, 0.31, 0.29])
-        return rows
-
-    flat = fit(idle, np.array([0.5, 0.5]))
-    assert flat.half[1] == 1
-    # t of 1 degree of freedom at 1 - 0.05 / 4, and the standard error of a mean of three
-    assert flat.half[0] == pytest.approx(25.452 * np.sqrt(2e-4 / 3), rel=1e-3)
-    assert np.abs(flat.unknown[0]) == pytest.approx([0, 1], abs=1e-6)
-
-
 def test_a_row_left_out_is_predicted_by_a_fit_to_the_others(exact: Evidence) -> None:
     rows = noisy(exact, 5)
     calibration = calibrate(rows, tuple(TRUTH))
@@ -242,3 +194,95 @@ def test_claims_on_test_beds_with_the_same_derates_are_fitted_together() -> None
     assert [row["fitted"] for row in factor_rows(calibration)] == pytest.approx(
         [n.value for n in stated], rel=1e-2
     )
+
+
+HEADER = "system,model,batch,context,output_tokens,step_ms"
+GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        (["gpu.bandwidth"], "--factor gpu.bandwidth: has no range to fit it in"),
+        (["derate.magic"], "unknown number 'derate.magic'"),
+        (["pcie"], "'pcie' is not ROLE.KEY"),
+        (["derate.pcie", "derate.pcie"], "--factor: names 'derate.pcie' twice"),
+        (
+            [
+                "ssd.read",
+                "ssd.write",
+                "host.bandwidth",
+                "csd.launch",
+                "derate.pcie",
+                "derate.hbm",
+                "derate.gather",
+            ],
+            "7 factors are too many; choose at most six with --factor",
+        ),
+    ],
+)
+def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words: str) -> None:
+    with pytest.raises(InputError) as problem:
+        calibrate(exact, factors)
+    assert words in str(problem.value)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    file = write_runs(tmp_path / "runs.csv", TRUTH, ("h2o", "full-cache"))
+    out = tmp_path / "my.toml"
+    words = ["--measurements", file, "--factor", "derate.pcie", "--factor", "ssd.read"]
+    done = run("calibrate", *words, "--format", "json", "-o", str(out))
+    assert done.stderr == f"wrote {out}; use it as --platform {out}\n"
+    assert [row["fitted"] for row in json.loads(done.stdout)] == pytest.approx(
+        [0.74, 4.0], rel=1e-3
+    )
+    assert load_platform(str(out)).roles["ssd"].numbers["read"].value == pytest.approx(
+        4.0, rel=1e-3
+    )
+    assert len(json.loads(run("calibrate", *words, "--residuals", "--format", "json").stdout)) == 12
+    printed = " ".join(run("calibrate", *words).stdout.split())  # wrapped where the path ends
+    assert "12 rows, 2 factors of aipc-4090" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "needs either measurements or claims"),
+        (["--claims", "hillinfer", "--measurements", "my.csv"], "needs either"),
+        (["--claims", "vllm"], "unknown paper 'vllm'"),
+        (["--claims", "hillinfer", "--platform", "hilos-a100"], "no measured claim of 'hillinfer'"),
+        (
+            ["--claims", "hillinfer", "--without", "HI-01"],
+            "--without: unknown row 'HI-01'; did you mean 'HI-001'",
+        ),
+        (["--measurements", "nowhere.csv"], "nowhere.csv: cannot be read"),
+        (["--measurements", "nowhere.csv", "--format", "xml"], "unknown format 'xml'"),
+    ],
+)
+def test_a_bad_command_is_one_sentence(words: list[str], problem: str) -> None:
+    done = run("calibrate", *words)
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("metric", ["tok_s_per_kusd", "endurance_requests"])
+def test_a_column_that_the_model_leaves_blank_is_one_sentence(tmp_path: Path, metric: str) -> None:
+    # aipc-4090 states no prices, and h2o writes nothing to flash
+    head = HEADER.replace("step_ms", metric)
+    (path := tmp_path / "my.csv").write_text(f"{head}\n{GOOD}")
+    with pytest.raises(InputError, match=f"line 2: h2o has no {metric} there"):
+        measured(str(path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [("my.csv", "a platform is a .toml file"), ("nowhere/my.toml", "nowhere")],
+)
+def test_the_place_of_the_platform_is_checked_before_the_fit(place: str, problem: str) -> None:
+    done = run("calibrate", "--measurements", "does-not-exist.csv", "-o", place)
+    assert done.returncode == 2
+    assert problem in done.stderr

@@ -1,0 +1,128 @@
+"""What a user writes: a bad file of claims or of runs is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.validation.calibration import calibrate
+from nearkv.sweeps.validation.evidence import measured
+from nearkv.sweeps.validation.own_files import read_claims
+
+HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
+
+
+STEP = "id,low,unit,metric,system"
+
+
+MINE = f'{HEADER}\nmine,3,x,decode_tok_s,hilos,opt-66b,16,"32k,64k",alpha=0.5,hilos,alpha=0,mean\n'
+
+
+RUN = "system,model,batch,context,output_tokens,step_ms"
+
+
+GOOD = "h2o,qwen-7b,2,2k,64,57\nh2o,qwen-7b,4,2k,64,110\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,low\nx,1\n", "has no column 'unit'"),
+        (f"{HEADER},colour\n", "unknown column 'colour'"),
+        (f"{HEADER}\n", "holds no claims"),
+        (MINE.replace(",mean", ",median"), "line 2: unknown take 'median'; did you mean"),
+        (MINE.replace("mine,3", "mine,three"), "line 2, low: 'three' is not a number"),
+        (MINE.replace("mine,3", "mine,nan"), "line 2, low: 'nan' must be a finite number"),
+        (MINE.replace("mine,3", ",3"), "line 2: id is blank"),
+        (MINE.replace(",x,", ",GB,"), "line 2, unit: 'GB' does not measure a ratio"),
+        (f"{STEP}\nmine,72,GB,step_ms,hilos\n", "'GB' does not measure step_ms; write ms"),
+        (f"{STEP}\nmine,72,GFLOPS,step_ms,hilos\n", "line 2, unit: 'GFLOPS' does not measure"),
+        (f"{STEP}\nmine,72,banana,step_ms,hilos\n", "line 2, unit: 'banana' does not measure"),
+        (f"{STEP}\nmine,72,ms,decode_tok_s,hilos\n", "'ms' does not measure decode_tok_s"),
+        (
+            f"{STEP}\nmine,4,GB,number,hilos-a100:gpu.bandwidth\n",
+            "measure hilos-a100:gpu.bandwidth; write",
+        ),
+        (f"{STEP}\nmine,4,GB,number,hilos-a100:gpu.bandwith\n", "did you mean 'bandwidth'"),
+        (f"{STEP}\nmine,4,GB,number,hilos-a100:gpx.memory\n", "unknown part 'gpx'"),
+        (f"{STEP}\nmine,72,s,batch_run,hilos\n", "'s' does not measure batch_run; write x or"),
+        (
+            "id,low,high,unit,metric,system\nmine,72,70,ms,step_ms,hilos\n",
+            "line 2: low, 72, is above high, 70",
+        ),
+        (f"{HEADER}\nmine,3,x\n", "line 2: has 3 cells for 12 columns"),
+        (MINE + MINE.partition("\n")[2], "the id 'mine' is there twice"),
+    ],
+)
+def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    (path := tmp_path / "my.csv").write_text(text)
+    with pytest.raises(InputError) as problem:
+        read_claims(path)
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{RUN}\n", "holds no runs"),
+        ("", "has no column 'system'"),
+        (
+            "system,model,batch,context,step_ms\nh2o,qwen-7b,2,2k,57\n",
+            "has no column 'output_tokens'",
+        ),
+        (
+            "system,model,batch,context,output_tokens\nh2o,qwen-7b,2,2k,64\n",
+            "needs exactly one measured column; such as",
+        ),
+        (
+            f"{RUN},total_s\nh2o,qwen-7b,2,2k,64,57,3\n",
+            "needs exactly one measured column; it has step_ms, total_s",
+        ),
+        (f"{RUN},colour\nh2o,qwen-7b,2,2k,64,57,red\n", "unknown column 'colour'"),
+        (f"{RUN},batch\nh2o,qwen-7b,2,2k,64,57,2\n", "a column is there twice"),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64,fast\n", "line 2, step_ms: 'fast' is not a number"),
+        (
+            f"{RUN}\nh2o,qwen-7b,2,2k,64,-3\n",
+            "line 2, step_ms: '-3' must be a finite number above 0",
+        ),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64,0\n", "'0' must be a finite number above 0"),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64,nan\n", "'nan' must be a finite number above 0"),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64\n", "line 2: has 5 cells for 6 columns"),
+        (f"{RUN}\nh2o,qwen-7b,half,2k,64,57\n", "line 2, batch: 'half' must be a whole number"),
+        (f"{RUN}\nh3o,qwen-7b,2,2k,64,57\n", "line 2: unknown system 'h3o'; did you mean 'h2o'"),
+        (
+            f"{RUN}\nh2o,qwen-8b,2,2k,64,57\n",
+            "line 2: unknown model 'qwen-8b'; did you mean 'qwen",
+        ),
+        (f"{RUN},knob\n{GOOD.splitlines()[0]},alpha=1\n", "line 2: h2o: unknown knob 'alpha'"),
+        (
+            f"{RUN},knob\n{GOOD.splitlines()[0]},placement\n",
+            "line 2: knob 'placement': write it as NAME=VALUE",
+        ),
+        (
+            f'{RUN},set\n{GOOD.splitlines()[0]},"ssd.read=2GB/s,3GB/s"\n',
+            "line 2: a run has one value of each knob",
+        ),
+        (
+            f"{RUN}\nh2o,llama-13b,2,2k,64,57\n",
+            "line 2: h2o does not fit there, gpu is short of memory",
+        ),
+        (
+            f"{RUN}\nhilos,opt-66b,2,2k,64,57\nh2o,qwen-7b,2,2k,64,57\n",
+            "line 3: platform 'hilos-a100'",
+        ),
+        (
+            f"{RUN}\n{GOOD}",
+            "2 rows cannot determine 2 factors (derate.hbm, derate.pcie); give more rows",
+        ),
+    ],
+)
+def test_a_bad_file_of_runs_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    (path := tmp_path / "my.csv").write_text(text)
+    with pytest.raises(InputError) as problem:
+        calibrate(measured(str(path)))
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
