@@ -38,6 +38,7 @@ LINK = "GPU link"
 NOTHING = "none: nothing is off the GPU"
 
 _ROUNDING = 1e-9
+"""By how much more than its longer path, relative, a split must take before the link queues."""
 
 
 @dataclass(frozen=True)
@@ -103,19 +104,19 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
 
     Returns:
         The optimum with its certificate, and the loss of the paper's formulas. Where layers are of
-        several kinds, their paths balance at different shares; the optimum is that of the sum.
+        several types, their paths balance at different shares; the optimum is that of the sum.
     """
     alpha, sigma, hop = knobs["retention"], knobs["sigma"], knobs["hop"]
     precision, source = knobs["score_precision"], knobs["score_source"]
     off_gpu = 1 - place(hw, llm, work, knobs["placement"]).gpu
 
-    def paths(kind: LLM, share: Real) -> Span:
-        off_bytes = off_gpu * kind.kv_bytes(work.batch, work.context)
+    def paths(layer: LLM, share: Real) -> Span:
+        off_bytes = off_gpu * layer.kv_bytes(work.batch, work.context)
         pools = Pools(share * off_bytes, (1 - share) * off_bytes, alpha, sigma, hop)
-        return balanced_paths(hw, kind, pools, precision, source)
+        return balanced_paths(hw, layer, pools, precision, source)
 
-    def over_kinds(share: Real) -> Span:
-        return over_layers(llm, lambda kind: paths(kind, share))
+    def of_all_layers(share: Real) -> Span:
+        return over_layers(llm, lambda layer: paths(layer, share))
 
     low, high = _feasible(hw, llm, work, knobs)
 
@@ -125,16 +126,16 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     def at_share(share: Real) -> Split:
         return Split(
             share,
-            cpu=llm.sum_over_layers(lambda kind: paths(kind, share).parts["cpu"].seconds),
-            csd=llm.sum_over_layers(lambda kind: paths(kind, share).parts["csd"].seconds),
-            seconds=over_kinds(share).seconds,
+            cpu=llm.sum_over_layers(lambda layer: paths(layer, share).parts["cpu"].seconds),
+            csd=llm.sum_over_layers(lambda layer: paths(layer, share).parts["csd"].seconds),
+            seconds=of_all_layers(share).seconds,
         )
 
     scoring = rates(hw, llm, precision, source, hop)
     balanced = beta_balanced(scoring, alpha, sigma, hop)
     eq4 = beta_eq4(scoring, alpha)
     sec54 = beta_sec54(scoring, alpha)
-    exact = minimise(over_kinds(0.0), over_kinds(1.0), low, high)
+    exact = minimise(of_all_layers(0.0), of_all_layers(1.0), low, high)
     best = at_share(exact.value) if llm.kinds else split_at(balanced)
     return BestBeta(
         best=best,
