@@ -11,8 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nearkv.sweeps.validation.summary import summary
-from nearkv.sweeps.validation.validate import validate
+from nearkv.sweeps.validation.validate import summary, validate
 
 PAGE = Path(__file__).with_name("validation.md")
 SHOWN = [

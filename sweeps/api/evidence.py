@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.api.arguments import Value, path_of
 from nearkv.sweeps.api.tables import table_of_rows
 
@@ -47,21 +47,19 @@ def validate(
     True
     """
     from nearkv.sweeps.validation import validate as reviewed
-    from nearkv.sweeps.validation.sources import by_source
-    from nearkv.sweeps.validation.summary import summary
 
     file, chosen = path_of(claims, "claims"), list(ids)
     if file and (paper or record):
         raise InputError(
             "--claims FILE.csv has no paper and records nothing; leave these out"
         )
-    kept = reviewed.check_verdicts(list(verdicts))
-    if file:
-        rows = reviewed.validate_file(file, chosen)
-    else:
-        rows = reviewed.validate(reviewed.check_paper(paper), chosen)
-    table = table_of_rows(reviewed.with_verdicts(rows, kept))
-    count = by_source if paper == "independent" else summary
+    kept = list(verdicts) or list(reviewed.RANK)
+    for name in kept:
+        if name not in reviewed.RANK:
+            raise unknown("verdict", name, list(reviewed.RANK), "--verdict")
+    rows = reviewed.validate(paper, chosen, file)
+    table = table_of_rows([row for row in rows if row["verdict"] in kept])
+    count = reviewed.by_source if paper == "independent" else reviewed.summary
     table.attrs["counts"] = [] if chosen or file else count(rows)
     if record:
         reviewed.record(rows)
@@ -113,7 +111,7 @@ class Fit:
             InputError: the file cannot be written.
         """
         from nearkv.sweeps.evaluate.provenance import place_of, write_text
-        from nearkv.sweeps.validation.fit_report import platform_file
+        from nearkv.sweeps.validation.calibration import platform_file
 
         write_text(place_of(Path(path_of(file, "file"))), platform_file(self._calibration))
 
@@ -143,8 +141,7 @@ def calibrate(
     >>> {"stated", "fitted"} <= set(fit.factors.columns)
     True
     """
-    from nearkv.sweeps.validation import fit_report
-    from nearkv.sweeps.validation.calibration import calibrate as fitted
+    from nearkv.sweeps.validation import calibration as report
     from nearkv.sweeps.validation.evidence import claimed, measured
     from nearkv.sweeps.validation.evidence import without as left_out
 
@@ -154,10 +151,10 @@ def calibrate(
         raise InputError(f"calibrate needs either measurements or claims, {options}")
     bed = path_of(platform, "platform")
     evidence = measured(file, bed) if file else claimed(claims, bed)
-    calibration = fitted(left_out(evidence, list(without)), list(factors))
+    calibration = report.calibrate(left_out(evidence, list(without)), list(factors))
     return Fit(
-        factors=table_of_rows(fit_report.factor_rows(calibration)),
-        residuals=table_of_rows(fit_report.residual_rows(calibration)),
-        summary=tuple(fit_report.sentences(calibration)),
+        factors=table_of_rows(report.factor_rows(calibration)),
+        residuals=table_of_rows(report.residual_rows(calibration)),
+        summary=tuple(report.sentences(calibration)),
         _calibration=calibration,
     )

@@ -1,20 +1,34 @@
-"""Fit a platform's assumed numbers to claims of a paper or to a user's measurements."""
+"""Fit a platform's assumed numbers to runs; what the fit found as tables, sentences and TOML."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from nearkv.hardware.catalog import Platform
+from nearkv.hardware.catalog import Platform, names
 from nearkv.hardware.errors import InputError, once
 from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.schema import PARTLESS
 from nearkv.hardware.units import unit_of
-from nearkv.solvers.calibrate import MOST_FACTORS, Fit, Residuals, fit, left_out
+from nearkv.solvers.calibrate import (
+    ALIKE,
+    CONFIDENCE,
+    MOST_FACTORS,
+    Fit,
+    Residuals,
+    fit,
+    left_out,
+)
 from nearkv.sweeps.study.study import Numbers
+from nearkv.sweeps.tables.table import counted
 from nearkv.sweeps.validation.evidence import Evidence
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -138,3 +152,193 @@ def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
             f"{evidence.what}: {len(evidence.names)} rows cannot determine {len(chosen)} factors "
             f"({names}); give more rows, or fewer factors with --factor"
         )
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def factor_rows(calibration: Calibration) -> list[Row]:
+    """Every factor in its unit: as stated, fitted, the interval of the fit, the range."""
+    fit = calibration.fit
+    rows = []
+    for place, (address, number) in enumerate(calibration.factors.items()):
+        low, high = number.low or 0.0, number.high or 0.0
+        share, half = float(fit.at[place]), float(fit.half[place])
+        shares = np.clip([share, share - half, share + half], 0.0, 1.0)
+        fitted, interval_low, interval_high = shares * (high - low) + low
+        rows.append(
+            {
+                "number": address,
+                "unit": number.unit,
+                "stated": number.value,
+                "fitted": float(fitted),
+                "interval_low": float(interval_low),
+                "interval_high": float(interval_high),
+                "range_low": low,
+                "range_high": high,
+                "hint": _hint(share, half),
+            }
+        )
+    return rows
+
+
+def _hint(share: float, half: float) -> str:
+    if half >= 1:
+        return "not determined"
+    distance = min(share, 1 - share)
+    return "at an end of its range" if distance < 1e-3 else ""
+
+
+def residual_rows(calibration: Calibration) -> list[Row]:
+    """Every row: stated, predicted and the errors, with it and without it in the fit."""
+    evidence = calibration.evidence
+    before = np.exp(calibration.fit.before)
+    after = np.exp(calibration.fit.after)
+    alone = np.exp(calibration.left_out)
+    rows = []
+    for place, name in enumerate(evidence.names):
+        stated = float(evidence.stated[place])
+        rows.append(
+            {
+                "row": name,
+                "stated": stated,
+                "before": float(stated * before[place]),
+                "fitted": float(stated * after[place]),
+                "error_before": float(before[place] - 1),
+                "error": float(after[place] - 1),
+                "error_left_out": float(alone[place] - 1),
+            }
+        )
+    return rows
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def sentences(calibration: Calibration) -> list[str]:
+    """How good the fit is, and what the rows do not determine."""
+    fit, evidence = calibration.fit, calibration.evidence
+    factors = list(calibration.factors)
+    rows = counted(len(evidence.names), "row")
+    lines = [
+        f"{evidence.what}: {rows}, {counted(len(factors), 'factor')} of "
+        f"{evidence.platform.name}; median error {_median_error(fit.before):.3g} % as stated, "
+        f"{_median_error(fit.after):.3g} % fitted, {_median_error(calibration.left_out):.3g} % "
+        "each row predicted by a fit to the others."
+    ]
+    lines += [_undetermined(factors, direction) for direction in fit.unknown]
+    alike = np.triu(np.abs(fit.correlation) >= ALIKE, 1)
+    for i, j in zip(*np.nonzero(alike), strict=True):
+        lines.append(
+            f"{factors[i]} and {factors[j]}: "
+            f"their errors correlate at {fit.correlation[i, j]:+.3f}; "
+            "the rows determine their combination better than either."
+        )
+    if calibration.idle:
+        lines.append(f"No row depends on {', '.join(calibration.idle)}; left as stated.")
+    return lines
+
+
+def _median_error(residuals: Numbers) -> float:
+    """Median of |predicted / stated - 1| [%]."""
+    return float(100 * np.median(np.abs(np.expm1(residuals))))
+
+
+def _undetermined(factors: Sequence[str], direction: Numbers) -> str:
+    """One direction along which the rows say no more than the ranges do."""
+    parts = [(share, name) for share, name in zip(direction, factors, strict=True)]
+    large = [(share, name) for share, name in parts if abs(share) >= 0.1]
+    if len(large) == 1:
+        return f"The rows do not determine {large[0][1]}: its range says as much."
+    sign = np.sign(large[0][0])
+    moves = ", ".join(f"{sign * share:+.2f} {name}" for share, name in large)
+    return (
+        f"The rows cannot separate, in shares of their ranges: {moves}; "
+        "a move in this direction hardly changes a prediction."
+    )
+
+
+# --- a platform with the fitted numbers -----------------------------------------------------------
+
+
+def platform_file(calibration: Calibration) -> str:
+    """A platform based on the fitted one, as TOML; a role with a fitted number is written in full.
+
+    Raises:
+        InputError: a role filled by a part that is not in the catalogue.
+    """
+    test_bed = calibration.evidence.platform
+    fitted = {row["number"]: row for row in factor_rows(calibration)}
+    title = f"{test_bed.title}, fitted to {calibration.evidence.what}"
+    lines = [f"base = {_text(test_bed.name)}", f"title = {_text(title)}"]
+    if test_bed.cite:
+        lines.append(f"cite = {_text(test_bed.cite)}")
+    for role in dict.fromkeys(address.partition(".")[0] for address in fitted):
+        lines += _role_lines(calibration, role, fitted)
+    return "\n".join(lines) + "\n"
+
+
+def _role_lines(
+    calibration: Calibration, role: str, fitted: Mapping[str, Row]
+) -> list[str]:
+    test_bed = calibration.evidence.platform
+    part = test_bed.roles[role]
+    lines = ["", f"[{role}]"]
+    if part.type not in PARTLESS:
+        if part.name not in names("part"):
+            raise InputError(
+                f"{role} of {test_bed.name} is a part of your own; only its derates can be written"
+            )
+        lines.append(f"part = {_text(part.name)}")
+    for key, number in part.numbers.items():
+        row = fitted.get(f"{role}.{key}")
+        written = _fitted(number, row, calibration) if row else number
+        lines.append(f"{key} = {_entry(written)}")
+    return lines
+
+
+def _fitted(number: Quantity, row: Row, calibration: Calibration) -> Quantity:
+    """The number with its fitted value; its range is the interval of the fit."""
+    evidence = calibration.evidence
+    before = f"{number.value:g} in {row['range_low']:g} to {row['range_high']:g}"
+    interval = f"the range is the {100 * CONFIDENCE:g} % interval of the fit"
+    note = f"{number.note.rstrip('.')}; fitted, {interval}; before it was {before}"
+    low, value, high = (
+        float(f"{row[name]:.6g}") for name in ("interval_low", "fitted", "interval_high")
+    )
+    return replace(
+        number,
+        value=float(np.clip(value, row["range_low"], row["range_high"])),
+        kind="fitted",
+        source=evidence.source,
+        at=f"fitted to {len(evidence.names)} rows: {evidence.what}",
+        note=note,
+        low=max(low, row["range_low"]),
+        high=min(high, row["range_high"]),
+        quantiles=None,
+    )
+
+
+def _entry(number: Quantity) -> str:
+    """A number as a TOML inline table."""
+    entries = [
+        f"value = {number.value!r}",
+        f"unit = {_text(number.unit)}",
+        f"kind = {_text(number.kind)}",
+        f"source = {_text(number.source)}",
+        f"at = {_text(number.at)}",
+    ]
+    if number.low is not None:
+        entries.append(f"range = [{number.low!r}, {number.high!r}]")
+    if number.quantiles is not None:
+        entries.append(f"quantiles = {list(number.quantiles)!r}")
+    if number.shares:
+        entries.append(f"shares = {_text(number.shares)}")
+    if number.note:
+        entries.append(f"note = {_text(number.note)}")
+    return f"{{ {', '.join(entries)} }}"
+
+
+def _text(value: str) -> str:
+    """A TOML basic string; JSON escapes the same characters, all but DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
 from nearkv.sweeps.validation.own_files import read_claims
@@ -21,41 +24,32 @@ MATCH, NEAR = 0.10, 0.25
 """Relative errors up to which a prediction matches, or comes near."""
 RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 """Verdicts from best to worst."""
+RUNS = ("measured", "simulated")
+"""Kinds of claims that state how long something took."""
 
 
-def validate(paper: str = "", ids: Sequence[str] = ()) -> list[Row]:
-    """Evaluate the claims of one paper, or of all.
+def validate(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[Row]:
+    """Evaluate the claims of one paper, of all, or of a user's file.
 
     Args:
         paper: whose claims; all papers' where it is empty.
         ids: of the claims to evaluate; all where none is given.
+        file: a CSV of claims in place of the papers'; see `own_files.read_claims`.
 
     Raises:
-        InputError: no such paper, or no such claim.
+        InputError: no such paper or claim, a bad file, or a question about something that does not
+            exist.
     """
-    claims = [
-        (name, claim) for name in ([paper] if paper else papers()) for claim in load(name)
-    ]
+    if file:
+        claims = [(Path(file).stem, claim) for claim in read_claims(Path(file))]
+    else:
+        names = [paper] if paper else papers()
+        claims = [(name, claim) for name in names for claim in load(name)]
     known = [claim.id for _, claim in claims]
     for name in ids:
         if name not in known:
             raise unknown("claim", name, known, "--id")
     return [row(name, claim) for name, claim in claims if not ids or claim.id in ids]
-
-
-def validate_file(file: str, ids: Sequence[str] = ()) -> list[Row]:
-    """Evaluate a user's claims; see `nearkv.sweeps.validation.own_files`.
-
-    Raises:
-        InputError: a bad file, no such claim, or a question about something that does not exist.
-    """
-    claims = read_claims(Path(file))
-    known = [claim.id for claim in claims]
-    for name in ids:
-        if name not in known:
-            raise unknown("claim", name, known, "--id")
-    name = Path(file).stem
-    return [row(name, claim) for claim in claims if not ids or claim.id in ids]
 
 
 def row(paper: str, claim: Claim) -> Row:
@@ -167,31 +161,91 @@ def record(rows: Sequence[Row]) -> None:
             writer.writerows(asdict(claim) for claim in claims)
 
 
-def check_verdicts(names: Sequence[str]) -> Sequence[str]:
-    """Refuse a verdict that no claim can have.
+# --- counts ---------------------------------------------------------------------------------------
 
-    Raises:
-        InputError: no such verdict.
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """Counts of verdicts, errors and fitted factors, a row per paper.
+
+    Runs are measured or simulated. The errors leave out those that state an input of the model
+    (`runs_input`), which match by themselves, and one-sided bounds, which say little where they are
+    kept: `bounds_kept` counts them. `blind` are runs that were predicted before they were read.
     """
-    for name in names:
-        if name not in RANK:
-            raise unknown("verdict", name, list(RANK), "--verdict")
-    return names
+    lines = []
+    for paper in sorted({line["paper"] for line in rows}):
+        of_paper = [line for line in rows if line["paper"] == paper]
+        lines.append(_of_paper(paper, of_paper))
+    return lines
 
 
-def with_verdicts(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
-    """Rows that have one of these verdicts; all where none is named."""
-    return [line for line in rows if not verdicts or line["verdict"] in verdicts]
+def _of_paper(paper: str, rows: Sequence[Row]) -> Row:
+    claims = {claim.id: claim for claim in load(paper)}
+    verdicts = Counter(line["verdict"] for line in rows)
+    runs = [line for line in rows if line["kind"] in RUNS and line["error"] is not None]
+    inputs = [line for line in runs if claims[line["id"]].is_input]
+    bounds = [line for line in runs if claims[line["id"]].is_bound]
+    predicted = [line for line in runs if line not in inputs and line not in bounds]
+    blind = [line for line in predicted if claims[line["id"]].is_blind]
+    kept = [line for line in bounds if line["error"] == 0]
+    line: Row = {"paper": paper, "claims": len(rows)}
+    line |= {verdict: verdicts[verdict] for verdict in RANK}
+    return line | {
+        "runs": len(runs),
+        "runs_input": len(inputs),
+        "bounds_kept": f"{len(kept)} of {len(bounds)}",
+        "predicted": len(predicted),
+        "close": _close(predicted),
+        "median_error": _quantile(predicted, 0.5),
+        "p90_error": _quantile(predicted, 0.9),
+        "blind": len(blind),
+        "blind_close": _close(blind),
+        "blind_median_error": _quantile(blind, 0.5),
+        "fitted": "; ".join(fitted(paper)),
+    }
 
 
-def check_paper(paper: str) -> str:
-    """Refuse a paper without claims.
+def _close(rows: Iterable[Row]) -> int:
+    """Rows within 25 %."""
+    return sum(line["verdict"] in ("match", "near") for line in rows)
 
-    Raises:
-        InputError: no such paper.
+
+def _quantile(rows: Iterable[Row], share: float) -> float | None:
+    errors = [line["error"] for line in rows]
+    return float(np.quantile(errors, share)) if errors else None
+
+
+def fitted(paper: str) -> list[str]:
+    """Factors fitted for a paper's platforms, each with its value and range."""
+    factors: dict[str, None] = {}
+    for name in names("platform"):
+        platform = load_platform(name)
+        if platform.cite != paper:
+            continue
+        for role, part in platform.roles.items():
+            for key, number in part.numbers.items():
+                if number.kind == "fitted":
+                    span = f"[{number.low:g}, {number.high:g}]"
+                    factors[f"{role}.{key} = {number.value:g} {span}"] = None
+    return list(factors)
+
+
+def by_source(rows: Sequence[Row]) -> list[Row]:
+    """Median and largest error of each source, and at the end the median of the medians.
+
+    The source of a row is the part of its address before the semicolon.
     """
-    if paper and paper not in papers():
-        raise InputError(
-            f"no claims of {paper!r}; there are those of {', '.join(papers())}"
-        )
-    return paper
+    frame = pd.DataFrame(rows)
+    source = frame["where"].str.partition(";")[0].rename("source")
+    errors = frame["error"].astype(float).groupby(source)
+    table = pd.DataFrame(
+        {
+            "rows": errors.count(),
+            "not_modelled": errors.size() - errors.count(),
+            "median_error": errors.median(),
+            "largest_error": errors.max(),
+        }
+    )
+    table.loc["median of the medians", "median_error"] = table["median_error"].median()
+    blank = table.astype(object).where(table.notna(), None)
+    lines = blank.reset_index().to_dict("records")
+    return [{str(name): value for name, value in line.items()} for line in lines]

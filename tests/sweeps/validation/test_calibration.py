@@ -16,14 +16,14 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.validation.calibration import calibrate
-from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, without
-from nearkv.sweeps.validation.fit_report import (
+from nearkv.sweeps.validation.calibration import (
+    calibrate,
     factor_rows,
     platform_file,
     residual_rows,
     sentences,
 )
+from nearkv.sweeps.validation.evidence import Evidence, claimed, measured, without
 
 NOISE = 0.05
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from nearkv.sweeps.validation.claims import FIELDS, INDEPENDENT, load, papers
-from nearkv.sweeps.validation.sources import by_source
-from nearkv.sweeps.validation.validate import validate, worse
+from nearkv.sweeps.validation.validate import by_source, validate, worse
 
 DOCS = Path(__file__).parents[3] / "docs"
 ROWS = {"hilos": 127, "inf2": 78, "hillinfer": 82, "l3": 95, "h2m2": 112, "independent": 89}
