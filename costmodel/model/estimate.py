@@ -1,4 +1,4 @@
-"""What a system answers: prefill, one decode step, and whether it fits."""
+"""What a system answers: prefill, one decode step, whether it fits, and notes beside it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.capacity import Fits
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.workload import Workload
+
+Notes = Mapping[str, NDArray[np.bool_]]
+"""Sentence -> the design points where it holds."""
+_ROUNDING = 1e-9
+"""A batch that runs but for a smaller share runs as a whole."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,31 @@ class Estimate:
     also: Mapping[str, Real] = field(default_factory=dict)
     step_carries: Real = 0.0
     serving: Serving | None = None
-    notes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    notes: Notes = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Span:
         """Prefill, then n - 1 steps (HILOS sec. 2.1: prefill makes the first token)."""
         return serial(prefill=self.prefill, decode=(self.work.output - 1) * self.step)
+
+
+def notes_of(
+    estimate: Estimate, llm: LLM, work: Workload, counts: Mapping[str, tuple[Real, str]]
+) -> Notes:
+    """What differs from the workload as asked, whatever the system.
+
+    Args:
+        estimate: the system's answer.
+        llm, work: what was asked.
+        counts: knob -> its value and the number of the workload that bounds what it can use.
+    """
+    fewer = np.less(estimate.batch_run, np.multiply(work.batch, 1 - _ROUNDING))
+    beyond = "prompt and output exceed the model's context window"
+    notes = {
+        beyond: np.greater(work.longest, llm.longest),
+        "batch_run sequences at a time, times count all rounds": fewer & estimate.fits.ok,
+    }
+    for knob, (value, most) in counts.items():
+        sentence = f"{knob} beyond the {most}, which leaves some without work"
+        notes[sentence] = np.greater(value, getattr(work, most))
+    return {sentence: where for sentence, where in notes.items() if np.any(where)}

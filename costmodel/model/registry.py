@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,11 +13,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.notes import notes_of
-from nearkv.costmodel.model.own_modules import modules_naming, own_modules, text_of
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError, unknown, warn
@@ -139,6 +139,8 @@ class System:
         return find_system, (self.name,)
 
 
+_PACKAGE = "nearkv.costmodel.systems"
+"""Its modules register systems when first imported, which is when a name is looked up."""
 _GROUP = "nearkv.systems"
 """Entry points of installed packages whose modules register systems."""
 _SYSTEMS: dict[str, System] = {}
@@ -197,6 +199,40 @@ def systems() -> dict[str, System]:
     _import_own()
     _import_installed()
     return dict(sorted(_SYSTEMS.items()))
+
+
+@cache
+def own_modules() -> list[str]:
+    """Modules of nearkv that register systems."""
+    package = importlib.import_module(_PACKAGE)
+    return [
+        f"{_PACKAGE}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
+    ]
+
+
+@cache
+def modules_naming(name: str) -> list[str]:
+    """Modules of nearkv whose text quotes the name of a system, one called like it first.
+
+    One of them registers the system, if it is nearkv's own; importing all modules takes longer than
+    reading their text.
+    """
+    alike = f"{_PACKAGE}.{name.replace('-', '_')}"
+    naming = []
+    for module in own_modules():
+        if module == alike:
+            return [module]
+        if f'"{name}"' in text_of(module):
+            naming.append(module)
+    return naming
+
+
+def text_of(module: str) -> str:
+    """The Python of a module; empty where it has none."""
+    spec = importlib.util.find_spec(module)
+    read = getattr(spec and spec.loader, "get_source", None)
+    text: str | None = read(module) if read else None
+    return text or ""
 
 
 @cache

@@ -11,7 +11,7 @@ from support.systems import SYSTEMS
 from typer.testing import CliRunner
 
 from nearkv.cli import app
-from nearkv.costmodel.model.own_modules import modules_naming
+from nearkv.costmodel.model.registry import modules_naming
 from nearkv.hardware.quantity import source_names, sources
 
 POINT = ["hilos", "--model", "opt-66b", "--context", "64k"]
