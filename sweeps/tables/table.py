@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.study.study import Study
 
 Columns = dict[str, NDArray[np.generic]]
 """A table: each column's name and its values, all of one length."""
@@ -75,25 +75,24 @@ def check_columns(known: Iterable[object], names: Sequence[str]) -> None:
 
 def varying(columns: Iterable[object], study: Study) -> list[str]:
     """Those columns of what the study varies: its systems, models, workloads, numbers and knobs."""
-    names: set[str] = set()
-    if len(study.systems) > 1:
-        names.add("system")
-    if len(study.platforms) > 1:
-        names.add("platform")
-    names |= {name for name, given in study.knobs.items() if len(given) > 1}
-    names |= {f"{role}.part" for role, named in study.parts.items() if len(named) > 1}
-    values: dict[str, set[str]] = {}
-    for block in blocks(study):
-        values.setdefault("platform", set()).add(block.platform.name)
-        for axis in block.display_grid.axes:
-            points = list(map(str, axis.values))
-            if axis.name in ("model", "trace"):
-                points = list(axis.labels)
-            values.setdefault(axis.name, set()).update(points)
-    if not study.zipped:
-        values.pop("platform", None)
-    names |= {name for name, points in values.items() if len(points) > 1}
-    return [str(name) for name in columns if name in names]
+    given: dict[str, Sequence[object]] = {
+        "system": study.systems,
+        "model": study.models,
+        "platform": study.platforms,
+        "trace": study.traces,
+        "batch": study.batch,
+        "context": study.context,
+        "output_tokens": study.output_tokens,
+        **study.sets,
+        **study.knobs,
+        **{f"{role}.part": parts for role, parts in study.parts.items()},
+        **study.zipped,
+    }
+    given["context_tok"] = given.pop("context")
+    names = {name for name, values in given.items() if len({*map(str, values)}) > 1}
+    numbers = tuple(f"{name}_" for name in names if "." in name)  # before their unit
+    known = map(str, columns)
+    return [name for name in known if name in names or name.startswith(numbers)]
 
 
 def is_whole(values: NDArray[np.generic]) -> bool:
