@@ -38,6 +38,8 @@ def on_request(names: Collection[str]) -> tuple[str, ...]:
     >>> on_request(["step_ms", "time_s:csd.flash"])
     ('time_s:',)
     """
+    if not names:
+        return ()
     named = "\n".join(["", *names])
     return tuple(start for start in ON_REQUEST if f"\n{start}" in named)
 
@@ -285,9 +287,10 @@ def _offered(
         "system": partial(_name, block.system.name),
         "model": partial(Names, models, block.grid.axes[0].labels),
         "platform": partial(_name, block.platform.name),
-        **_swapped(block),
-        **_question(block, shown, work),
     }
+    for column, part in block.platform.part_columns.items():
+        offered[column] = partial(_name, part)
+    offered |= _question(block, shown, work)
     for name in block.system.knobs:
         column, compute = _knob(block, shown, resolved, name)
         offered[column] = compute
@@ -328,29 +331,21 @@ def _shortage(fits: Fits) -> Offered:
     }
 
 
-def _swapped(block: Block) -> Offered:
-    """A column for every role whose part is swapped: the name of its part."""
-    parts = block.platform.part_columns
-    return {column: partial(_name, name) for column, name in parts.items()}
-
-
 def _question(block: Block, shown: Shown, work: Workload) -> Offered:
     """Columns of the axes, those of models and knobs apart."""
-    apart = ("model", *block.system.knobs)
-    axes = {column: value for name, (column, value) in shown.items() if name not in apart}
-    if not block.traces:
-        return {name: partial(_cell, value) for name, value in axes.items()}
-    places = axes.pop("trace").astype(int)
-    names = tuple(trace.name for trace in block.traces)
-    columns: Offered = {
-        "trace": partial(Names, places, names),
-        "batch": partial(_cell, work.batch),
-        "context_tok": partial(_cell, work.prompt),
-        "output_tokens": partial(_cell, work.output),
-    }
-    for name, value in axes.items():
-        columns[name] = partial(_cell, value)
-    columns["method"] = partial(_name, block.method)
+    columns: Offered = {}
+    if block.traces:
+        places = shown["trace"][1].astype(int)
+        names = tuple(trace.name for trace in block.traces)
+        columns["trace"] = partial(Names, places, names)
+        columns["batch"] = partial(_cell, work.batch)
+        columns["context_tok"] = partial(_cell, work.prompt)
+        columns["output_tokens"] = partial(_cell, work.output)
+    for name, (column, value) in shown.items():
+        if name not in ("model", "trace", *block.system.knobs):
+            columns[column] = partial(_cell, value)
+    if block.traces:
+        columns["method"] = partial(_name, block.method)
     return columns
 
 
@@ -376,7 +371,7 @@ _FITTING: Offered = {
     "status": partial(_name, "ok"),
     "reason": partial(_name, ""),
     "short_of": partial(_name, ""),
-    "short_gb": lambda: 0.0,
+    "short_gb": partial(float),
 }
 """The columns of `_shortage` where every design point has an answer."""
 
@@ -389,8 +384,8 @@ def _knob(
     if not knob.sets:
         value = _cell(resolved.knobs[name])
         if knob.choices:
-            return name, lambda: Names(value.astype(int), knob.choices)
-        return name, lambda: value
+            return name, partial(Names, value.astype(int), knob.choices)
+        return name, partial(_cell, value)
     key = block.platform.key(knob.sets)
     for axis, number in block.sets.items():
         if number == knob.sets:
@@ -398,4 +393,4 @@ def _knob(
     role, _, own = knob.sets.partition(".")
     part = block.platform.roles[role]
     stated = key.shown(part.numbers[own].si)
-    return name + key.suffix, lambda: stated
+    return name + key.suffix, partial(_cell, stated)

@@ -51,6 +51,9 @@ def checked_point(study: Study, command: str = "estimate") -> Block:
 
 def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
     """Warn of each number, part and knob of a study that changes nothing."""
+    states_any = study.sets or study.knobs or study.parts or study.zipped
+    if not (states_any or study.platforms):
+        return
     warn_of_unread(study_blocks)
     points = sum(block.grid.size for block in study_blocks)
     if points > _POINTS or study.method != "fluid":

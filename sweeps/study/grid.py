@@ -161,6 +161,8 @@ class Block:
     @cached_property
     def display_grid(self) -> Grid:
         """The axes as columns show them: a hardware number in the unit that its name ends in."""
+        if not self.sets:
+            return self.grid
         axes = [self._display_axis(axis) for axis in self.grid.axes]
         return Grid(tuple(axes))
 
@@ -210,8 +212,9 @@ class Block:
     @property
     def _set_widths(self) -> list[str]:
         """Widths of elements that the user set, which override those of a model's own."""
-        addresses = [address.partition(".") for address in self.sets.values()]
-        return [key for role, _, key in addresses if role == "precision"]
+        own = "precision."
+        addresses = self.sets.values()
+        return [name.removeprefix(own) for name in addresses if name.startswith(own)]
 
     def overridden(self, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
         """Sentence on a width that the user set -> where the model states its own."""

@@ -91,8 +91,8 @@ def number(key: Key) -> Reader:
 
 def comma_list(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list."""
-    names = (name.strip() for name in text.split(","))
-    return tuple(name for name in names if name)
+    stripped = map(str.strip, text.split(","))
+    return tuple(filter(None, stripped))
 
 
 def pairs(items: Iterable[str], option: str) -> dict[str, str]:

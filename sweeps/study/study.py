@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -129,16 +129,16 @@ class Study:
             "context": tuple(values(context, size, "--context")),
             "output_tokens": tuple(values(output_tokens, size, "--output-tokens")),
             "platforms": names(platforms, "--platform", Platform),
-            "sets": {key: choices(sets[key], f"--set {key}") for key in sets},
-            "knobs": {key: choices(knobs[key], f"--knob {key}") for key in knobs},
+            "sets": _each(choices, sets, "--set"),
+            "knobs": _each(choices, knobs, "--knob"),
             "traces": names(traces, "--trace"),
             "method": str(method),
             "seed": seed,
             "band": band,
             "samples": samples,
             "plugins": names(plugins, "--plugin"),
-            "parts": {role: names(parts[role], f"--part {role}") for role in parts},
-            "zipped": {axis: _paired(axis, zipped[axis]) for axis in zipped},
+            "parts": _each(names, parts, "--part"),
+            "zipped": _each(_paired, zipped, "--zip"),
         }
         for name, value in read.items():
             object.__setattr__(self, name, value)
@@ -153,13 +153,26 @@ class Study:
         return 2 if self.traces else 4
 
 
-def _paired(axis: str, given: Values) -> tuple[Any, ...]:
+def _each(
+    read: Callable[[Values, str], tuple[Any, ...]],
+    given: Mapping[str, Values],
+    option: str,
+) -> dict[str, tuple[Any, ...]]:
+    """The values of every name, read."""
+    values_by_name = {}
+    for name, listed in given.items():
+        values_by_name[name] = read(listed, f"{option} {name}")
+    return values_by_name
+
+
+def _paired(given: Values, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others; one may come more than once."""
+    axis = where.partition(" ")[2]
     if axis in NAMED:
-        return names(given, f"--zip {axis}")
+        return names(given, where)
     if axis in LENGTHS:
-        return tuple(repeatable(given, size, f"--zip {axis}"))
-    return choices(given, f"--zip {axis}", different=False)
+        return tuple(repeatable(given, size, where))
+    return choices(given, where, different=False)
 
 
 def blocks(study: Study) -> list[Block]:
@@ -169,9 +182,12 @@ def blocks(study: Study) -> list[Block]:
         InputError: any name, number or combination that cannot be evaluated.
     """
     divided: list[Block] = []
-    for part in _pairings(study) if study.zipped else [study]:
-        divided += _blocks(part)
-    divided.sort(key=lambda block: study.systems.index(block.system.name))
+    if study.zipped:
+        for part in _pairings(study):
+            divided += _blocks(part)
+        divided.sort(key=lambda block: study.systems.index(block.system.name))
+    else:
+        divided = _blocks(study)
     return _with_band(divided, study) if study.band else divided
 
 
@@ -221,7 +237,7 @@ def _blocks(study: Study) -> list[Block]:
     once(study.traces, "--trace")
     if study.plugins:
         load_plugins(study.plugins)
-    systems = [find_system(name) for name in study.systems]
+    systems = list(map(find_system, study.systems))
     parts = tuple(map(_read_model, study.models))
     if not systems or not parts:
         raise InputError("nothing to evaluate; name at least one system and one --model")
