@@ -1,4 +1,4 @@
-"""The shares that every memory holds, its need being affine in them; where none, the least short.
+"""Shares at which every memory holds what it must; where there are none, the least short.
 
 Symbols: x share.
 """
@@ -48,10 +48,10 @@ class _Need:
 
         A need that does not change with the share bounds nothing.
         """
-        room = np.subtract(spare, self.excess)
+        headroom = np.subtract(spare, self.excess)
         # a need that hardly rises reaches the capacity at no share: its edge is infinite
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            edge = np.divide(room, self.rise)
+            edge = np.divide(headroom, self.rise)
         low = np.where(np.less(self.rise, 0), edge, -np.inf)
         high = np.where(np.greater(self.rise, 0), edge, np.inf)
         return low, high
