@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, columns
-from nearkv.sweeps.jobs.memory import keep_freed_memory
+from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, columns, keep_freed_memory
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 

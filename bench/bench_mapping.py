@@ -13,7 +13,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.solvers.mapping.checks import brute, milp
 from nearkv.solvers.mapping.exact import exact
 from nearkv.solvers.mapping.policies import greedy
-from nearkv.sweeps.jobs.memory import keep_freed_memory
+from nearkv.sweeps.evaluate.evaluate import keep_freed_memory
 from nearkv.sweeps.validation.questions import model_on
 
 

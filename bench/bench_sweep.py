@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,9 @@ from bench.processes import Cost, cost_of
 from nearkv.costmodel.mechanisms.gpu_layer import head_weights
 from nearkv.costmodel.model.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, cells
-from nearkv.sweeps.jobs.arrow import table
-from nearkv.sweeps.jobs.encode import ENCODERS, encoded
-from nearkv.sweeps.jobs.execute import PIECE
-from nearkv.sweeps.jobs.memory import keep_freed_memory
+from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, cells, keep_freed_memory
+from nearkv.sweeps.jobs.formats import WRITERS, piece_table, write_piece
+from nearkv.sweeps.jobs.parts import PART
 from nearkv.sweeps.jobs.plan import SWEPT_AT_ONCE, plan
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study
@@ -148,7 +147,7 @@ def files(folder: Path) -> None:
     """Rows a second into files, evaluated and written, beside PyArrow writing the same table."""
     rows = plan(Study(("hilos",), ("opt-66b",), batch="1:20:+1", context="4k:200k:+4k", sets=AXES))
     packed = rows.packed()
-    whole = table(packed, next(rows.pieces(rows.size))).combine_chunks()
+    whole = piece_table(packed, next(rows.pieces(rows.size))).combine_chunks()
     theirs = {
         "parquet": lambda file: pyarrow.parquet.write_table(whole, file),
         "csv": lambda file: pyarrow.csv.write_csv(whole, file),
@@ -157,14 +156,14 @@ def files(folder: Path) -> None:
 
         def ours(form: str = form) -> None:
             with (folder / form).open("wb") as file:
-                for piece in rows.pieces(PIECE[form]):
-                    file.write(encoded(packed, form, piece))
+                for piece in rows.pieces(PART[form]):
+                    write_piece(packed, form, piece, file)
 
-        tables = [table(packed, piece) for piece in rows.pieces(PIECE[form])]
+        tables = [piece_table(packed, piece) for piece in rows.pieces(PART[form])]
 
         def writing(form: str = form, tables: list[pyarrow.Table] = tables) -> None:
             for piece in tables:
-                ENCODERS[form](piece, False)
+                WRITERS[form](piece, BytesIO(), False)
 
         alone = rows.size / least(writing, 3) / 1e6
         mine = rows.size / least(ours, 3) / 1e6

@@ -21,7 +21,7 @@ from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
 from nearkv.sweeps.study.study import Study
 
 if TYPE_CHECKING:
-    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.progress import SweepRun
 
 PER = "model,context_tok,output_tokens,trace"
 """Columns that make a workload."""

@@ -80,7 +80,7 @@ def pareto(
     Example: nearkv pareto --system hilos --model opt-66b --batch 1:64:+1 --set csd.count=1:16:+1
     """
     from nearkv.sweeps.api.questions import pareto as answer
-    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.study.study_files import either

@@ -14,7 +14,7 @@ from nearkv.sweeps.commands.writing import ask, check_output, save, tell, text_f
 
 if TYPE_CHECKING:
     from nearkv.sweeps.jobs.best import Reducer
-    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.study.study import Study
 
 Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
@@ -84,7 +84,7 @@ def sweep(
     Example: nearkv sweep --system hilos --model opt-66b --context 8k:128k:x2 -o out.csv
     """
     from nearkv.sweeps.jobs.best import reducer_of
-    from nearkv.sweeps.jobs.running import SweepRun
+    from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.jobs.workers import Workers
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.study.study_files import either
@@ -151,7 +151,7 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
     from nearkv.sweeps.api.tables import table_of_columns
     from nearkv.sweeps.evaluate.columns import on_request
     from nearkv.sweeps.evaluate.evaluate import table
-    from nearkv.sweeps.jobs.execute import to_file
+    from nearkv.sweeps.jobs.parts import to_file
 
     if is_figure(file):
         rows = table_of_columns(table(study, on_request(only)))

@@ -24,7 +24,7 @@ def check_output(file: str) -> None:
     Raises:
         InputError: no form is known by that name, or something is in the way.
     """
-    from nearkv.sweeps.jobs.execute import check_place
+    from nearkv.sweeps.jobs.outputs import check_place
 
     check_place(Path(file))
 
@@ -45,7 +45,7 @@ def save(table: Table, only: str, study: Study | None, file: str) -> None:
         InputError: a name that is no column, or a file that cannot be written.
     """
     from nearkv.sweeps.api.tables import columns_of
-    from nearkv.sweeps.jobs.execute import write_table
+    from nearkv.sweeps.jobs.outputs import write_table
     from nearkv.sweeps.tables.table import select
 
     tell(write_table(select(columns_of(table), only), Path(file), study))
@@ -58,16 +58,15 @@ def csv_of(table: Table, only: str) -> str:
         InputError: a name that is no column.
     """
     from nearkv.sweeps.api.tables import columns_of
-    from nearkv.sweeps.jobs.arrow import table_of
-    from nearkv.sweeps.jobs.encode import ENCODERS
+    from nearkv.sweeps.jobs.formats import encoded_table
     from nearkv.sweeps.tables.table import select
 
-    return ENCODERS["csv"](table_of(select(columns_of(table), only)), True).decode()
+    return encoded_table(select(columns_of(table), only), "csv").decode()
 
 
 def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
     """Write a formatted table, and beside it where every number comes from."""
-    from nearkv.sweeps.jobs.execute import write_content
+    from nearkv.sweeps.jobs.outputs import write_content
 
     tell(write_content(text.encode(), rows, Path(file), study))
 

@@ -18,7 +18,6 @@ from nearkv.sweeps.evaluate.columns import (
     columns,
     spread,
 )
-from nearkv.sweeps.jobs.memory import keep_freed_memory
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
@@ -33,6 +32,7 @@ __all__ = [
     "columns",
     "columns_at",
     "evaluate",
+    "keep_freed_memory",
     "merge",
     "stack",
     "table",
@@ -42,6 +42,18 @@ POINTS_AT_ONCE = 200_000
 """Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
 MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
+_KEPT = 31 << 20
+"""Bytes below the largest block that glibc's malloc learns from [B]."""
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what NumPy frees.
+
+    A box of design points takes a few hundred arrays of half a megabyte one after the other, which
+    glibc's malloc would fetch anew from the kernel each. Once a block of this size was freed, it
+    keeps blocks of up to twice that.
+    """
+    np.empty(_KEPT, np.uint8)
 
 
 def columns_at(

@@ -1,7 +1,6 @@
 """Write results, and where each of their numbers comes from.
 
-A file takes its name once complete, so that an interrupted run loses nothing, and leaves nothing
-where the system has files without a name.
+A file takes its name once complete, so that an interrupted run loses nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from nearkv.hardware.catalog import Part, Platform, load_part, names
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.quantity import sources
-from nearkv.sweeps.jobs.interrupts import careful
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.tables.table import plain
-
-_MODE = 0o666
-"""Permissions of what is written, less those that the user's mask takes away."""
 
 
 def place_of(name: str | Path) -> Path:
@@ -69,54 +64,25 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """Open a file to write; it takes its name only once complete, and Ctrl-C waits for it.
+    """Open a file to write, which takes its name only once complete.
 
     Raises:
         InputError: the folder is missing or full, or may not be written.
     """
-    with careful(), _replacing(path) as file:
-        yield file
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    named = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        handle = _open_unnamed(path.parent)
-        linked = handle >= 0
-        if not linked:
-            handle = os.open(named, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        with temporary.open("x", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     except OSError as problem:
         raise InputError(
             f"{path}: cannot be written ({problem.strerror}); choose another place"
         ) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            yield cast("TextIO", file)
-            file.flush()
-            os.fsync(file.fileno())
-            if linked:
-                # a folder given makes the call follow the link that stands for the open file
-                os.link(f"/proc/self/fd/{handle}", named, src_dir_fd=handle)
-        os.replace(named, path)
-    except OSError as problem:
-        raise InputError(
-            f"{path}: cannot be written ({problem.strerror}); nothing was changed there"
-        ) from None
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(named)
-
-
-def _open_unnamed(folder: Path) -> int:
-    """Open a file without a name, which ends with the process; -1 where a system has none."""
-    unnamed = getattr(os, "O_TMPFILE", 0)
-    if not unnamed or not Path("/proc/self/fd").is_dir():
-        return -1
-    try:
-        return os.open(folder, unnamed | os.O_WRONLY, _MODE)
-    except OSError:
-        return -1
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -31,7 +31,6 @@ from nearkv.sweeps.evaluate.evaluate import (
     stack,
 )
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
-from nearkv.sweeps.jobs.interrupts import careful, listening
 from nearkv.sweeps.jobs.plan import (
     SWEPT_AT_ONCE,
     Kind,
@@ -42,8 +41,7 @@ from nearkv.sweeps.jobs.plan import (
     size_of,
     unpacked,
 )
-from nearkv.sweeps.jobs.progress import progress
-from nearkv.sweeps.jobs.running import SweepRun, announce
+from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
 from nearkv.sweeps.study.grid import shape_of
 from nearkv.sweeps.study.study import Block, Study
 
@@ -242,9 +240,8 @@ def best(
     rows = plan(study, extra=requested)
     shown = chosen(rows.kinds, only, requested)
     reducer.check(rows.kinds)
-    with careful():
-        numbers = best_numbers(rows, reducer, run)
-        table = whole_rows(rows, numbers if len(numbers) else np.zeros(1, np.int64))
+    numbers = best_numbers(rows, reducer, run)
+    table = whole_rows(rows, numbers if len(numbers) else np.zeros(1, np.int64))
     if len(numbers):
         warn_of_blanks(rows.blocks, reducer.by, "--by")
     elif table["status"][0] == "ok" or running_without(rows.blocks, reducer.by[0]):
@@ -262,8 +259,7 @@ def best_numbers(rows: Plan, reducer: Reducer, run: SweepRun) -> NDArray[np.int6
         many = f"{rows.size:,} design points are very many to compare"
         raise InputError(f"{many}; leave out some, or begin all the same with --yes")
     task = partial(_best_of_piece, rows.packed(), reducer)
-    with listening():
-        announce(rows, task, run, "compare")
+    announce(rows, task, run, "compare")
     kept: Kept | None = None
     answers = run.workers.run(task, rows.pieces(REDUCED))
     with progress(rows.size, quiet=run.quiet) as advance, closing(answers):

@@ -1,96 +1,104 @@
-"""What the bytes of an output depend on, option by option, so that a difference has a name."""
+"""What the bytes of an output depend on, as digests, so that no sweep goes on with other rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nearkv.sweeps.evaluate.provenance import provenance
-from nearkv.sweeps.jobs.plan import Plan
-from nearkv.sweeps.jobs.versions import CODE, PACKAGES, versions
+import numpy as np
+
+import nearkv
 from nearkv.sweeps.study.study import Block
 
-_OPTIONS = {
-    "model": "--model",
-    "trace": "--trace",
-    "batch": "--batch",
-    "context_tok": "--context",
-    "output_tokens": "--output-tokens",
-}
-"""Axes of the workload, and the option that gives their values."""
+if TYPE_CHECKING:
+    from nearkv.sweeps.jobs.plan import Plan
+
+_CALLED = {"parts": "models", "sets": "numbers", "requested": "knobs", "grid": "axes"}
+"""What people call a field of a block."""
 
 
-def identity(rows: Plan, only: Sequence[str], form: str) -> dict[str, str]:
-    """What the bytes of an output depend on, by name: versions, options, and all of it at once.
+def identity(rows: Plan, form: str) -> dict[str, str]:
+    """Digests of all that decides the rows of a sweep and their bytes, by what it is.
+
+    Every field of every block counts, down to each number of each layer of a model, so that
+    nothing must be thought of here when a block gets another field.
 
     Args:
         rows: what is evaluated.
-        only: columns chosen.
         form: of the file, and whatever else decides how rows become bytes.
     """
-    origin = provenance(rows.blocks)
-    blocks = [_by_option(block) for block in rows.blocks]
-    digests: dict[str, list[str]] = {}
-    for block in blocks:
-        for option, value in block.items():
-            digests.setdefault(option, []).append(_digest(value))
-    digests["--platform"] = [_digest(origin["platforms"])]
-    digests["--model"].append(_digest(origin["models"]))
-    if only:
-        digests["--columns"] = [_digest(list(only))]
-    options = {}
-    for name, values in digests.items():
-        distinct = list(dict.fromkeys(values))
-        options[name] = _digest(distinct)
-    numbers = [origin[name] for name in ("platforms", "models", "traces")]
-    whole = [form, list(rows.kinds.items()), numbers, blocks]
-    return {**versions(), **options, "study": _digest(whole)}
+    blocks = {
+        _CALLED.get(field.name, field.name): [
+            getattr(block, field.name) for block in rows.blocks
+        ]
+        for field in fields(Block)
+    }
+    digests = {name: _digest(values) for name, values in blocks.items()}
+    digests["columns"] = _digest(rows.kinds)
+    digests["form"] = _digest(form)
+    digests["code"] = source_digest()
+    for package in ("numpy", "pyarrow"):
+        digests[package] = version(package)
+    return digests
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """In what two identities differ, in words; empty where they are the same."""
+    """In what two identities differ, in words; empty where they are equal."""
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    for name in names:
-        if name in PACKAGES:
-            return f"with {name} {before.get(name)}"
-    if CODE in names:
-        return "before nearkv's own code was changed"
-    options = [name for name in names if name.startswith("--")]
-    if options:
-        which = "another" if len(options) == 1 else "other"
-        return f"with {which} {' and '.join(options)}"
-    return "for another study" if names else ""
+    if "code" in names:
+        return "by another version of nearkv"
+    for package in ("numpy", "pyarrow"):
+        if package in names:
+            return f"with {package} {before.get(package)}"
+    return f"with other {' and '.join(names)}" if names else ""
 
 
-def _digest(value: Any) -> str:
-    text = json.dumps(value)
+@cache
+def source_digest() -> str:
+    """Digest of nearkv's own code: a changed formula changes it, whatever its version says."""
+    root = Path(nearkv.__file__).parent
+    # folder by folder, because a search does not follow the links of a checkout
+    folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
+    files = [
+        *sorted(root.glob("*.py")),
+        *(f for d in folders for f in sorted(d.rglob("*.py"))),
+    ]
+    digest = hashlib.sha256()
+    for file in files:
+        name = file.relative_to(root).as_posix()
+        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _by_option(block: Block) -> dict[str, Any]:
-    """What a block evaluates, by option."""
-    values: dict[str, Any] = {"--system": block.system.name}
-    if block.platform.swapped:
-        values["--part"] = [sorted(block.platform.swapped.items())]
-    if block.system.plugin:
-        values["--plugin"] = block.system.plugin.digest
-    for axis in block.grid.axes:
-        option = "--set" if "." in axis.name else "--knob"
-        option = _OPTIONS.get(axis.name, option)
-        axis_values = (axis.name, axis.labels, axis.values.tolist())
-        values.setdefault(option, []).append(axis_values)
-    if block.requested:
-        knobs = sorted((name, str(value)) for name, value in block.requested.items())
-        values.setdefault("--knob", []).extend(knobs)
-    if block.band is not None:
-        band = block.band
-        values["--band"] = [band.level, band.samples, band.seed, list(band.names)]
-    if block.traces:
-        requests = [
-            (trace.prompt.tolist(), trace.output.tolist()) for trace in block.traces
-        ]
-        values["--trace"] += [requests]
-        values["--method"] = block.method
-    return values
+def _plain(value: Any) -> Any:
+    """What JSON holds in place of a value that it has no form for, equal for equal values alone.
+
+    Raises:
+        TypeError: there is no such form.
+    """
+    if is_dataclass(value):
+        compared = [item.name for item in fields(value) if item.compare]
+        return {
+            "": type(value).__name__,
+            **{name: getattr(value, name) for name in compared},
+        }
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return [value.dtype.str, value.shape, value.tobytes().hex()]
+    if callable(value):  # what it does is in the code of nearkv or of the plugin
+        return [value.__module__, value.__qualname__]
+    raise TypeError(f"{type(value).__name__} has no digest")

@@ -1,11 +1,22 @@
-"""Where an output is written, in which form, and what it may not replace."""
+"""Where an output is written, in which form, what it may not replace; tables in memory as files."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.evaluate.evaluate import Columns
+from nearkv.sweeps.evaluate.provenance import (
+    check_writable,
+    place_of,
+    provenance,
+    replacing,
+    text_of,
+    write_text,
+)
+from nearkv.sweeps.study.study import Study, blocks
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """The form of a file of rows by its suffix."""
@@ -38,13 +49,13 @@ def provenance_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.provenance.json")
 
 
-def staging_path(path: Path) -> Path:
+def partial_path(path: Path) -> Path:
     """The folder beside an output in which it grows."""
     return path.with_name(f".{path.name}.partial")
 
 
 def check_free(path: Path, dataset: bool, instead: str = "choose another name") -> None:
-    """Refuse to replace what is not an output of the same kind, or what its owner protects.
+    """Refuse to replace what is not an output of the same form, or what its owner protects.
 
     Args:
         path: where an output will be.
@@ -69,25 +80,85 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
             f"{path}: exists and may not be written; {instead}, or change its mode"
         )
     if path.is_dir() != dataset:
-        kind = "folder" if path.is_dir() else "file"
-        raise InputError(f"{path}: is a {kind} already; {instead}")
-    if dataset:
-        check_dataset(path, instead)
-
-
-def check_dataset(folder: Path, instead: str) -> None:
-    """Refuse to replace a folder that holds anything but parts of a dataset.
-
-    Raises:
-        InputError: it does.
-    """
-    for file in folder.iterdir():
+        there = "folder" if path.is_dir() else "file"
+        raise InputError(f"{path}: is a {there} already; {instead}")
+    for file in path.iterdir() if dataset else ():
         if not (file.name.startswith("part-") and file.suffix == ".parquet"):
             not_replaced = f"holds {file.name!r}, so it is no dataset to replace"
-            raise InputError(f"{folder}: {not_replaced}; {instead}")
+            raise InputError(f"{path}: {not_replaced}; {instead}")
+
+
+def check_place(path: Path) -> Path:
+    """Where a table can be written, checked before it is computed; see `place_of`.
+
+    Raises:
+        InputError: the form is unknown, something is in the way, or a sweep writes there.
+    """
+    place = place_of(path)
+    if path.suffix not in TEXTS:
+        form_of(path)
+    check_free(place, dataset=False)
+    check_writable(place)
+    partial = partial_path(place)
+    if partial.exists():
+        busy = "a sweep is writing it, or was stopped"
+        raise InputError(f"{place}: {busy}; wait for it, or delete {partial}")
+    return place
 
 
 def size_of(path: Path) -> int:
     """Bytes of an output, a file or a dataset [B]."""
     files = path.iterdir() if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files)
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that the disk of an output has left [B]."""
+    return shutil.disk_usage(place_of(path).parent).free
+
+
+def write_table(table: Columns, path: Path, study: Study | None) -> str:
+    """Write a table in memory, and put beside it where its numbers come from.
+
+    A table that answers no study comes with the version and the command alone.
+
+    Returns:
+        What was written, for the user.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from nearkv.sweeps.jobs.formats import encoded_table
+
+    content = encoded_table(table, form_of(path))
+    return write_content(content, len(next(iter(table.values()))), path, study)
+
+
+def write_content(content: bytes, rows: int, path: Path, study: Study | None) -> str:
+    """Write encoded rows, and put beside them where their numbers come from.
+
+    Returns:
+        What was written, for the user.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    place = check_place(path)  # once more: a sweep may have begun to write it meanwhile
+    with replacing(place) as file:
+        file.buffer.write(content)
+        study_blocks = blocks(study) if study else []
+        write_text(provenance_path(place), text_of(provenance(study_blocks)))
+    return written(rows, place)
+
+
+def written(rows: int, path: Path) -> str:
+    """Say what was written."""
+    return (
+        f"wrote {rows_of(rows)} to {path}, and the sources of its numbers to "
+        f"{provenance_path(path).name}"
+    )
+
+
+def rows_of(number: int) -> str:
+    """A number of rows, in words."""
+    return "1 row" if number == 1 else f"{number:,} rows"

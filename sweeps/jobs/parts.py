@@ -1,125 +1,359 @@
-"""Files of a growing output: written under temporary names, made safe, appended; and their lock."""
+"""Run a sweep into a file part by part, so that a sweep that is stopped goes on where it was.
+
+Beside FILE lies the folder `.FILE.partial` while a sweep runs, and in it: `lock`, which names the
+process that writes; `manifest.json`, what the rows depend on; `parts`, a file for every finished
+piece. A part takes its name once it is complete, so that whatever ends a sweep leaves whole parts
+alone. At the end the parts of a text are joined; of Parquet, the folder of parts is the output.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
+import shlex
 import shutil
-import stat
-from io import FileIO
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import IO, Any
 
 from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate.provenance import check_writable, place_of, provenance, text_of
+from nearkv.sweeps.jobs.formats import encoded, write_piece
+from nearkv.sweeps.jobs.identity import difference, identity
+from nearkv.sweeps.jobs.outputs import (
+    check_free,
+    form_of,
+    free_bytes,
+    partial_path,
+    provenance_path,
+    rows_of,
+    size_of,
+    written,
+)
+from nearkv.sweeps.jobs.plan import Piece, Plan, plan
+from nearkv.sweeps.jobs.progress import SweepRun, announce, bytes_of, progress
+from nearkv.sweeps.study.study import Study
 
-NEW = ".new"
-"""How temporary names end."""
+PART = {"csv": 1 << 16, "jsonl": 1 << 16, "parquet": 1 << 17}
+"""Rows of a part that formulas answer: tenths of a second of work, all that can be lost."""
+SIMULATED = 16
+"""Rows of a part of simulated queues, which take about a tenth of a second each."""
+MANY = 10**9
+"""More rows than this in a file are likely a mistake."""
 
 
-def part_name(number: int, form: str) -> str:
-    """The name of a part."""
-    return f"part-{number:06}.{form}"
+def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> None:
+    """Evaluate a study into a file, and put beside it where its numbers come from.
 
+    Args:
+        study: what to evaluate.
+        path: its suffix says the form, see `outputs.FORMS`.
+        only: columns to write, in that order; all where none is named.
+        run: how.
 
-def new_name(path: Path) -> Path:
-    """The temporary name of a file."""
-    return path.with_name(f"{path.name}{NEW}")
-
-
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file under its temporary name; `settle` makes it safe.
-
-    Never writes into a file that exists, nor behind a link.
+    Raises:
+        InputError: the study cannot be evaluated, the file not written, another sweep writes
+            there, or an unfinished one is there that is another study's or not to be resumed.
+        KeyboardInterrupt: stopped; its text says how to go on.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(new_name(path), flags, 0o666), "wb", buffering=0) as file:
-        write_all(file, content)
-
-
-def open_to_grow(path: Path) -> FileIO:
-    """Open a file to write at any place; it is made where it does not exist."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    return open(os.open(path, flags, 0o666), "r+b", buffering=0)
-
-
-def write_all(file: FileIO, content: bytes) -> None:
-    """Write all of some bytes."""
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
-
-
-def append(path: Path, file: FileIO) -> None:
-    """Copy a file to the end of another, within the kernel where it can."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as source:
+    place, form = place_of(path), form_of(path)
+    rows = plan(study, only)
+    check_free(place, form == "parquet")
+    folder = partial_path(place)
+    if not folder.exists():
+        check_writable(place)
+    most = rows_of_part(rows, form)
+    with _locked(place, folder):
+        output = PartialOutput(place, form, identity(rows, f"{form} {most}"), rows, most)
+        if output.begin(run.resume):
+            done = f"{place} is complete already, with {rows_of(rows.size)}"
+            run.say(f"{done}; nothing was left to do")
+            return
+        _check_size(rows, path, form, output.finished_rows, run)
         try:
-            while os.copy_file_range(source.fileno(), file.fileno(), 1 << 30):
-                pass
-        except (AttributeError, OSError):  # another system, or a file system that cannot
-            shutil.copyfileobj(source, file, 1 << 20)
+            _evaluate(output, run)
+            output.finish(provenance(rows.blocks))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; {output.left()}") from None
+        except OSError as problem:
+            failed = f"{path}: cannot be written ({problem.strerror})"
+            raise InputError(f"{failed}; {output.left()}") from None
+        except InputError as problem:
+            raise InputError(f"{problem}; {output.left()}") from None
+    run.say(written(rows.size, place))
 
 
-def settle(path: Path) -> None:
-    """Give a file its name, once it has reached the disk."""
-    _sync(new_name(path), os.O_RDONLY | os.O_NOFOLLOW)
-    os.replace(new_name(path), path)
+def rows_of_part(rows: Plan, form: str) -> int:
+    """Rows of a part, fewer where each takes longer."""
+    if any(block.method == "simulate" for block in rows.blocks):
+        return SIMULATED
+    draws = max(block.band.samples if block.band else 1 for block in rows.blocks)
+    return max(PART[form] // draws, 1)
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder have reached the disk."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+class PartialOutput:
+    """The output of one sweep while it grows.
+
+    Args:
+        place: where the output will be.
+        form: of its rows.
+        key: what the rows depend on, see `identity`.
+        rows: all of them.
+        most: rows of a part.
+    """
+
+    def __init__(
+        self, place: Path, form: str, key: Mapping[str, str], rows: Plan, most: int
+    ) -> None:
+        self.place, self.form, self.rows = place, form, rows
+        self._key, self._most = key, most
+        self.folder = partial_path(place)
+        self.parts = self.folder / "parts"
+
+    def begin(self, resume: bool) -> bool:
+        """Start anew or go on with finished parts; whether nothing is left to do.
+
+        Raises:
+            InputError: finished parts are not to be resumed, or are another study's.
+        """
+        manifest = self.folder / "manifest.json"
+        if not self._finished() and resume and self._is_complete():
+            return True
+        if self._finished():
+            unfinished = f"{self.place}: an unfinished sweep"
+            delete = f"delete {self.folder}"
+            if not resume:
+                go_on = f"is there; go on with --resume, or {delete}"
+                raise InputError(f"{unfinished} {go_on}")
+            try:
+                differs = difference(json.loads(manifest.read_text("utf-8")), self._key)
+            except (OSError, ValueError, AttributeError, TypeError):
+                unreadable = f"is there, but {manifest} cannot be read"
+                raise InputError(f"{unfinished} {unreadable}; {delete}") from None
+            if differs:
+                same = f"give the same again, or {delete}"
+                raise InputError(f"{unfinished} was begun {differs}; {same}")
+            return False
+        self.parts.mkdir(exist_ok=True)
+        manifest.write_text(text_of(dict(self._key)), encoding="utf-8")
+        return False
+
+    def _is_complete(self) -> bool:
+        """Whether an output is there that is of this very study.
+
+        Raises:
+            InputError: it is of another study, or has changed since.
+        """
+        if not self.place.exists():
+            return False
+        anew = f"choose another name, or leave out --resume to replace {self.place}"
+        try:
+            text = provenance_path(self.place).read_text(encoding="utf-8")
+            output = json.loads(text)["output"]
+            differs = difference(output["identity"], self._key)
+            is_whole = output["bytes"] == size_of(self.place)
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            unknown = "nothing beside it says that a sweep wrote it, so none can go on"
+            raise InputError(f"{self.place}: {unknown}; {anew}") from None
+        if differs:
+            text = f"is finished, and was written {differs}; {anew}"
+            raise InputError(f"{self.place}: {text}")
+        if not is_whole:
+            raise InputError(f"{self.place}: was finished and has changed since; {anew}")
+        return True
+
+    def _path(self, number: int) -> Path:
+        return self.parts / f"part-{number:06}.{self.form}"
+
+    def _finished(self) -> set[int]:
+        """Numbers of the finished parts."""
+        names = self.parts.glob(f"part-*.{self.form}")
+        numbers = (name.stem.removeprefix("part-") for name in names)
+        return {int(number) for number in numbers if number.isdecimal()}
+
+    def pieces(self) -> Iterator[Piece]:
+        """All pieces, in order."""
+        return self.rows.pieces(self._most)
+
+    def remaining(self) -> Iterator[Piece]:
+        """The pieces that are not finished, in order."""
+        finished = self._finished()
+        return (piece for piece in self.pieces() if piece.number not in finished)
+
+    @property
+    def finished_rows(self) -> int:
+        """Rows in finished parts; looks at no piece behind the last of them."""
+        finished = self._finished()
+        begun = islice(self.pieces(), max(finished, default=-1) + 1)
+        return sum(piece.rows for piece in begun if piece.number in finished)
+
+    def writer(self, packed: bytes) -> Callable[[Piece], None]:
+        """What a worker of this machine does with a piece: evaluate and write it."""
+        return partial(_write_part, packed, self.form, self.parts)
+
+    def add(self, piece: Piece, content: bytes) -> None:
+        """Write a piece that was evaluated elsewhere."""
+        with _new_file(self._path(piece.number)) as file:
+            file.write(content)
+
+    def finish(self, origin: Mapping[str, Any]) -> None:
+        """Make the output of the parts, and put beside it where its numbers come from.
+
+        Raises:
+            InputError: a part is gone, or something has come in the way of the name.
+        """
+        paths = [self._path(piece.number) for piece in self.pieces()]
+        there = set(self.parts.iterdir())
+        for path in paths:
+            if path not in there:
+                raise InputError(f"{path}: was removed by another program")
+        for path in sorted(there.difference(paths)):
+            raise InputError(f"{path}: was put there by another program; remove it")
+        whole = self.parts
+        if self.form != "parquet":
+            whole = self.folder / "joined"
+            with whole.open("wb") as joined:
+                for path in paths:
+                    with path.open("rb") as part:
+                        shutil.copyfileobj(part, joined, 1 << 20)
+        check_free(self.place, whole.is_dir(), "move it away")
+        output = {
+            "identity": dict(self._key),
+            "rows": self.rows.size,
+            "bytes": size_of(whole),
+        }
+        record = self.folder / "provenance.json"
+        record.write_text(text_of({**origin, "output": output}), encoding="utf-8")
+        os.replace(record, provenance_path(self.place))
+        if whole.is_dir() and self.place.exists():
+            os.replace(self.place, self.folder / "replaced")
+        os.replace(whole, self.place)
+        shutil.rmtree(self.parts, ignore_errors=True)  # those of a text, which are joined
+
+    def left(self) -> str:
+        """What is finished when a sweep ends early, and how to go on."""
+        if not self.folder.exists():
+            return "its folder is gone; go on with --resume where that is"
+        if not self._finished():
+            return "nothing was changed"
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        again = shlex.join(["nearkv", *words, "--resume"])
+        return f"{self.finished_rows:,} finished rows are safe, go on with: {again}"
 
 
-def _sync(path: Path, flags: int) -> None:
-    handle = os.open(path, flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_safely(path: Path, text: str) -> None:
-    """Write a file in one step, once its text has reached the disk."""
-    new_name(path).unlink(missing_ok=True)
-    write_new(path, text.encode())
-    settle(path)
-
-
-def locked(path: Path, folder: Path) -> int:
-    """Create the folder in which an output grows and lock it; the lock ends with the process.
+@contextmanager
+def _locked(place: Path, folder: Path) -> Iterator[None]:
+    """Keep other sweeps from an output; where nothing is finished, or all is, leave nothing behind.
 
     Raises:
-        InputError: the folder cannot be made or is not one's own, or another sweep has locked it.
+        InputError: another sweep writes there, or the folder cannot be made.
     """
+    lock = folder / "lock"
+    if folder.exists() and not folder.is_dir():
+        there = f"is no folder, in the place where {place.name} would grow"
+        raise InputError(f"{folder}: {there}; remove it")
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except (FileExistsError, NotADirectoryError):
-        taken = f"is no folder, in the place where {path.name} would grow"
-        raise InputError(f"{folder}: {taken}; remove it") from None
+        folder.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            if not _is_running(lock.read_text()):  # killed, and could not remove it
+                lock.unlink()
+        with lock.open("x") as file:
+            file.write(f"{os.getpid()} {socket.gethostname()}")
+    except FileExistsError:
+        busy = "another sweep is writing it; wait for it"
+        raise InputError(f"{place}: {busy}, or delete {lock} if there is none") from None
     except OSError as problem:
-        reason = f"cannot be written ({problem.strerror})"
-        raise InputError(f"{path}: {reason}; choose another place") from None
+        text = f"cannot be written ({problem.strerror}); choose another place"
+        raise InputError(f"{place}: {text}") from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _check_own(folder, os.fstat(lock))
-    except BlockingIOError:
-        os.close(lock)
-        busy = "another sweep is writing it"
-        raise InputError(f"{path}: {busy}; wait for it, or choose another name") from None
-    except InputError:
-        os.close(lock)
-        raise
-    return lock
+        yield
+    finally:
+        if any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
+            lock.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_own(folder: Path, status: os.stat_result) -> None:
-    """Refuse a folder into which somebody else could have put links.
+def _is_running(owner: str) -> bool:
+    """Whether the process that a lock names still runs; one that cannot be looked at does."""
+    process, _, host = owner.partition(" ")
+    if os.name != "posix" or (host and host != socket.gethostname()):
+        return True
+    try:
+        number = int(process)
+        if number == os.getpid():  # the number of a process that ended, given again
+            return False
+        os.kill(number, 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _evaluate(output: PartialOutput, run: SweepRun) -> None:
+    """Evaluate the pieces that are not finished."""
+    packed = output.rows.packed()
+    with progress(output.rows.size, output.finished_rows, run.quiet) as advance:
+        if run.workers.scheduler:  # its workers may not see this machine's files
+            contents = run.workers.run(
+                partial(encoded, packed, output.form), output.remaining()
+            )
+            with closing(contents):
+                for piece, content in contents:
+                    output.add(piece, content)
+                    advance(piece.rows)
+            return
+        with closing(run.workers.run(output.writer(packed), output.remaining())) as done:
+            for piece, _ in done:
+                advance(piece.rows)
+
+
+def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
+    with _new_file(folder / f"part-{piece.number:06}.{form}") as file:
+        write_piece(packed, form, piece, file)
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that has its name only once it is whole, even where the power fails."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _check_size(rows: Plan, path: Path, form: str, done: int, run: SweepRun) -> None:
+    """Say how long a sweep will take, and refuse one that is too large.
 
     Raises:
-        InputError: it belongs to somebody else, or others may write into it.
+        InputError: there are very many rows, or more than the disk holds, and the user says no.
     """
-    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if status.st_uid != os.geteuid() or shared:
-        raise InputError(
-            f"{folder}: others may write into it; remove it, or choose another name"
-        )
+    size = announce(rows, partial(encoded, rows.packed(), form), run, "write", done)
+    if rows.size > MANY and not done and not run.confirm(f"Write {rows.size:,} rows?"):
+        many = f"{rows.size:,} rows are very many"
+        best = "--top and --best-per keep only the best"
+        raise InputError(f"{path}: {many}; --yes writes them, {best}")
+    check_disk(path, size, run)
+
+
+def check_disk(path: Path, size: float, run: SweepRun) -> None:
+    """Refuse, or ask for, what a disk cannot hold even if the sample's rows are twice as large.
+
+    Raises:
+        InputError: it cannot, and the user says no.
+    """
+    free = free_bytes(path)
+    if size <= 2 * free:
+        return
+    sizes = f"bout {bytes_of(size)} are to be written, {bytes_of(free)} are free"
+    if not run.confirm(f"A{sizes}; begin?"):
+        choose = "choose another place or fewer --columns, or begin all the same with --yes"
+        raise InputError(f"{path}: a{sizes}; {choose}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +16,14 @@ from nearkv.hardware.errors import once, unknown
 from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_usual
 from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
+from nearkv.sweeps.jobs.identity import source_digest
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole
 
 SWEPT_AT_ONCE = 1 << 16
 """Design points of a box of a sweep: arrays that stay in cache, and half a gigabyte for H2M2."""
-Kind = Literal["text", "flag", "whole", "number"]
+Kind = Literal["text", "whole", "number"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,10 @@ class Plan:
     Attributes:
         blocks: the parts of the study.
         kinds: columns in order, and what each holds in every row.
-        full: columns that are blank nowhere.
     """
 
     blocks: tuple[Block, ...]
     kinds: Mapping[str, Kind]
-    full: frozenset[str]
 
     @property
     def size(self) -> int:
@@ -86,26 +86,31 @@ class Plan:
     def cells(self, index: int, box: Box, wanted: Sequence[str]) -> dict[str, Cell]:
         """Columns of a box of a block, blank where the block lacks them."""
         answered = cells(self.blocks[index], box, wanted)
-        blanks: dict[str, Cell] = {
-            "text": Names(np.zeros((), int), ("",)),
-            "number": np.float64(np.nan),
-        }
-        return {
-            name: answered.get(
-                name, blanks["text" if self.kinds[name] == "text" else "number"]
-            )
-            for name in wanted
-        }
+        no_text = Names(np.zeros((), int), ("",))
+        for name in wanted:
+            if name not in answered:
+                answered[name] = no_text if self.kinds[name] == "text" else np.nan
+        return {name: answered[name] for name in wanted}
 
     def packed(self) -> bytes:
-        """The plan as it travels to workers; `unpacked` reads it."""
-        return pickle.dumps(self)
+        """The plan as it travels to workers, behind a digest of the code that it needs there."""
+        return source_digest().encode() + pickle.dumps(self)
 
 
 @lru_cache(maxsize=4)
 def unpacked(packed: bytes) -> Plan:
-    """Read a plan that came with a task; the tasks of one sweep share it."""
-    rows: Plan = pickle.loads(packed)
+    """Read a plan that came with a task; the tasks of one sweep share it.
+
+    Raises:
+        RuntimeError: this is another version of nearkv than the one that packed it.
+    """
+    own = source_digest().encode()
+    if not packed.startswith(own):
+        host = socket.gethostname()
+        raise RuntimeError(
+            f"a worker on {host} is another version of nearkv; install it there"
+        )
+    rows: Plan = pickle.loads(packed[len(own) :])
     return rows
 
 
@@ -126,8 +131,7 @@ def plan(study: Study, only: Sequence[str] = (), extra: Sequence[str] = ()) -> P
         InputError: the study cannot be evaluated, or a name is no column or comes twice.
     """
     parts = tuple(checked_blocks(study))
-    kinds, full = _kinds(parts)
-    return Plan(parts, chosen(kinds, only, extra), full)
+    return Plan(parts, chosen(_kinds(parts), only, extra))
 
 
 def chosen(
@@ -154,16 +158,17 @@ def all_columns(study: Study) -> tuple[str, ...]:
     Raises:
         InputError: the study cannot be evaluated.
     """
-    kinds, _ = _kinds(blocks(study))
-    return tuple(name for name in kinds if not name.startswith(FOOTPRINT))
+    return tuple(name for name in _kinds(blocks(study)) if not name.startswith(FOOTPRINT))
 
 
-def _kinds(parts: Sequence[Block]) -> tuple[dict[str, Kind], frozenset[str]]:
-    """Columns of all blocks, and those that every block has in every row."""
+def _kinds(parts: Sequence[Block]) -> dict[str, Kind]:
+    """Columns of all blocks, and what each holds: what its values have in common."""
     by_block = [_block_kinds(block) for block in parts]
-    kinds = {name: _common_kind(name, by_block) for name in merge(by_block)}
-    everywhere = frozenset.intersection(*(frozenset(one) for one in by_block))
-    return kinds, frozenset(name for name in everywhere if kinds[name] != "number")
+    kinds: dict[str, Kind] = {}
+    for name in merge(by_block):
+        own = {block_kinds[name] for block_kinds in by_block if name in block_kinds}
+        kinds[name] = own.pop() if len(own) == 1 else "text" if "text" in own else "number"
+    return kinds
 
 
 def _block_kinds(block: Block) -> dict[str, Kind]:
@@ -173,21 +178,8 @@ def _block_kinds(block: Block) -> dict[str, Kind]:
     for axis in block.display_grid.axes:
         if not axis.labels and is_whole(axis.values):
             whole.add(axis.name)
-    computed = cells(block, point, extra=ON_REQUEST)
-    return {name: _kind(cell, name in whole) for name, cell in computed.items()}
-
-
-def _common_kind(name: str, by_block: Sequence[Mapping[str, Kind]]) -> Kind:
-    """The kind that holds what a column has in every block."""
-    kinds = {kinds[name] for kinds in by_block if name in kinds}
-    if len(kinds) == 1:
-        return kinds.pop()
-    return "text" if "text" in kinds else "number"
-
-
-def _kind(cell: object, whole: bool) -> Kind:
-    if isinstance(cell, Names):
-        return "text"
-    if np.asarray(cell).dtype.kind == "b":
-        return "flag"
-    return "whole" if whole else "number"
+    kinds: dict[str, Kind] = {}
+    for name, cell in cells(block, point, extra=ON_REQUEST).items():
+        number: Kind = "whole" if name in whole else "number"
+        kinds[name] = "text" if isinstance(cell, Names) else number
+    return kinds

@@ -1,23 +1,48 @@
-"""Show long work advancing: a bar on a terminal, a line a minute where output goes elsewhere."""
+"""How a sweep is run, what it will cost, and how far it is."""
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-Advance = Callable[[int], None]
+from nearkv.sweeps.jobs.plan import Piece, Plan
+from nearkv.sweeps.jobs.workers import Workers
 
 QUICK = 1_000_000
 """Design points below which work ends before a bar would help."""
-EVERY = 60.0
-"""Time between two lines where nobody watches a bar [s]."""
+SAMPLES = (1 << 7, 1 << 14)
+"""Design points that are tried to estimate how long all will take."""
+ENOUGH = 0.2
+"""How long a sample runs before the estimate is good enough [s]."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """How a sweep is run.
+
+    Attributes:
+        workers: who evaluates.
+        quiet: show no progress.
+        resume: go on with an unfinished file.
+        say: shows the user a line.
+        confirm: asks the user a question.
+    """
+
+    workers: Workers
+    quiet: bool
+    resume: bool
+    say: Callable[[str], None]
+    confirm: Callable[[str], bool]
 
 
 @contextmanager
-def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Advance]:
-    """Give a function that counts design points done and shows how far the work is.
+def progress(
+    total: int, done: int = 0, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Give a function that counts design points done and shows on a terminal how far the work is.
 
     Args:
         total: design points in all [1].
@@ -26,67 +51,82 @@ def progress(total: int, done: int = 0, quiet: bool = False) -> Iterator[Advance
     """
     if quiet or total - done < QUICK:
         yield lambda more: None
-    elif sys.stderr.isatty():
-        with _bar(total, done) as advance:
-            yield advance
-    else:
-        yield _lines(total, done)
-
-
-@contextmanager
-def _bar(total: int, done: int) -> Iterator[Advance]:
+        return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    columns = (BarColumn(), TextColumn("{task.fields[message]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("design points", total=total, completed=done, message="")
-        pace = Pace(total, done)
-
-        def advance(more: int) -> None:
-            bar.update(task, advance=more, message=pace.after(more))
-
-        yield advance
-
-
-def _lines(total: int, done: int) -> Advance:
-    pace = Pace(total, done)
-    last = time.monotonic()
-
-    def advance(more: int) -> None:
-        nonlocal last
-        line = pace.after(more)
-        if time.monotonic() - last >= EVERY:
-            last = time.monotonic()
-            with suppress(OSError):  # work goes on though nobody listens
-                print(line, file=sys.stderr, flush=True)
-
-    return advance
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        "design points,",
+        TimeRemainingColumn(),
+        "left",
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda more: bar.advance(task, more)
 
 
-class Pace:
-    """How fast work goes and how long it still takes.
+def announce(
+    rows: Plan, task: Callable[[Piece], object], run: SweepRun, verb: str, done: int = 0
+) -> float:
+    """Say how many design points there are, how long they will take and how large the file is.
 
     Args:
-        total, done: design points in all, and done before [1].
+        rows: all of them.
+        task: what will be done with them.
+        run: how.
+        verb: what that is.
+        done: how many are finished [1].
+
+    Returns:
+        The size of the file; 0 where none is written or the run is quiet [B].
     """
+    if run.quiet:
+        return 0.0
+    left = rows.size - done
+    seconds, size = forecast(task, rows, left)
+    jobs = min(run.workers.jobs, os.cpu_count() or 1)
+    where = " on one core" if run.workers.scheduler else ""
+    fills = f", {bytes_of(size)}" if size else ""
+    points = "design point" if left == 1 else "design points"
+    run.say(f"{left:,} {points} to {verb}, {duration(seconds / jobs)}{where}{fills}")
+    return size
 
-    def __init__(self, total: int, done: int) -> None:
-        self._total = total
-        self._done = self._before = done
-        self._start = time.monotonic()
 
-    def after(self, more: int) -> str:
-        """Count more design points done, and put it all in a line."""
-        self._done += more
-        elapsed = max(time.monotonic() - self._start, 1e-9)
-        rate = (self._done - self._before) / elapsed
-        left = (self._total - self._done) / max(rate, 1e-9)
-        share = self._done / self._total
-        return (
-            f"{self._done:,} of {self._total:,} design points ({share:.0%}), "
-            f"{rate / 1e6:.2f} M/s, {duration(left)} left"
-        )
+@dataclass(frozen=True)
+class Trial:
+    """What a task took on a few design points [1, s, B]."""
+
+    points: int
+    seconds: float
+    size: float
+
+
+def forecast(task: Callable[[Piece], object], rows: Plan, left: int) -> tuple[float, float]:
+    """How long a task will take on design points, and how large its answers are [s, B].
+
+    Trials grow until one takes long enough; a line through the first and the last tells the rest.
+    """
+    first = last = _tried(task, rows, 1)
+    for most in SAMPLES:
+        if last.seconds < ENOUGH:
+            last = _tried(task, rows, most)
+    more = max(last.points - first.points, 1)
+    seconds = max(last.seconds - first.seconds, 0.0) / more
+    size = max(last.size - first.size, 0.0) / more
+    return first.seconds + seconds * (left - 1), first.size + size * (left - 1)
+
+
+def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
+    """A task on a few design points; its first call, which reads and imports, does not count."""
+    sample = rows.sample(most)
+    task(sample)
+    start = time.perf_counter()
+    answer = task(sample)
+    seconds = time.perf_counter() - start
+    return Trial(sample.rows, seconds, len(answer) if isinstance(answer, bytes) else 0)
 
 
 def duration(seconds: float) -> str:

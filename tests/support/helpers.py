@@ -89,12 +89,8 @@ def staging(file: Path) -> Path:
 
 
 def safe_pieces(file: Path) -> int:
-    """Pieces of an output under way that are safe, as the names in its folder say."""
-    folder = staging(file) / "parts"
-    if file.suffix == ".parquet":
-        return len(list(folder.glob("part-*.parquet")))
-    numbers = [int(rows.name.split("-")[1]) for rows in folder.glob("rows-*")]
-    return max(numbers, default=0)
+    """Finished parts of an output under way."""
+    return len(list((staging(file) / "parts").glob(f"part-*{file.suffix}")))
 
 
 def until_safe(process: subprocess.Popen[str], file: Path, more_than: int = 0) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import nearkv.modelling
 from nearkv.costmodel.model import registry
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.identity import difference, identity
-from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.jobs.plan import plan, unpacked
 from nearkv.sweeps.study.own_systems import load_plugins, new_system
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.validation.contracts import violations
@@ -82,18 +81,18 @@ def test_a_system_travels_with_the_text_of_its_file(tmp_path: Path) -> None:
     packed = plan(Study(("mine",), ("opt-66b",))).packed()
     file.unlink()
     registry._SYSTEMS.pop("mine")
-    assert pickle.loads(packed).blocks[0].system.name == "mine"
+    assert unpacked.__wrapped__(packed).blocks[0].system.name == "mine"
 
 
 def test_another_text_is_another_sweep(tmp_path: Path) -> None:
     def key(text: str) -> dict[str, str]:
         file = write(tmp_path, text)
-        return identity(plan(Study(("mine",), ("opt-66b",), plugins=(file,))), (), "csv")
+        return identity(plan(Study(("mine",), ("opt-66b",), plugins=(file,))), "csv")
 
     first = key(GOOD)
     assert key(GOOD) == first
     changed = key(f"{GOOD}\n# a remark\n")
-    assert difference(first, changed) == "with another --plugin"
+    assert difference(first, changed) == "with other system"
 
 
 HOSTILE = {

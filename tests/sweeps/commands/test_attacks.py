@@ -18,7 +18,7 @@ from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_llm, load_platform
 from nearkv.sweeps.evaluate.provenance import replacing
-from nearkv.sweeps.jobs.arrow import table_of
+from nearkv.sweeps.jobs.formats import table_of
 
 LLAMA = {
     "model_type": "llama",
@@ -81,32 +81,7 @@ def test_a_count_of_hundreds_of_digits_is_refused() -> None:
     assert "gpu batch: must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
 
 
-@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="no files without a name")
-def test_a_file_that_is_being_written_has_no_name(tmp_path: Path) -> None:
-    """So that a process that is killed leaves nothing behind."""
-    with replacing(tmp_path / "table.csv") as file:
-        file.write("a\n")
-        assert list(tmp_path.iterdir()) == []
-    assert (tmp_path / "table.csv").read_text() == "a\n"
-
-
-@pytest.mark.parametrize("lacks", ["os.O_TMPFILE", "os.open"])
-def test_where_files_need_names_only_the_whole_file_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
-) -> None:
-    """Systems and file systems that have no files without a name."""
-    opened = os.open
-
-    def with_a_name(place: Path, flags: int, mode: int = 0o777) -> int:
-        if flags & (unnamed & ~os.O_DIRECTORY):
-            raise OSError
-        return opened(place, flags, mode)
-
-    unnamed = getattr(os, "O_TMPFILE", 0)
-    if lacks == "os.open":
-        monkeypatch.setattr(lacks, with_a_name)
-    else:
-        monkeypatch.delattr(lacks, raising=False)
+def test_a_file_takes_its_name_once_it_is_complete(tmp_path: Path) -> None:
     with replacing(tmp_path / "table.csv") as file:
         file.write("a\n")
         (being_written,) = tmp_path.iterdir()

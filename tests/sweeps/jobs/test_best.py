@@ -18,7 +18,7 @@ from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.jobs.best import BestPer, Reducer, Top, best, reducer_of
-from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 

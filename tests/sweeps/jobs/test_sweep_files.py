@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,11 +26,9 @@ from support.helpers import (
 )
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.jobs import execute
-from nearkv.sweeps.jobs.execute import to_file
+from nearkv.sweeps.jobs.parts import to_file
 from nearkv.sweeps.jobs.plan import Piece, Plan
-from nearkv.sweeps.jobs.running import SweepRun
-from nearkv.sweeps.jobs.staging import staged
+from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 
@@ -44,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bytes]:
     """The bytes of a sweep that nothing disturbed, by form."""
     folder = tmp_path_factory.mktemp("whole")
     by_form = {}
-    for form in ("csv", "parquet"):
+    for form in ("csv", "parquet", "jsonl"):
         finish(folder / f"all.{form}")
         by_form[form] = content(folder / f"all.{form}")
     assert by_form["csv"][""].count(b"\n") == 1_000_001
@@ -61,7 +59,7 @@ def unfinished(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("form", "jobs"), [("csv", "1"), ("parquet", "2")])
+@pytest.mark.parametrize(("form", "jobs"), [("csv", "1"), ("parquet", "2"), ("jsonl", "1")])
 def test_killed_five_times_and_resumed_gives_the_same_bytes(
     tmp_path: Path, whole: dict[str, Bytes], form: str, jobs: str
 ) -> None:
@@ -94,35 +92,14 @@ def test_a_part_that_is_gone_is_evaluated_again(tmp_path: Path, whole: dict[str,
     assert content(file) == whole["parquet"]
 
 
-def test_what_lies_beyond_the_safe_rows_is_cut(unfinished: Path, whole: dict[str, Bytes]) -> None:
-    """A crash may leave half a piece behind them; nothing may be missing of them."""
-    (rows,) = (staging(unfinished) / "parts").glob("rows-*")
-    with rows.open("ab") as file:
-        file.write(b"half a r")
-    finish(unfinished, "--resume")
-    assert content(unfinished) == whole["csv"]
-
-
-def test_rows_that_were_cut_are_not_gone_on_with(unfinished: Path) -> None:
-    (rows,) = (staging(unfinished) / "parts").glob("rows-*")
-    os.truncate(rows, 1000)
-    printed = refused_sweep(unfinished, "--resume")
-    assert f"{rows}: was cut by another program" in printed
-    assert rows.stat().st_size == 1000
-
-
 def test_what_a_killed_sweep_was_writing_is_dropped(
     unfinished: Path, whole: dict[str, Bytes]
 ) -> None:
-    """A temporary name has never reached the disk for certain, whatever lies behind it."""
-    elsewhere = unfinished.with_name("mine.txt")
-    elsewhere.write_text("mine")
+    """A temporary name is of a part that was not complete."""
     folder = staging(unfinished) / "parts"
-    (folder / "part-000020.csv.new").write_text("half a r")
-    (folder / "part-000021.csv.new").symlink_to(elsewhere)
+    (folder / "part-000014.tmp").write_text("half a r")
     finish(unfinished, "--resume")
     assert content(unfinished) == whole["csv"]
-    assert elsewhere.read_text() == "mine"
 
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Bytes]) -> None:
@@ -130,9 +107,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, whole: dict[str, Byt
     printed = refused(with_small_files(30 << 10, sweep_command(file)))
     assert "cannot be written (File too large)" in printed
     assert safe_pieces(file) > 2
-    (rows,) = (staging(file) / "parts").glob("rows-*")
-    safe = rows.read_bytes()[: int(rows.name.split("-")[2])].count(b"\n") - 1
-    assert f"{safe:,} finished rows are safe" in printed
+    assert "1,000,000 finished rows are safe" in printed
     assert not file.exists()
     finish(file, "--resume")
     assert content(file) == whole["csv"]
@@ -152,7 +127,7 @@ def test_an_output_folder_that_vanishes(tmp_path: Path, whole: dict[str, Bytes])
     process = start(before / "out.csv")
     assert until_safe(process, before / "out.csv")
     before.rename(after)
-    assert "cannot be written (its folder is gone)" in refused(process)
+    assert "its folder is gone" in refused(process)
     assert not before.exists()
     finish(after / "out.csv", "--resume")
     assert content(after / "out.csv") == whole["csv"]
@@ -164,20 +139,19 @@ def test_an_unfinished_sweep_is_neither_overwritten_nor_mixed_up(
     assert "go on with --resume, or delete" in refused_sweep(unfinished)
     other = ["--output-tokens", "32", "--columns", "batch,step_ms"]
     printed = refused_sweep(unfinished, "--resume", *other)
-    assert "was begun with other --output-tokens and --columns; give" in printed
-    study = staging(unfinished) / "study.json"
+    assert "was begun with other axes and columns; give" in printed
+    study = staging(unfinished) / "manifest.json"
     before = study.read_text()
     for key, words in (
-        ("nearkv", "was begun with nearkv 0.0.1"),
         ("numpy", "was begun with numpy 0.0.1"),
-        ("code", "was begun before nearkv's own code was changed"),
-        ("study", "was begun for another study"),
+        ("code", "was begun by another version of nearkv"),
+        ("models", "was begun with other models"),
     ):
         study.write_text(json.dumps({**json.loads(before), key: "0.0.1"}))
         assert words in refused_sweep(unfinished, "--resume")
     for damaged in ("", "[]", "{"):
         study.write_text(damaged)
-        assert "study.json, which says of what study" in refused_sweep(unfinished, "--resume")
+        assert "manifest.json cannot be read" in refused_sweep(unfinished, "--resume")
     study.write_text(before)
     finish(unfinished, "--resume")
     assert content(unfinished) == whole["csv"]
@@ -193,7 +167,7 @@ def test_resume_leaves_a_finished_output_as_it_is(tmp_path: Path, form: str) -> 
     done = f"{file} is complete already, with 100,000 rows; nothing was left to do\n"
     assert finish(file, *small, "--resume") == done
     printed = refused_sweep(file, "--resume")
-    assert "was written with another --batch; choose another name" in printed
+    assert "was written with other axes; choose another name" in printed
     assert (content(file), origin.read_bytes()) == (before, record)
     place = file / "part-000000.parquet" if form == "parquet" else file
     with place.open("ab") as more:
@@ -213,7 +187,7 @@ def test_a_crash_after_the_output_took_its_name(tmp_path: Path, form: str) -> No
     finish(file, *SMALL)
     before = content(file)
     staging(file).mkdir(mode=0o700)
-    (staging(file) / "study.json").write_text("{}")
+    (staging(file) / "manifest.json").write_text("{}")
     assert "complete already" in finish(file, *SMALL, "--resume")
     assert content(file) == before
     assert not staging(file).exists()
@@ -268,24 +242,13 @@ def test_a_part_too_many_is_no_part(tmp_path: Path, whole: dict[str, Bytes]) -> 
     assert content(file) == whole["parquet"]
 
 
-def test_the_start_of_a_sweep_costs_what_is_finished_not_what_is_left(tmp_path: Path) -> None:
-    """No piece is looked at where none is finished: of a huge sweep there are millions."""
-
-    def pieces() -> Iterator[Piece]:
-        raise AssertionError("a piece is looked at")
-        yield
-
-    with staged(tmp_path / "out.csv", "csv", {}, pieces) as begun:
-        assert begun.rows == 0
-
-
 def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object) -> None:
-        raise AssertionError("the sweep is begun")
+    def never(*_: object) -> Iterator[Piece]:
+        raise AssertionError("a piece is looked at")
+        yield
 
-    monkeypatch.setattr(execute, "identity", never)
     monkeypatch.setattr(Plan, "pieces", never)
     axis = "1:32000:+1"
     study = Study(("hilos",), ("opt-66b",), batch=axis, context=axis, output_tokens="1,2")
@@ -293,3 +256,16 @@ def test_a_huge_sweep_is_refused_before_work_that_grows_with_it(
     with pytest.raises(InputError, match="2,048,000,000 rows are very many; --yes writes them"):
         to_file(study, tmp_path / "out.csv", (), run)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_of_a_process_that_ended_is_taken_over(unfinished: Path) -> None:
+    lock = staging(unfinished) / "lock"
+    assert lock.exists()
+    lock.write_text(f"1 {socket.gethostname()}")
+    printed = refused_sweep(unfinished, "--resume")
+    assert f"another sweep is writing it; wait for it, or delete {lock}" in printed
+    lock.write_text("1 another machine")
+    assert "another sweep is writing it" in refused_sweep(unfinished, "--resume")
+    for ended in ("", f"{2**22 + 1} {socket.gethostname()}"):
+        lock.write_text(ended)
+        assert "go on with --resume" in refused_sweep(unfinished)

@@ -16,7 +16,6 @@ from support.helpers import (
     piped,
     refused,
     refused_sweep,
-    staging,
     sweep_command,
     with_small_files,
 )
@@ -57,28 +56,6 @@ def test_a_dataset_replaces_only_a_dataset(tmp_path: Path) -> None:
     assert "is a folder; name a file in it" in refused_sweep(tmp_path, *SMALL)
     assert "has no suffix that says what to write" in refused_sweep(tmp_path / ".csv", *SMALL)
     assert "is a device or a pipe" in refused_sweep(Path("/dev/null"), *SMALL)
-
-
-def test_a_prepared_folder_leads_nowhere(tmp_path: Path) -> None:
-    """Whoever may write into the same folder cannot have files written or deleted elsewhere."""
-    file, elsewhere = tmp_path / "out.parquet", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "part-000000.parquet").write_text("mine")
-    staging(file).symlink_to(elsewhere)
-    assert "is no folder, in the place where out.parquet would grow" in refused_sweep(file, *SMALL)
-    staging(file).unlink()
-    staging(file).mkdir(mode=0o700)
-    (staging(file) / "parts").symlink_to(elsewhere)
-    assert "parts: is no folder; remove it" in refused_sweep(file, *SMALL)
-    (staging(file) / "parts").unlink()
-    (staging(file) / "parts").mkdir()
-    link = staging(file) / "parts" / "part-000000.parquet"
-    link.symlink_to(elsewhere / "part-000000.parquet")
-    assert f"{link}: was put there by another program" in refused_sweep(file, *SMALL, "--resume")
-    staging(file).chmod(0o777)
-    assert "others may write into it" in refused_sweep(file, *SMALL)
-    assert (elsewhere / "part-000000.parquet").read_text() == "mine"
-    assert not file.exists()
 
 
 def test_a_place_that_cannot_work_is_refused_at_once(tmp_path: Path) -> None:

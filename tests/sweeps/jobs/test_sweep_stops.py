@@ -28,12 +28,8 @@ from support.helpers import (
     until_safe,
 )
 
-from nearkv.__main__ import stop
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.jobs.interrupts import careful, listening
-from nearkv.sweeps.jobs.processes import in_processes
-from nearkv.sweeps.jobs.resume import resume_command
-from nearkv.sweeps.jobs.staging import staged
+from nearkv.sweeps.jobs.workers import Workers
 
 pytestmark = pytest.mark.processes
 
@@ -85,7 +81,7 @@ def test_ctrl_c_at_once_leaves_nothing(tmp_path: Path) -> None:
     while process.poll() is None and not staging(file).exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
-    assert "nothing was changed" in refused(process, 130) or safe_pieces(file)
+    assert "stopped" in refused(process, 130)
     assert safe_pieces(file) or not list(tmp_path.iterdir())
 
 
@@ -132,7 +128,7 @@ def test_ctrl_c_while_workers_start(tmp_path: Path, after: float, everybody: boo
 
 @pytest.mark.stops
 def test_ctrl_c_before_anything_is_read_is_one_line() -> None:
-    """The first import of the command is interrupted; the shell sees the signal as 130."""
+    """The first import of the command is interrupted."""
     script = """
 import os, signal, sys
 import nearkv.__main__
@@ -147,40 +143,7 @@ nearkv.__main__.main()
 """
     command = [str(COMMAND.with_name("python")), "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "nearkv: stopped\n")
-
-
-def interrupted(steps: list[str]) -> None:
-    signal.raise_signal(signal.SIGINT)
-    steps.append("not interrupted")
-    with listening():
-        steps.append("never reached")
-
-
-def test_ctrl_c_waits_where_something_is_at_stake() -> None:
-    steps: list[str] = []
-    with careful(), pytest.raises(KeyboardInterrupt):
-        interrupted(steps)
-    with careful(), pytest.raises(KeyboardInterrupt), listening():
-        signal.raise_signal(signal.SIGINT)
-    with careful():
-        signal.raise_signal(signal.SIGINT)
-    with careful(), listening():
-        steps.append("what came too late is forgotten")
-    assert steps == ["not interrupted", "what came too late is forgotten"]
-
-
-def begin(file: Path) -> None:
-    signal.raise_signal(signal.SIGINT)
-    with staged(file, "csv", {}, lambda: iter(())):
-        raise AssertionError("never reached")
-
-
-@pytest.mark.stops
-def test_ctrl_c_while_a_file_is_begun_leaves_nothing(tmp_path: Path) -> None:
-    with careful(), pytest.raises(KeyboardInterrupt, match="stopped; nothing was changed"):
-        begin(tmp_path / "out.csv")
-    assert not list(tmp_path.iterdir())
+    assert (done.returncode, done.stderr) == (130, "nearkv: stopped\n")
 
 
 def squared(number: int) -> int:
@@ -199,7 +162,7 @@ def test_processes_answer_in_order_and_only_a_few_ahead() -> None:
             taken.append(number)
             yield number
 
-    for place, (number, found) in enumerate(in_processes(squared, numbers(), 3)):
+    for place, (number, found) in enumerate(Workers(3).run(squared, numbers())):
         assert (number, found) == (100 + place, (100 + place) ** 2)
         assert len(taken) <= place + 1 + 2 * 3
     assert len(taken) == 30
@@ -207,12 +170,12 @@ def test_processes_answer_in_order_and_only_a_few_ahead() -> None:
 
 def test_what_a_worker_raises_is_raised_here() -> None:
     with pytest.raises(InputError, match="-1 is negative"):
-        list(in_processes(squared, iter([1, -1, 2]), 2))
+        list(Workers(2).run(squared, iter([1, -1, 2])))
 
 
 def test_a_worker_that_dies_is_one_sentence() -> None:
     with pytest.raises(InputError, match="a worker process died"):
-        list(in_processes(squared, iter([1, 13, 2, 3, 4, 5, 6]), 2))
+        list(Workers(2).run(squared, iter([1, 13, 2, 3, 4, 5, 6])))
 
 
 def test_a_process_that_cannot_be_started_is_one_sentence(
@@ -222,8 +185,8 @@ def test_a_process_that_cannot_be_started_is_one_sentence(
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", full)
-    with pytest.raises(InputError, match=r"--jobs 3: cannot be started .*; try fewer"):
-        list(in_processes(squared, iter([1]), 3))
+    with pytest.raises(InputError, match=r"--jobs: cannot be started .*; try fewer"):
+        list(Workers(3).run(squared, iter([1])))
 
 
 def test_a_worker_that_dies_before_its_task_is_one_sentence(
@@ -234,22 +197,4 @@ def test_a_worker_that_dies_before_its_task_is_one_sentence(
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
     with pytest.raises(InputError, match="a worker process died"):
-        list(in_processes(squared, iter([1]), 2))
-
-
-def test_the_command_that_goes_on_names_a_file_of_any_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = os.fsdecode(b"caf\xe9.csv")
-    monkeypatch.setattr("sys.argv", ["/no/such/place/nearkv", "sweep", "-o", name, "--yes"])
-    assert resume_command() == (
-        "/no/such/place/nearkv sweep -o $'\\x63\\x61\\x66\\xe9\\x2e\\x63\\x73\\x76' --yes --resume"
-    )
-
-
-def test_a_stop_says_so_before_the_signal_has_its_way(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """By a signal whose way is to do nothing, so that this process stays."""
-    stop(signal.SIGURG, None)
-    assert capfd.readouterr().err == "nearkv: stopped\n"
+        list(Workers(2).run(squared, iter([1])))

@@ -6,12 +6,10 @@ import csv
 import io
 import json
 import pickle
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -22,11 +20,11 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.jobs.encode import encoded
-from nearkv.sweeps.jobs.execute import check_room, to_file, write_table
-from nearkv.sweeps.jobs.identity import difference, identity
+from nearkv.sweeps.jobs.formats import encoded
+from nearkv.sweeps.jobs.outputs import write_table
+from nearkv.sweeps.jobs.parts import check_disk, to_file
 from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
-from nearkv.sweeps.jobs.running import SweepRun
+from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.formats import render
@@ -175,48 +173,6 @@ def test_names_that_csv_must_quote_are_quoted(tmp_path: Path) -> None:
     assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
 
 
-@pytest.mark.slow
-def test_identity_sees_whatever_changes_a_row() -> None:
-    changes: list[dict[str, object]] = [
-        {"batch": "1,8,65"},
-        {"models": ("opt-30b", "opt-66b")},
-        {"sets": {"uplink.bandwidth": "10GB/s,21GB/s"}},
-        {"knobs": {"alpha": "0.5,paper", "devices": "4,8"}},
-        {"systems": ("flexgen-ssd", "hilos")},
-    ]
-    told = {
-        identity(plan(study), (), "csv")["study"]
-        for study in (MIXED, *(replace(MIXED, **c) for c in changes))  # type: ignore[arg-type]
-    }
-    told |= {
-        identity(plan(MIXED), (), "parquet")["study"],
-        identity(plan(MIXED, ("step_ms",)), ("step_ms",), "csv")["study"],
-    }
-    assert len(told) == len(changes) + 3
-    assert identity(plan(MIXED), (), "csv") == identity(plan(MIXED), (), "csv")
-
-
-@pytest.mark.slow
-def test_what_differs_has_a_name() -> None:
-    here = identity(plan(MIXED), (), "csv")
-    assert re.fullmatch("[0-9a-f]{32}", here["code"])
-    changes: list[tuple[dict[str, Any], str]] = [
-        ({"batch": "1,8"}, "with another --batch"),
-        ({"models": ("opt-30b",)}, "with another --model"),
-        ({"systems": ("hilos",), "knobs": {"alpha": "0.5"}}, "with other --system and --knob"),
-        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "with another --set"),
-    ]
-    for change, words in changes:
-        other = identity(plan(replace(MIXED, **change)), (), "csv")
-        assert difference(here, other) == words
-    columns = identity(plan(MIXED, ("status",)), ("status",), "csv")
-    assert difference(here, columns) == "with another --columns"
-    assert difference({**here, "study": "0"}, here) == "for another study"
-    assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
-    assert difference({**here, "code": "0"}, here) == "before nearkv's own code was changed"
-    assert difference(here, here) == ""
-
-
 @pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])
 def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
     with pytest.raises(InputError, match="--jobs"):
@@ -226,12 +182,12 @@ def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
 def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
     cautious = replace(quietly(), confirm=lambda _: False)
-    check_room(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
+    check_disk(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
     with pytest.raises(
         InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
     ):
-        check_room(tmp_path / "out.csv", 2001.0, cautious)
-    check_room(tmp_path / "out.csv", 2001.0, quietly())
+        check_disk(tmp_path / "out.csv", 2001.0, cautious)
+    check_disk(tmp_path / "out.csv", 2001.0, quietly())
 
 
 def test_a_chunk_computes_only_what_is_wanted() -> None:

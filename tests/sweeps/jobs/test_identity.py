@@ -1,0 +1,106 @@
+"""The identity of a sweep: whatever changes a row or a byte changes it, and has a name."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkv
+from nearkv.sweeps.jobs.identity import difference, identity, source_digest
+from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.study.study import Study
+
+MIXED = Study(
+    ("flexgen-dram", "hilos"),
+    ("opt-30b", "opt-175b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    knobs={"alpha": "0.5,auto", "devices": "4,8"},
+)
+CONFIG: dict[str, Any] = {
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 12,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 32000,
+    "max_position_embeddings": 131072,
+    "sliding_window": 1024,
+    "layer_types": ["sliding_attention", "full_attention"] * 6,
+}
+"""A model of which every key decides an answer."""
+
+
+def of(study: Study) -> dict[str, str]:
+    return identity(plan(study), "csv")
+
+
+@pytest.mark.slow
+def test_what_differs_has_a_name() -> None:
+    here = of(MIXED)
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"batch": "1,8"}, "with other axes"),
+        ({"models": ("opt-30b",)}, "with other models and axes"),
+        ({"sets": {"uplink.bandwidth": "10GB/s"}}, "with other axes"),
+        ({"knobs": {"alpha": "0.5,paper", "devices": "4,8"}}, "with other knobs"),
+        ({"band": 90.0}, "with other band and columns"),
+    ]
+    for change, words in changes:
+        assert difference(here, of(replace(MIXED, **change))) == words
+    columns = identity(plan(MIXED, ("status",)), "csv")
+    assert difference(here, columns) == "with other columns"
+    assert difference(here, identity(plan(MIXED), "parquet")) == "with other form"
+    assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
+    assert difference({**here, "code": "0"}, here) == "by another version of nearkv"
+    assert difference(here, of(MIXED)) == ""
+
+
+def test_each_edit_of_a_models_layers_is_noticed(tmp_path: Path) -> None:
+    """50 edits, one key or one layer each; a window that was edited went unnoticed before."""
+    file = tmp_path / "config.json"
+    study = Study(("gpu-only",), (str(file),), context="64k")
+    drawn = random.Random(1)
+
+    def edited(config: dict[str, Any]) -> dict[str, str]:
+        file.write_text(json.dumps(config))
+        return of(study)
+
+    before = edited(CONFIG)
+    assert edited(dict(CONFIG)) == before
+    for place in range(50):
+        config = {**CONFIG, "layer_types": list(CONFIG["layer_types"])}
+        key = list(CONFIG)[1 + place % (len(CONFIG) - 1)]
+        if key == "layer_types":
+            chosen = drawn.randrange(12)
+            full = config[key][chosen] == "full_attention"
+            config[key][chosen] = "sliding_attention" if full else "full_attention"
+        elif key == "num_hidden_layers":
+            config[key] = 12 + 2 * drawn.randrange(1, 20)
+            config["layer_types"] = CONFIG["layer_types"][:2] * (config[key] // 2)
+        elif key == "num_key_value_heads":
+            config[key] = drawn.choice([1, 2, 4, 16])
+        elif key == "num_attention_heads":
+            config[key] = drawn.choice([8, 24, 32, 40])
+        else:
+            config[key] += drawn.randrange(1, 500)
+        assert "models" in difference(before, edited(config)), key
+
+
+def test_another_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "costmodel").mkdir()
+    formula = tmp_path / "costmodel" / "span.py"
+    formula.write_text("seconds = 1")
+    monkeypatch.setattr(nearkv, "__file__", str(tmp_path / "__init__.py"))
+    digest = source_digest.__wrapped__
+    before = digest()
+    assert digest() == before
+    formula.write_text("seconds = 2")
+    assert digest() != before
