@@ -4,43 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-import nearkv
 from nearkv.sweeps.study.study import Block
-
-if TYPE_CHECKING:
-    from nearkv.sweeps.jobs.plan import Plan
 
 _CALLED = {"parts": "models", "sets": "numbers", "requested": "knobs", "grid": "axes"}
 """What people call a field of a block."""
+_ROOT = Path(__file__).parents[2]
+"""The package."""
 
 
-def identity(rows: Plan, form: str) -> dict[str, str]:
+def identity(
+    blocks: Sequence[Block], kinds: Mapping[str, str], form: str
+) -> dict[str, str]:
     """Digests of all that decides the rows of a sweep and their bytes, by what it is.
 
     Every field of every block counts, down to each number of each layer of a model, so that
     nothing must be thought of here when a block gets another field.
 
     Args:
-        rows: what is evaluated.
+        blocks: what is evaluated.
+        kinds: columns in order, and what each holds.
         form: of the file, and whatever else decides how rows become bytes.
     """
-    blocks = {
-        _CALLED.get(field.name, field.name): [
-            getattr(block, field.name) for block in rows.blocks
-        ]
-        for field in fields(Block)
-    }
-    digests = {name: _digest(values) for name, values in blocks.items()}
-    digests["columns"] = _digest(rows.kinds)
+    digests = {}
+    for field in fields(Block):
+        values = [getattr(block, field.name) for block in blocks]
+        digests[_CALLED.get(field.name, field.name)] = _digest(values)
+    digests["columns"] = _digest(kinds)
     digests["form"] = _digest(form)
     digests["code"] = source_digest()
     for package in ("numpy", "pyarrow"):
@@ -60,9 +58,8 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 @cache
-def source_digest() -> str:
+def source_digest(root: Path = _ROOT) -> str:
     """Digest of nearkv's own code: a changed formula changes it, whatever its version says."""
-    root = Path(nearkv.__file__).parent
     # folder by folder, because a search does not follow the links of a checkout
     folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
     files = [

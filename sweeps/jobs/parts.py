@@ -69,7 +69,9 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
         check_writable(place)
     most = rows_of_part(rows, form)
     with _locked(place, folder):
-        output = PartialOutput(place, form, identity(rows, f"{form} {most}"), rows, most)
+        output = PartialOutput(
+            place, form, identity(rows.blocks, rows.kinds, f"{form} {most}"), rows, most
+        )
         if output.begin(run.resume):
             done = f"{place} is complete already, with {rows_of(rows.size)}"
             run.say(f"{done}; nothing was left to do")

@@ -87,7 +87,8 @@ def test_a_system_travels_with_the_text_of_its_file(tmp_path: Path) -> None:
 def test_another_text_is_another_sweep(tmp_path: Path) -> None:
     def key(text: str) -> dict[str, str]:
         file = write(tmp_path, text)
-        return identity(plan(Study(("mine",), ("opt-66b",), plugins=(file,))), "csv")
+        rows = plan(Study(("mine",), ("opt-66b",), plugins=(file,)))
+        return identity(rows.blocks, rows.kinds, "csv")
 
     first = key(GOOD)
     assert key(GOOD) == first

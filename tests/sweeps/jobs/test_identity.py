@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import nearkv
 from nearkv.sweeps.jobs.identity import difference, identity, source_digest
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.study.study import Study
@@ -40,7 +39,8 @@ CONFIG: dict[str, Any] = {
 
 
 def of(study: Study) -> dict[str, str]:
-    return identity(plan(study), "csv")
+    rows = plan(study)
+    return identity(rows.blocks, rows.kinds, "csv")
 
 
 @pytest.mark.slow
@@ -55,9 +55,10 @@ def test_what_differs_has_a_name() -> None:
     ]
     for change, words in changes:
         assert difference(here, of(replace(MIXED, **change))) == words
-    columns = identity(plan(MIXED, ("status",)), "csv")
+    rows = plan(MIXED)
+    columns = identity(rows.blocks, {"status": "text"}, "csv")
     assert difference(here, columns) == "with other columns"
-    assert difference(here, identity(plan(MIXED), "parquet")) == "with other form"
+    assert difference(here, identity(rows.blocks, rows.kinds, "parquet")) == "with other form"
     assert difference({**here, "numpy": "0"}, here) == "with numpy 0"
     assert difference({**here, "code": "0"}, here) == "by another version of nearkv"
     assert difference(here, of(MIXED)) == ""
@@ -94,13 +95,13 @@ def test_each_edit_of_a_models_layers_is_noticed(tmp_path: Path) -> None:
         assert "models" in difference(before, edited(config)), key
 
 
-def test_another_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_source_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "costmodel").mkdir()
     formula = tmp_path / "costmodel" / "span.py"
     formula.write_text("seconds = 1")
-    monkeypatch.setattr(nearkv, "__file__", str(tmp_path / "__init__.py"))
     digest = source_digest.__wrapped__
-    before = digest()
-    assert digest() == before
+    before = digest(tmp_path)
+    assert digest(tmp_path) == before
     formula.write_text("seconds = 2")
-    assert digest() != before
+    assert digest(tmp_path) != before
+    assert digest() == source_digest()
