@@ -36,7 +36,7 @@ LEVELS = (50, 80, 90)
 MANY_LEVELS = tuple(range(5, 100, 5))
 """Levels of a reliability diagram [%]."""
 FEWEST_ROWS, FEWEST_SOURCES = 8, 3
-"""A pool of one mechanism has at least so many; else all mechanisms are pooled."""
+"""Least rows and sources of a pool of one mechanism; with fewer, all mechanisms are pooled."""
 
 
 def error_table(rows: Sequence[SampledClaim]) -> list[Row]:

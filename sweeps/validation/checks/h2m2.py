@@ -226,7 +226,7 @@ def qkv_is_moderate(name: str) -> float:
 
 @check
 def mapped_in_order(*models: str) -> float:
-    """Whether Algorithm 1 maps each sub-layer as if the later ones took no room (sec. 4.3.2)."""
+    """Whether Algorithm 1 maps each sub-layer as if the later ones took no memory (sec. 4.3.2)."""
     for name in models:
         _, hw, llm = solved("h2m2", name)
         tables = head_tables(hw, llm, estimate("h2m2", name).work)

@@ -52,8 +52,7 @@ ONE_BATCH = 0.0
 
 @check
 def larger_memory(model: str, capacity: str, ranksets: str) -> float:
-    """Throughput of L3 on OpenR1 with a memory so many times as large, and as fast, as the smallest
-    [1].
+    """Throughput of L3 on OpenR1 with a multiple of the smallest capacity and bandwidth [1].
 
     Source: Fig. 9.
     """
@@ -63,7 +62,7 @@ def larger_memory(model: str, capacity: str, ranksets: str) -> float:
 
 @cache
 def _openr1(model: str, capacity: float, ranksets: float) -> float:
-    """Throughput of L3 with the smallest memory so many times larger and faster [1/s]."""
+    """Throughput of L3 with multiples of the smallest capacity and bandwidth [1/s]."""
     question = Question(
         "l3",
         model,
@@ -210,7 +209,7 @@ def prompt_cache_is_hidden(*models: str) -> float:
 
 @check
 def weights_bind_feed_forward(platform: str, model: str, tokens: str) -> float:
-    """Whether reading weights takes longer than computing with so many batched tokens (fig. 2a)."""
+    """Whether reading weights takes longer than computing with a batch of tokens (fig. 2a)."""
     hw, llm = model_on(platform, model)
     products = linear(hw, llm, float(tokens)).parts["products"].parts
     return float(products["weights"].seconds > products["compute"].seconds)

@@ -65,7 +65,7 @@ def test_every_claim_with_a_question_has_a_command() -> None:
     ],
 )
 def test_a_claim_is_compared_in_its_unit(metric: str, units: tuple[str, str], size: float) -> None:
-    """The same statement in two units has one prediction, a number in each."""
+    """A statement in two units has one prediction, a number in each."""
     claim = replace(load("hilos")[0], metric=metric, system="hilos", model="opt-66b", exclude="")
     low, _ = predict(replace(claim, unit=units[0], take="min", over=""))
     other, _ = predict(replace(claim, unit=units[1], take="min", over=""))
