@@ -87,6 +87,15 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """A group of commands; an unknown one is refused with the nearest name."""
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands with the whole first line of their help, which Typer would cut."""
+        rows = []
+        for name in self.list_commands(ctx):
+            help_text = self.commands[name].help or ""
+            rows.append((name, help_text.partition("\n")[0]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that words ask for.
 

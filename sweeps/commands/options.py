@@ -19,7 +19,7 @@ System = Annotated[
 Systems = Annotated[
     list[str],
     typer.Argument(
-        metavar="SYSTEM...", help="Systems; the first is what the others are compared with."
+        metavar="SYSTEM", help="Systems; the first is what the others are compared with."
     ),
 ]
 SystemNames = Annotated[
