@@ -86,7 +86,7 @@ def keys(
     Example: nearkv hardware keys gpu
     """
     from nearkv.hardware.own import key_rows
-    from nearkv.sweeps.evaluate.readers import readers
+    from nearkv.sweeps.evaluate.catalogue import readers
 
     rows = key_rows(kind)
     by_key = readers(kind)

@@ -32,8 +32,8 @@ Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; in
 paper contradicts itself, its tables or physics, with the proof (errata.md). Runs are measured and
 simulated rows. Of these, runs_input state a number that the model takes as an input and so match by
 themselves, and one-sided bounds are kept or not (bounds_kept); all others are predicted: close
-counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that nobody
-here had read until the model was finished. The paper called independent is measurements by others,
+counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that had
+not been read until the model was finished. The paper called independent is measurements by others,
 to which nothing is fitted.
 """
 

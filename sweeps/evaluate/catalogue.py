@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from nearkv.costmodel.model import registry
-from nearkv.costmodel.model.metrics import COLUMNS
-from nearkv.costmodel.model.registry import Knob
-from nearkv.hardware.catalog import load_part, load_platform, names
+from nearkv.costmodel.model.metrics import COLUMNS, Answer
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.costmodel.model.registry import Knob, System, systems
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import is_known
+from nearkv.hardware.machine import recording
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
 from nearkv.sweeps.study.sizes import number
 
@@ -64,7 +68,7 @@ def _values(knob: Knob) -> str:
 
 
 def _default(knob: Knob) -> str | float:
-    """What a knob is where nobody says."""
+    """The default value of a knob."""
     if knob.sets:
         return "the platform's"
     if knob.choices and not isinstance(knob.default, str):
@@ -202,3 +206,36 @@ def hardware_numbers(name: str, sets: Mapping[str, str]) -> Rows:
             address, number(platform.key(address))(text, f"--set {address}")
         )
     return platform_numbers(platform)
+
+
+READ_MODELS = ("opt-66b", "llama2-70b")
+"""Models by which readers are found: one whose heads have their own K and V, one that shares."""
+READ_WORK = Workload(batch=16.0, prompt=4096.0, output=64.0)
+
+
+def readers(kind: str) -> dict[str, list[str]]:
+    """Systems that read each number of a kind of part, by key."""
+    by_key: dict[str, list[str]] = {}
+    for name, system in sorted(systems().items()):
+        for key in _keys_read(system, kind):
+            by_key.setdefault(key, []).append(name)
+    return by_key
+
+
+def _keys_read(system: System, kind: str) -> set[str]:
+    """Numbers of a kind of part that a system reads for either model."""
+    platform = load_platform(system.platform)
+    roles = [name for name, part in platform.roles.items() if part.type == kind]
+    read: set[str] = set()
+    machine = recording(platform.machine(), read)
+    for model in READ_MODELS if roles else ():
+        try:
+            llm = llm_from_part(load_llm(model), machine["precision"])
+            solved = resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
+        except InputError:  # the system does not take this model
+            continue
+        answer = Answer(solved.estimate, machine, system.owns)
+        for column in COLUMNS.values():
+            column.compute(answer)
+    addresses = [address.partition(".") for address in read]
+    return {key for role, _, key in addresses if role in roles}

@@ -87,7 +87,7 @@ def note(notes: Mapping[str, NDArray[np.bool_]]) -> Names:
 
 
 def lengthened(before: Names, sentence: str, where: NDArray[np.bool_]) -> Names:
-    """The same text, with a sentence more where that holds."""
+    """Text with a sentence more at the points where it holds."""
     longer = [f"{text}; {sentence}" if text else sentence for text in before.names]
     shift = np.where(where, len(longer), 0)
     return Names(before.places + shift, (*before.names, *longer))
@@ -219,7 +219,7 @@ def cells(
 def cells_at(
     block: Block, points: Points, wanted: Collection[str] = (), extra: Collection[str] = ()
 ) -> dict[str, Cell]:
-    """The same of any values of the axes, of a block that is neither simulated nor has bands."""
+    """Cells at any values of the axes, of a block that is neither simulated nor has bands."""
     offered, _ = _offered(block, points, on_request([*wanted, *extra]))
     return _chosen(offered, wanted, extra)
 

@@ -99,7 +99,7 @@ def either(path: str, axes: Study) -> Study:
 def _check(study: Study, path: Path) -> None:
     """Refuse a study that cannot be evaluated, and name its file.
 
-    Its warnings are left to whoever evaluates it.
+    Its warnings come when it is evaluated.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

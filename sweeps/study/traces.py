@@ -50,7 +50,7 @@ class Trace:
 
     @cached_property
     def _means(self) -> Workload:
-        """The same without what the trace itself is asked for: they would keep each other."""
+        """The workload without a reference to the trace, which would keep itself alive."""
         s, n = self.prompt, self.output
         products, s_squares, n_squares = s * n, s * s, n * n
         contexts_squared = products * (s + n) + n_squares * n / 3

@@ -13,7 +13,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.own import key_rows, model_problems, new_model, new_platform, problems
 from nearkv.hardware.units import parse
 from nearkv.sweeps.commands.writing import write_new
-from nearkv.sweeps.evaluate.readers import readers
+from nearkv.sweeps.evaluate.catalogue import readers
 from nearkv.sweeps.study.own_systems import new_system
 
 MINE = """\
