@@ -1,4 +1,4 @@
-"""Grids, sizes and studies."""
+"""Studies evaluated into tables, point by point and piece by piece."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.columns import TIMES
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.study.grid import Axis, Grid
-from nearkv.sweeps.study.sizes import size, values
-from nearkv.sweeps.study.study import Study, field_of, pairs
+from nearkv.sweeps.study.study import Study, field_of
 from nearkv.sweeps.study.study_files import load_study
 
 STUDY = Study(
@@ -27,54 +23,6 @@ STUDY = Study(
     context="8k:32k:x2",
     knobs={"devices": "4,8"},
 )
-
-
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(1, 40))
-def test_boxes_cover_the_grid_once_in_order(shape: list[int], most: int) -> None:
-    grid = Grid(tuple(Axis(f"a{i}", np.arange(float(n))) for i, n in enumerate(shape)))
-    whole, numbers = np.arange(grid.size).reshape(shape), []
-    for box in grid.boxes(most):
-        piece = whole[box]
-        assert piece.size <= most
-        numbers += piece.ravel().tolist()
-    assert numbers == list(range(grid.size))
-
-
-def test_mesh_is_sparse() -> None:
-    grid = Grid((Axis("a", np.arange(3.0)), Axis("b", np.arange(4.0))))
-    mesh = grid.mesh(grid.whole)
-    assert mesh["a"].shape == (3, 1)
-    assert mesh["b"].shape == (1, 4)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("64k", [65536]),
-        ("1M", [1048576]),
-        ("4,8,16", [4, 8, 16]),
-        ("8k:64k:x2", [8192, 16384, 32768, 65536]),
-        ("1:7:+2", [1, 3, 5, 7]),
-        ("1:8:+2", [1, 3, 5, 7]),
-        ("1:1:+1", [1]),
-        ("2,8:16:x2", [2, 8, 16]),
-    ],
-)
-def test_sizes_and_ranges(text: str, expected: list[float]) -> None:
-    assert values(text, size, "--context") == expected
-
-
-BAD_SIZES = """
--1 0 nan 1e400 1.5 4,,8 k 64q 8:64 8:64:2 8:64:x1 8:64:+0 64:8:x2 1:1M:+1e-9 1:8M:+1 8:64:x-2
-1:1e15:+1 4,4 4:8:+1,8 1k,1024
-"""
-
-
-@pytest.mark.parametrize("text", ["", *BAD_SIZES.split()])
-def test_bad_sizes_are_one_sentence(text: str) -> None:
-    with pytest.raises(InputError, match="--batch") as caught:
-        values(text, size, "--batch")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_table_has_one_row_per_point_in_order() -> None:
@@ -167,13 +115,6 @@ def test_a_study_that_cannot_be_evaluated_says_why(study: Study, problem: str) -
     with pytest.raises(InputError, match=problem) as caught:
         table(study)
     assert "\n" not in str(caught.value)
-
-
-def test_options_are_name_and_value() -> None:
-    assert pairs(["csd.count=4,8"], "--set") == {"csd.count": "4,8"}
-    for wrong in (["csd.count"], ["=4"], ["csd.count="], ["a=1", "a=2"]):
-        with pytest.raises(InputError, match="--set"):
-            pairs(wrong, "--set")
 
 
 def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
