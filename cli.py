@@ -115,6 +115,13 @@ class Nearkv(Group):
         """Names of the commands in the order of their use, groups among them."""
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what it says when it is stopped must not be lost in Typer's exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise typer.Abort from stopped
+
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run the command line, and leave with its exit code."""
         leaves = settings.get("standalone_mode", True)
