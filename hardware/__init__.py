@@ -1,1 +1,1 @@
-"""Numbers, no formulas: parts, platforms and where every figure comes from."""
+"""Numbers, no formulas: parts, platforms and the source of every number."""

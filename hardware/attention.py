@@ -34,7 +34,7 @@ class Attention:
     numbers: tuple[tuple[str, float], ...] = ()
 
     def limited(self, limit: str, tokens: int) -> Attention:
-        """The same heads over a `window` or a `chunk` of some tokens."""
+        """These heads, limited to a `window` or a `chunk` of some tokens."""
         return replace(self, type=limit, numbers=(("window", tokens),))
 
 
@@ -246,7 +246,7 @@ def _recurrent(parameters: int, state: int, operations: int) -> Attention:
 
     Args:
         parameters: of the mixer [1].
-        state: elements that it keeps of a sequence, whatever its length [1].
+        state: elements that it keeps of a sequence of any length [1].
         operations: on the state for each token [FLOP].
     """
     numbers = (

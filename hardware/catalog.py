@@ -51,7 +51,7 @@ def load_part(name: str, what: str = "part") -> Part:
 
 
 def _version(path: Path) -> Version:
-    """What tells a file from another, and from itself once it has changed."""
+    """The identity of a file and its content: path, time and size."""
     status = path.stat()
     return str(path.absolute()), status.st_mtime_ns, status.st_size
 

@@ -96,7 +96,7 @@ class Config:
         return int(value)
 
     def period(self, *names: str, default: int) -> int:
-        """One layer in how many: as `count`, and 1 or more.
+        """A period, one layer in so many: as `count`, but 1 or more.
 
         Raises:
             InputError: no whole number, or 0.

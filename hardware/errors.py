@@ -55,11 +55,11 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
 
 
 FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet takes a cell for a formula by."""
+"""Characters at which a spreadsheet takes a cell for a formula."""
 
 
 def once(names: Names, where: str) -> Names:
-    """Names as they are, each of which may be there only once and be shown in a table.
+    """Return names unchanged; refuse one that comes twice or that no table may show.
 
     Raises:
         InputError: one is there twice, or a spreadsheet would compute it.

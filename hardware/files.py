@@ -35,7 +35,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def check_integers(entry: object, where: str) -> None:
-    """Refuse integers that no floating-point number holds: files state them, arithmetic fails.
+    """Refuse integers beyond the range of floating-point numbers.
 
     Args:
         entry: a value of a file, with all that it contains.

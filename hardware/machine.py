@@ -125,7 +125,7 @@ class _WatchedRole(Role):
         return super().__getitem__(key)
 
     def __contains__(self, key: str) -> bool:
-        """Whether the part states a number: it matters, whatever its value."""
+        """Whether the part states a number, of any value; that counts as read, too."""
         self._watch.read.add(f"{self.name}.{key}")
         return super().__contains__(key)
 

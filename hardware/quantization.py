@@ -50,7 +50,7 @@ def grouped(bits: float, group: float, scale: float, zero: float = 0.0) -> float
 
     Args:
         bits: of one element.
-        group: elements that share a scale; 0 where the scale belongs to a whole row or matrix.
+        group: elements that share a scale; 0 where the scale belongs to a row or a matrix.
         scale, zero: bits of both.
     """
     overhead = (scale + zero) / group if group else 0.0
@@ -174,12 +174,12 @@ def _bits(table: Config, default: float) -> float:
 
 
 def _group_size(table: Config, *names: str, default: float) -> float:
-    """Elements that share a scale; 0 where a whole row does, which some write as -1."""
+    """Elements that share a scale; 0 where a row does, which some write as -1."""
     return max(table.number(*names, low=-1, high=LARGEST, default=default), 0.0)
 
 
 def _block(scheme: Config) -> float:
-    """Elements of a block that shares a scale; 0 where a whole matrix does.
+    """Elements of a block that shares a scale; 0 where a matrix does.
 
     Raises:
         InputError: its sizes are not two whole numbers.

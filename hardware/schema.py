@@ -1,6 +1,6 @@
 """Which numbers each type of part has, and in which unit.
 
-The keys are listed in `schema.toml`; whatever reads, checks or overrides a number asks here.
+The keys are listed in `schema.toml`, for all that reads, checks or overrides a number.
 """
 
 import math
@@ -65,7 +65,7 @@ class Key:
 
     @property
     def suffix(self) -> str:
-        """What the names of its columns end in to state the unit; empty for a pure number."""
+        """Suffix of its columns that states the unit; empty for a pure number."""
         if self.shown_in == "1":
             return ""
         return f"_{self.shown_in.lower().replace('/', '_')}"
@@ -146,7 +146,7 @@ class Relation:
 def _included(
     table: Mapping[str, Any], shared: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """A table of the schema behind all that it includes, however far around."""
+    """The tables that a table of the schema includes, directly or not, then itself."""
     tables = [_included(shared[name], shared) for name in table.get("include", ())]
     return [*chain.from_iterable(tables), table]
 

@@ -98,7 +98,7 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
 
 @dataclass(frozen=True)
 class Tangent:
-    """What residuals are at a point, and how they change around it.
+    """Residuals at a point, and how they change around it.
 
     Attributes:
         residuals: of each row [1].
@@ -157,7 +157,7 @@ def _intervals(slope: Numbers, after: Numbers) -> _Intervals:
     _, size, directions = np.linalg.svd(slope, full_matrices=False)
     flat = size <= _SINGULAR * max(size[0], _SINGULAR)
     inverse = 1 / np.where(flat, 1.0, size)
-    # along a flat direction nothing is known: the interval is the whole range
+    # along a flat direction nothing is known: the interval is the range
     variance = np.where(flat, 0.0, inverse**2)
     covariance = (directions.T * variance) @ directions
     error = np.sqrt(np.diag(covariance))

@@ -49,7 +49,7 @@ def prefill_compute(llm: LLM, work: Workload, batch: Real, gpu: Gpu) -> Span:
 
 
 def head_weights(llm: LLM, b: Real) -> Real:
-    """Weights of the output head that a step reads; none for an empty batch [B]."""
+    """Weights of the output head that a step reads; 0 for an empty batch [B]."""
     return np.minimum(b, 1.0) * llm.head_bytes
 
 
@@ -174,7 +174,7 @@ def gpu_working_set(
 
     Args:
         prompt: tokens of one prompt, of which one is processed at a time [1].
-        on_gpu: 1 where all weights stay, 0 where only those on their way do.
+        on_gpu: 1 where all weights stay, 0 where only those in transfer do.
         sequences: whose states stay there [1].
     """
     resident = on_gpu * llm.weight_bytes
@@ -197,7 +197,7 @@ def arriving_latents(llm: LLM, b: Real, s: Real) -> Real:
 
 
 def passing_latents(llm: LLM, work: Workload, batches: Real) -> Real:
-    """GPU memory for latents on their way, of the GPU batch attended to and of the next [B].
+    """GPU memory for latents in transfer, of this GPU batch and of the next [B].
 
     Args:
         batches: GPU batches of a step [1].

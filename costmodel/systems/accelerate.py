@@ -33,7 +33,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 SOFTMAX_BYTES = 4.0
-"""An element of a softmax in single precision, whatever the width of activations [B]."""
+"""An element of a softmax, in single precision for activations of any width [B]."""
 GPU_AND_HOST = replace(
     WEIGHTS,
     what="where weights live: filling the GPU, in one memory, or by the paper's rule",

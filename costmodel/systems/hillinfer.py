@@ -170,7 +170,7 @@ def hillinfer(
 def prefetch(
     hw: Machine, llm: LLM, work: Workload, tiers: Tiers, pools: Pools, csd_: Span
 ) -> Span:
-    """What runs a layer ahead of the GPU: both pools, and tokens on their way to the drive."""
+    """Scoring and fetching of both pools, and demotion, all a layer ahead of the GPU."""
     smartssd = storage(hw, llm)
     return overlap(
         cpu=cpu_path(hw, pools),
@@ -188,7 +188,7 @@ def prompt_layer(hw: Machine, llm: LLM, work: Workload, tiers: Tiers) -> Span:
 
 
 def split_off_gpu(on_gpu: Real, hot_share: Real) -> Tiers:
-    """Split what the GPU does not hold between host DRAM and SmartSSD."""
+    """Split the KV cache beyond the GPU between host DRAM and SmartSSD."""
     off_gpu = 1 - on_gpu
     return Tiers(on_gpu, hot_share * off_gpu, (1 - hot_share) * off_gpu)
 
@@ -212,7 +212,7 @@ def pools_of(
 def memories(
     hw: Machine, llm: LLM, work: Workload, tiers: Tiers, precision: Real, source: Real
 ) -> Fits:
-    """What GPU, host, flash and the accelerator's DRAM must hold; the host up to M_0 (eq. 3)."""
+    """Bytes on GPU, host, flash and the accelerator's DRAM; the host up to M_0 (eq. 3)."""
     cold = tiers.drive * llm.kv_cache_bytes(work.batch, work.final)
     copies = narrow_copies(llm, cold, precision, source)
     capacity = drives(hw, "csd").capacity

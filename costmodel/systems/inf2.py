@@ -93,7 +93,7 @@ def stated_tiers(
 
 
 def free_in_host(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:
-    """Host memory that weights and the layers on their way leave to a cache [B]."""
+    """Host memory that weights and layers in transfer leave to a cache [B]."""
     return host(hw).memory - host_weights(hw, llm, tiers) - layer_copies(llm, work)
 
 

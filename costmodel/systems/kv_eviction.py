@@ -1,4 +1,4 @@
-"""What HillInfer compares with: the full KV cache and three ways to evict from it, on an SSD.
+"""Baselines of HillInfer: the full KV cache and three ways to evict from it, on an SSD.
 
 The paper names the systems (sec. 5.2); their flows per layer are modelled here from what it says
 of them.
@@ -53,7 +53,7 @@ on_personal_computer = partial(
 def with_prefill(
     hw: Machine, llm: LLM, work: Workload, tiers: Tiers, layers: Span
 ) -> Estimate:
-    """Add what all four systems do alike to the layers of one decode step."""
+    """Complete an estimate: the prefill, head and memory check that all four systems share."""
     disk = storage(hw)
 
     def prompt(kind: LLM) -> Span:

@@ -167,8 +167,8 @@ def iteration(
 
     def layer(kind: LLM, seen: Load) -> Span:
         turn = phase(hw, llm, seen.share(0.5), overlap_comm, kind)
-        whole = one_batch(hw, llm, seen, overlap_comm, kind)
-        return serial(interleaved=2 * in_turns * turn, one_batch=(1 - in_turns) * whole)
+        undivided = one_batch(hw, llm, seen, overlap_comm, kind)
+        return serial(interleaved=2 * in_turns * turn, one_batch=(1 - in_turns) * undivided)
 
     return over_kinds(llm, load, layer)
 

@@ -1,4 +1,4 @@
-"""What L3 compares with: GPUs alone, with the CPU, with units in HBM or at the ranks of DIMMs.
+"""Baselines of L3: GPUs alone, with the CPU, with units in HBM or at the ranks of DIMMs.
 
 Source: L3 sec. 2.6, 6.1; the paper names them and prints no equations.
 
@@ -127,7 +127,7 @@ CPU_SHARE = Knob(
     "share of resident requests whose KV and attention are the CPU's (1: FastDecode)",
     default="balanced",
     # the amounts are not affine in the share: auto means the rule, which is exact for an iteration
-    # of mean requests; over the whole run of a trace another share may be up to 3 % faster
+    # of mean requests; over the run of a trace another share may be up to 3 % faster
     rules={"balanced": balanced_share, "auto": balanced_share},
 )
 
@@ -182,7 +182,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
 def both_memories(
     hw: Machine, llm: LLM, work: Workload, serving: Serving, cpu_share: Real
 ) -> Fits:
-    """What GPUs and host hold of n residents of mean size m, the longest of each replica l.
+    """Bytes on GPUs and host of n residents of mean size m, the longest of each replica l.
 
     GPUs: W + max((1 - c) n m, l unless the CPU takes it) + states; host: max(c n m, l if it is
     there). The CPU can take the longest request if its share covers all that exceeds the GPUs, and

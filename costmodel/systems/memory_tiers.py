@@ -1,4 +1,4 @@
-"""What H2M2 is compared with: one memory for both chips, and HBM as a cache of LPDDR.
+"""Baselines of H2M2: one memory for both chips, and HBM as a cache of LPDDR.
 
 Source: H2M2 sec. 2.3, 5.2, 5.5.
 

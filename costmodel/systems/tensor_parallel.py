@@ -150,7 +150,7 @@ class Replica:
         }
 
     def between_nodes(self, activations: Real, collectives: Real) -> dict[str, Span]:
-        """What all-reduces take beyond a node: a ring of m nodes, 2 log2(m) hops of a tree.
+        """All-reduces between nodes: a ring of m nodes, 2 log2(m) hops of a tree.
 
         Every GPU reduces its share of the node's sum over its own adapter, so a node sends
         2 (m - 1) / m of the activations over all of them. Short messages go up a tree and down,

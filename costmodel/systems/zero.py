@@ -135,7 +135,7 @@ def zero_inference(
 
 
 def streamed(hw: Machine, llm: LLM, on_drives: Real, unpinned: Real) -> PageableStream:
-    """All weights on their way from drives and host memory.
+    """All weights, streamed from drives and host memory.
 
     Args:
         on_drives: share of the weights [1].

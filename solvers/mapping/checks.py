@@ -1,4 +1,4 @@
-"""The optimal mapping found in two other ways: as an integer program, and by trying all.
+"""Two checks of the optimal mapping: an integer program, and trying all mappings.
 
 They check `nearkv.solvers.mapping.exact`, with which they share no code that searches.
 

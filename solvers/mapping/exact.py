@@ -89,7 +89,7 @@ def _relaxed(tables: HeadTables, flat: HeadTables) -> Choice:
 
 
 def _fastest(flat: HeadTables) -> Choice:
-    """Units of each sub-layer at its fastest, whatever the memories hold."""
+    """Units of each sub-layer at its fastest, capacities aside."""
     attention, qkv, fc = (seconds.argmin(1) for seconds in flat.seconds)
     return Choice(attention, qkv, fc)
 
@@ -331,7 +331,7 @@ def _best_by_headroom(tables: HeadTables) -> Choice:
 
 
 def _headrooms(tables: HeadTables) -> _Headrooms | None:
-    """The headrooms that tables ask for; None where they are more than the questions."""
+    """Headrooms at which tables change; None where they outnumber the design points."""
     on_attention, on_qkv, on_fc = tables.hbm
     on_qkv, on_fc = on_qkv[0], on_fc[0]
     unit = _common_unit(np.concatenate([on_qkv, on_fc]))
@@ -397,7 +397,7 @@ def _first_least(table: Array) -> Rows:
 def exact_and_fewest(tables: HeadTables) -> Mapping:
     """The fastest mapping; of equally fast ones the one with the fewest units on HBM.
 
-    Whole layers often take as long on either side, and without a rule a point alone and one in a
+    Layers often take as long on either side, and without a rule a point alone and one in a
     grid would be mapped differently. Sub-layer by sub-layer, the fewest units are taken that are
     as fast and leave no more on LPDDR than it holds.
     """

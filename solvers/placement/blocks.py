@@ -122,7 +122,7 @@ class _Times:
 
 @dataclass(frozen=True)
 class BlockProblem:
-    """What is to be placed where.
+    """What is placed, and where.
 
     Attributes:
         hw: roles gpu, host, disk, offload.

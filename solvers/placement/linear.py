@@ -191,7 +191,7 @@ class Simplex:
 
 @cache
 def _every_entry(rows: int, columns: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Start of each row of a full matrix, the column of each entry; that no column is integer."""
+    """Row starts and column indices of a dense matrix, and that no column is integer."""
     start = columns * np.arange(rows + 1, dtype=np.int32)
     index = np.tile(np.arange(columns, dtype=np.int32), rows)
     continuous = np.zeros(columns, np.int32)

@@ -53,7 +53,7 @@ class Placement:
         throughput_tok_s: tokens generated a second, prefill included [1/s].
         bound_tok_s: no block that was searched, or this block alone when walked, does better [1/s].
         shares: of weights (w), KV cache (c), activations (h) on GPU (g), CPU (c), disk (d) [1].
-        prefill, decode: seconds of the whole block in each [s].
+        prefill, decode: seconds of the block in each [s].
         used: largest share of what it may fill that each memory holds, by tier [1].
         binding: constraints that cost throughput.
         worth: tok/s that one GB (10^9 B) more of each memory adds to this block, by tier [1/s].

@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 _ROUNDING = 1e-12
 _MOST_STEPS = 200
 _FEW = 3
-"""Once fewer than one design point in so many is unsolved, those are looked at alone."""
+"""Once fewer than one design point in this many is unsolved, those are looked at alone."""
 _MOST_LINES = 512
 """A sum of maxima of more combinations of lines is kept as a sum."""
 
@@ -150,7 +150,7 @@ class Line:
         return bool(at_start and np.all(np.greater_equal(self.end, other.end)))
 
     def repeated(self, times: Real) -> Line:
-        """So many of these lines one after the other."""
+        """This line a number of times in a row."""
         start = times * self.start
         return Line(start, start if self.is_level else times * self.end)
 

@@ -71,7 +71,7 @@ class SubbatchProblem:
 
     @property
     def loads(self) -> Array:
-        """Tokens each request puts on each rankset, as if all held as much [1].
+        """Tokens each request puts on each rankset, as if spread evenly [1].
 
         Shape (requests, ranksets).
         """
@@ -165,7 +165,7 @@ def _phase(
 
 
 def least_decode(problem: SubbatchProblem) -> float:
-    """What no split undercuts [s].
+    """Lower bound on the decode time of any split [s].
 
     The GPU reads the weights and computes all once, each rankset attends to all it holds. Every
     plane of T_GPU,0 + T_GPU,1 is at least its value for all requests at once, as one of y_s is 1;

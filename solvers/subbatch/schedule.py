@@ -42,7 +42,7 @@ _TOLERANCE = 2e-6
 _TOKEN_TOLERANCE = 1e-3
 """What it may take from a number of prompt tokens, which is an integer [1]."""
 _MOST_ROUNDS = 40
-"""Solutions whose squares are refined; the parts settle after a few."""
+"""Solutions whose squares are refined; the parts converge after a few."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """The whole iteration [s]."""
+        """Length of the iteration [s]."""
         return sum(self.phases)
 
     @property
@@ -306,7 +306,7 @@ def evenest(contexts: Array, time_limit: float = 10.0) -> Halves:
 
 @dataclass(frozen=True)
 class _Proof:
-    """What a search has shown.
+    """What a search has proven.
 
     Attributes:
         complete: whether its answer is proven.

@@ -33,7 +33,7 @@ def best_beta(study: Study, robust: float = 0.0) -> Columns:
         a decode step, `bound_ms` that no split beats, the relative `gap` to it and what binds;
         `rule` (eq. 4 as printed) and `rule_sec54`, each with its loss once cut to what fits;
         `step_ms` and where K and V live at the optimum. Eq. 2 has no write-back of promoted tokens
-        and no queue for the drive: `fastest` is the beta whose whole step is shortest, and
+        and no queue for the drive: `fastest` is the beta with the shortest decode step, and
         `fastest_ms` that step. Where nothing is off the GPU there is no
         beta. With a band, how far beta moves (`value_p05` and so on), what `value` loses in each
         draw (`regret_p05`), and with `robust` the share in host DRAM of the split that is best for
@@ -109,7 +109,7 @@ def _solved(block: Block, robust: float) -> Columns:
 
 
 def _fastest(block: Block, answer: BestBeta) -> dict[str, Real]:
-    """The split whose whole step is shortest, and that step [ms]."""
+    """The split with the shortest decode step, and that step [ms]."""
     solved = replace(block, requested={**block.requested, "hot_share": "auto"})
     resolved = solved.resolved(block.grid.whole)
     is_split = answer.bound_by != NOTHING
@@ -167,7 +167,7 @@ def _why_beta(row: Row) -> str:
     if lacking := lacks_answer(row, model):
         return lacking
     if bound_by == NOTHING:
-        return f"{model}: the whole KV cache fits the GPU, so there is nothing to split."
+        return f"{model}: the KV cache fits the GPU, so there is nothing to split."
     optimum = f"{model}: beta = {row['value']:.4g}, bound by"
     if bound_by == LINK:
         return (
@@ -187,6 +187,6 @@ def _why_beta(row: Row) -> str:
         return reason
     return (
         f"{reason} Eq. 2 leaves out what else a step does there, such as writing back promoted "
-        f"tokens: the whole step takes {row['step_ms']:.4g} ms, and is shortest at "
+        f"tokens: the decode step takes {row['step_ms']:.4g} ms, and is shortest at "
         f"beta = {row['fastest']:.4g}, {row['fastest_ms']:.4g} ms (hillinfer's hot_share=auto)."
     )

@@ -1,4 +1,4 @@
-"""`nearkv pareto`: the designs of a sweep that no other beats, for each workload of its own."""
+"""`nearkv pareto`: the Pareto-optimal designs of a sweep, for each workload of its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pareto(
     run: SweepRun = ALONE,
     shown: Sequence[str] = (),
 ) -> Columns:
-    """Evaluate a study and keep the designs that no other beats in each of some columns.
+    """Evaluate a study and keep the designs that are Pareto-optimal in some columns.
 
     Args:
         study: what to evaluate; it may be larger than memory.

@@ -1,4 +1,4 @@
-"""Answers as rows, one mapping each, and the sentences that are said of them."""
+"""Answers as rows, one mapping each, and sentences about them."""
 
 from __future__ import annotations
 

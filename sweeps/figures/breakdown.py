@@ -48,7 +48,7 @@ def breakdown(
 
     Args:
         table: rows with columns of seconds by resource, as `compare(..., breakdown=True)` returns.
-        by: the column that names a bar, beside whatever else varies.
+        by: the column that names a bar, beside all else that varies.
         relative: draw shares of the total instead of seconds.
         width: of a new figure, `column` or `page`.
         axes: where to draw; default: a new figure.
@@ -112,7 +112,7 @@ def _height(names: Sequence[str], entries: int) -> float:
 
 
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:
-    """Return the name under each bar: the value of `by` and whatever else varies."""
+    """Return the name under each bar: the value of `by` and all else that varies."""
     others = independent(table, by)
     others += telling(table, [by, *others])
     names = []

@@ -136,7 +136,7 @@ def best_of(
 
 
 def _margin(order: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how many times better the best is than the second, whichever way is better."""
+    """Return how many times better the best is than the second, for either sense of better."""
     best = order[-1]
     ratio = np.full_like(best, np.inf)
     if len(order) > 1:

@@ -130,7 +130,7 @@ def levels(table: pd.DataFrame, column: str) -> list[Any]:
 def everywhere(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Return the table with rows that lack a column at each value of it, in the same order.
 
-    A system that has no such knob is the same whatever its value.
+    A system without the knob is the same at each of its values.
     """
     for column in columns:
         check_columns(table, column)

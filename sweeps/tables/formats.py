@@ -49,7 +49,7 @@ def render(shown: Display, form: str, caption: str = "", label: str = "") -> str
     """A table as text.
 
     Args:
-        shown: CSV and JSON hold every column of its rows, whatever is chosen for readers.
+        shown: CSV and JSON hold every column of its rows, whichever are chosen for readers.
         form: one of `FORMATS`.
         caption, label: of a table in LaTeX.
 

@@ -25,12 +25,12 @@ MOST_SHOWN = 10_000
 
 @dataclass(frozen=True)
 class Display:
-    """A table for readers, whatever the format.
+    """A table for readers, in any format.
 
     Attributes:
         rows: all with the same keys.
         usual: columns to show, the most important first, as far as they fit; all where empty.
-        pinned: columns to show whatever their width: those that vary or were asked for.
+        pinned: columns to show at any width: those that vary or were asked for.
         title: what stands above.
         below: sentences that end it.
     """

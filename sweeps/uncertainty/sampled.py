@@ -28,7 +28,7 @@ from nearkv.sweeps.study.study import NONE, Block
 
 Numbers = NDArray[np.float64]
 ELEMENTS_AT_ONCE = 1 << 17
-"""Design points times draws evaluated together; bounds the memory whatever is asked."""
+"""Design points times draws evaluated together; bounds the memory of any question."""
 
 
 def law_of(number: Quantity, key: Key) -> Law:

@@ -79,7 +79,7 @@ class Claim:
 
     @property
     def is_blind(self) -> bool:
-        """Whether it was predicted before anybody here had read it (`assume` begins with it)."""
+        """Whether it was predicted before the authors had read it (`assume` begins with it)."""
         return self.assume.startswith("Blind when predicted")
 
 

@@ -102,7 +102,7 @@ def error(claim: Claim, predicted: Values) -> float:
 
     Both ends of the prediction are compared with both of the statement, and the worse counts; a
     bound is missed by as much as the worst point lies beyond it. A bound of zero states a sign: a
-    wrong one misses it by the whole.
+    wrong one misses it by all of it.
     """
     low, high = float(claim.low), float(claim.high)
     if claim.take != "every":

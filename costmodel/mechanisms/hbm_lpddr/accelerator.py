@@ -142,7 +142,7 @@ def attend(
 ) -> Span:
     """Q K^T and scores V of n heads for one new token of every sequence, on matrix-vector units.
 
-    A KV head is read once for the whole group of queries that share it.
+    A KV head is read once for the group of queries that share it.
 
     Args:
         on: who computes.
@@ -163,7 +163,7 @@ def attend(
 def attend_prompt(
     on: Side, llm: LLM, batch: Real, prompt: Real, n: Real, paged: Real = 0.0
 ) -> Span:
-    """Causal attention of n heads over whole prompts on the systolic arrays; K and V are written.
+    """Causal attention of n heads over prompts on the systolic arrays; K and V are written.
 
     Args:
         on, llm, n, paged: as in `attend`.
@@ -181,7 +181,7 @@ def attend_prompt(
 
 
 def walk(on: Side, moved: Real, paged: Real) -> Span:
-    """Page-table accesses that nothing hides: one a scratchpad fill.
+    """Exposed page-table accesses, one for each fill of the scratchpad.
 
     All pages of a fill are known when it starts. The walk of the first one delays it, the others
     run beside the transfer: one of eight 2 MB pages in a 16 MB fill, an exposed share of 0.125

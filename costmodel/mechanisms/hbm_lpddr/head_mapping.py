@@ -101,7 +101,7 @@ def check_heads(llm: LLM) -> None:
 
 
 def check_units(most: Real, **mapped: Real) -> None:
-    """Refuse a mapping that names heads, or layers, a model does not have.
+    """Refuse a mapping with more heads, or layers, than a model has.
 
     Args:
         most: heads or layers of the model [1].

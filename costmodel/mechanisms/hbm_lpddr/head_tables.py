@@ -1,4 +1,4 @@
-"""Sub-layer times and bytes for every number of heads on HBM: what a mapping is chosen from.
+"""Sub-layer times and bytes for every number of heads on HBM, from which mappings are chosen.
 
 Symbols: n heads on HBM, N heads, L layers.
 """
@@ -42,7 +42,7 @@ class HeadTables:
     Units are the last axis, design points the others.
 
     Attributes:
-        seconds: of a whole step; infinite where a model has fewer units [s].
+        seconds: of a decode step; infinite where a model has fewer units [s].
         hbm: bytes on HBM, which never fall with n; those of fc are n x one unit's [B].
         lpddr: bytes on LPDDR, which never rise with n; those of fc are (N - n) x one unit's [B].
         hbm_headroom, lpddr_headroom: bytes there; no unit axis [B].

@@ -1,7 +1,7 @@
 """One decode step and the prefill of the asymmetric memory under any mapping (H2M2 sec. 3.1, 4.2).
 
 H2M2 maps the iterations of the generation phase alone (sec. 3.2, 5.1). Prefill needs another
-mapping: whole prompts keep the arrays of both sides busy, so each kernel should be cut as the
+mapping: prompts keep the arrays of both sides busy, so each kernel should be divided as the
 arrays' rates are. Where HBM cannot hold that, which kernel goes first decides: on a short prompt
 a byte of weights stands for more work than a byte of KV cache, on a long one, or where few of many
 experts are used, for less. Both orders are tried, and the mapping of decode, which needs no move.
@@ -190,7 +190,7 @@ def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:
 
 
 def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
-    """What a side with these heads of each holds when the prompts are done [B]."""
+    """Bytes on a side with these heads of each sub-layer, once the prompts are done [B]."""
     return (
         attention_bytes(llm, work.batch, work.prompt, n[0]),
         qkv_bytes(llm, n[1]),
@@ -199,9 +199,9 @@ def bytes_of(llm: LLM, work: Workload, n: Heads) -> Heads:
 
 
 def prompt_heads(two: Asymmetric, llm: LLM, work: Workload, order: Order) -> Heads:
-    """Cut every kernel as fast as the sides' arrays are, as far as HBM holds it.
+    """Divide every kernel as the speeds of the sides' arrays, as far as HBM holds it.
 
-    What LPDDR cannot hold goes to HBM in any case. Whole KV groups, so that none is stored twice.
+    What LPDDR cannot hold goes to HBM in any case. KV groups stay undivided: none is stored twice.
 
     Args:
         two: both sides.
@@ -240,7 +240,7 @@ def holds(two: Asymmetric, llm: LLM, work: Workload, heads: Heads) -> NDArray[np
 
 
 def even_share(two: Asymmetric) -> Real:
-    """Share of a product on HBM that keeps the arrays of both sides busy as long [1]."""
+    """Share of a product on HBM at which the arrays of both sides end together [1]."""
     hbm = two.hbm.arrays.rate * two.hbm.rows * two.hbm.columns
     lpddr = two.lpddr.arrays.rate * two.lpddr.rows * two.lpddr.columns
     return hbm / (hbm + lpddr)
@@ -265,7 +265,7 @@ def fastest_units(units: Real, share: Real) -> Real:
 def change_mapping(
     two: Asymmetric, llm: LLM, work: Workload, before: Heads, after: Heads
 ) -> Span:
-    """Move what the two mappings hold on different sides, all layers (sec. 4.2.2, Migration)."""
+    """Move the bytes that change sides between two mappings, all layers (sec. 4.2.2, Migration)."""
     sizes_before = bytes_of(llm, work, before)
     sizes_after = bytes_of(llm, work, after)
     moved: Real = 0.0

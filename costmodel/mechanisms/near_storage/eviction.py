@@ -75,7 +75,7 @@ def kv_budget(hw: Machine) -> Real:
 
 
 def place(hw: Machine, llm: LLM, work: Workload, placement: Real) -> Tiers:
-    """Fill GPU, host and drive in this order; what a tier cannot hold goes to the next.
+    """Fill GPU, host and drive in this order; what exceeds a tier goes to the next.
 
     A GPU attends to all tokens it has and to the retained ones of the others. So where few are
     retained, a GPU with more memory attends to more tokens, which may take longer.
@@ -198,7 +198,7 @@ def prefill_layer(llm: LLM, work: Workload, gpu_: Gpu, stored: Span) -> Span:
     """One layer over all prompts while its KV leaves for its tiers.
 
     Args:
-        stored: new K and V of the layer on their way.
+        stored: transfer of the layer's new K and V.
     """
     return overlap(
         hbm=gpu_.read(llm.layer_weight_bytes(work.batch * work.prompt), "weights"),
@@ -216,7 +216,7 @@ def fits_in(
     capacity: Real,
     beside: Real = 0.0,
 ) -> dict[str, tuple[Real, Real]]:
-    """What GPU, host and drive must hold, and what they can [B].
+    """Bytes needed and available on GPU, host and drive [B].
 
     Args:
         drive: its role.

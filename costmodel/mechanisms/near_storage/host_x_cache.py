@@ -84,7 +84,7 @@ def decode_layer(
 
 
 def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, split: Split) -> Span:
-    """One layer over all prompts, their caches on the way to where they live."""
+    """One layer over all prompts while their caches move to their tiers."""
     llm, devices = weights.llm, csd(hw, weights.llm.group)
     relay, uplink = link(hw, "gpu_link", "cache_relay"), link(hw, "uplink", "uplink")
     caches = put_caches(llm, work.prompt, split, relay, uplink, devices)

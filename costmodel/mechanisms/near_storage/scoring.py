@@ -218,7 +218,7 @@ class Rates:
 def rates(hw: Machine, llm: LLM, precision: Real, source: Real, hop: Real) -> Rates:
     """Profile the machine as the paper does: time one byte on each part (sec. 4.3).
 
-    Without a hop, B_s is that of the whole way to the GPU.
+    Without a hop, B_s is that of the complete path to the GPU.
     """
     score_seconds = score_cold(hw, llm, 1.0, precision, source).seconds
     fetch_seconds = fetch_cold(hw, 1.0, hop).parts["out"].seconds

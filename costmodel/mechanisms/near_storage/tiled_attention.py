@@ -23,7 +23,7 @@ def attend_in_tiles(hw: Machine, llm: LLM, sequences: Real, s: Real, memory: Por
 
     A tile is loaded into block RAM, K tiles are transposed there (32 elements a cycle and block),
     and the multipliers take one element each a cycle; in-place work leaves nothing to overlap with.
-    A cycle of a unit counts as two FLOPs, whatever it is spent on.
+    A cycle of a unit counts as two FLOPs, no matter what it is spent on.
     """
     units = Port("csd.kernel", "run", hw.csd.count * hw.csd.kernel_tiled, "FLOP")
     elements = llm.kv_bytes(sequences, s) / llm.kv_width

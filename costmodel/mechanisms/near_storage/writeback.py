@@ -45,7 +45,7 @@ def pages_per_row(llm: LLM, page: Real) -> Real:
 
 @dataclass(frozen=True)
 class Writeback:
-    """New rows of one layer on their way to flash.
+    """Transfer of one layer's new rows to flash.
 
     Attributes:
         llm, device: what runs and where its rows go.

@@ -194,7 +194,7 @@ def decode_layer(
 
 
 def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Real) -> Span:
-    """One layer over all prompts, their K and V or X on the way to the flash (sec. 4.1)."""
+    """One layer over all prompts while their K and V or X move to the flash (sec. 4.1)."""
     path = {
         "link": weights.link.outward,
         "uplink": link(hw, "uplink", "uplink").outward,
@@ -225,7 +225,7 @@ def place_weights(
 ) -> Residency:
     """Weights where the choice puts them; the paper's rule: above 100B on the devices (sec. 6.1).
 
-    The buffers are counted at whatever alpha takes most, so that no choice of alpha moves weights.
+    The buffers are counted at the alpha that takes most, so that no choice of alpha moves weights.
     """
     only_kv, only_x = [
         buffer_bytes(llm, work.batch, Caching(alpha, caching.interval, caching.writeback))

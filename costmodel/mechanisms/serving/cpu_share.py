@@ -81,7 +81,7 @@ def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
 
 
 def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
-    """Share of the residents' cache that only the CPU can take: what exceeds the GPUs [1].
+    """Least share of the residents' cache with the CPU: what exceeds the GPUs [1].
 
     Summed over the parts in which the contexts of the requests' lives are known. The end of a life,
     after the middle of its last part, is at most a triangle of a quarter of a part's area.
@@ -122,7 +122,7 @@ class Capacities:
 
     @property
     def fewest(self) -> Real:
-        """Requests that run however little memory there is, one in each replica [1]."""
+        """Fewest requests that run, one in each replica [1]."""
         return np.maximum(np.minimum(self.replicas, self.batch), _NONE)
 
     def on_gpus(self, share: Real) -> Real:
@@ -130,7 +130,7 @@ class Capacities:
         return 1 - share + self.state
 
     def holding(self, share: Real) -> Real:
-        """Requests of which both memories hold their shares, min(G / (1 - c), H / c) [1]."""
+        """Requests whose shares fit both memories, min(G / (1 - c), H / c) [1]."""
         gpu = at_share(self.gpu, self.on_gpus(share))
         host = at_share(self.host, share)
         return np.minimum(gpu, host)
@@ -323,7 +323,7 @@ class Balance:
         return bisect(gpu_slower, low, high)
 
     def of_layers_alike(self, first: Real, both_full: Real, last: Real) -> list[Real]:
-        """Shares of which one is best where all layers balance at one share [1]."""
+        """Candidates for the best share where all layers balance at one share [1]."""
         (pace,) = self.paces
         gpu_best = least(self.gpu_seconds, both_full, last)
         return [
@@ -336,7 +336,7 @@ class Balance:
         ]
 
     def of_mixed_layers(self, first: Real, both_full: Real, last: Real) -> list[Real]:
-        """Shares of which one is best where each type of layer balances at a share of its own [1].
+        """Candidates for the best share where each type of layer balances at its own [1].
 
         Between the shares where a memory begins to bind, the sum bends where one type balances, and
         is least there or between two.
@@ -384,7 +384,7 @@ def least(function: Callable[[Real], Real], low: Real, high: Real) -> Real:
 
 
 def least_of(function: Callable[[Real], Real], points: Sequence[Real]) -> Real:
-    """At which of some points a function is least, of equals the first.
+    """The point, of several, at which a function is least; of equal ones the first.
 
     Args:
         function: number -> value.

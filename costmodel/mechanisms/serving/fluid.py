@@ -51,7 +51,7 @@ def switch(what: str, on: str = "on", off: str = "off", default: float | str = 1
     return Knob(what, high=1, default=default, kind="choice", choices=(off, on))
 
 
-# --- the whole run ----------------------------------------------------------------------------
+# --- the run --------------------------------------------------------------------------------
 
 
 def steady(
@@ -117,7 +117,7 @@ def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
 
 
 def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
-    """Of n_d places, those whose request waits while a prompt that comes first is computed [1].
+    """Of n_d decoding requests, those that wait while another's prompt is computed first [1].
 
     All but the one on each replica that the prompt is for. While memory fills at the start, half as
     many on average: the first request waits for all others, the last for none.
@@ -272,7 +272,7 @@ class Drain:
     Shares of the last requests that still decode follow (1 - t / t_max)^k, which has the longest
     answer as its end and their mean remainder r as its integral: k = t_max / r - 1. It is exact for
     equal requests out of step (k = 1) and for a geometric law (k large). Until t_max at least one
-    decodes, which takes the time of a whole iteration.
+    decodes, which takes the time of an iteration.
 
     Attributes:
         longest: iterations until the last request ends, t_max [1].
@@ -283,7 +283,7 @@ class Drain:
     remainder: Real
 
     def pieces(self, least: Real) -> Iterator[Piece]:
-        """Parts of the drain, the last of which is that of the last request.
+        """Parts of the drain in order, that of the last request at the end.
 
         Args:
             least: share of the requests that decodes until the end, one on each replica [1].
@@ -304,7 +304,7 @@ class Drain:
 
 
 def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Drain:
-    """How the last requests leave; those that never queued have begun together.
+    """The drain of the last requests; those that never queued began together.
 
     Requests of equal length end together: nothing drains. The last ones have no more to generate
     than all: where nearly all are resident from the start, their mean remainder is what is left.
@@ -324,7 +324,7 @@ def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Dra
 
 @dataclass(frozen=True)
 class Run:
-    """The iterations of a whole run.
+    """The iterations of a run.
 
     Attributes:
         step: all of them over the tokens of a request beyond the first.

@@ -37,7 +37,7 @@ def cache_bytes(kind: LLM, tokens: Real) -> Real:
 
 
 def state_bytes(kind: LLM, tokens: Real) -> Real:
-    """Recurrent state of a sequence in one layer, whatever its tokens [B]."""
+    """Recurrent state of a sequence in one layer, of any length [B]."""
     return kind.state_bytes(1)
 
 

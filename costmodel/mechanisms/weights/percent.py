@@ -201,7 +201,7 @@ def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Rea
     """Share of the weights that fits the GPU beside its working set and its cache [1].
 
     A cache elsewhere leaves the GPU the latents that pass. Weights that all stay need no buffer for
-    those on their way.
+    those in transfer.
     """
     on_gpu = np.equal(stated.get("cache", _IN_HOST), _ON_GPU)
     cache = llm.kv_cache_bytes(work.batch, work.final)
@@ -245,7 +245,7 @@ def relay(hw: Machine, amount: Real) -> Span:
 
 
 def eager_prompts(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
-    """Products of one layer over b prompts, and the whole square of their scores, in memory.
+    """Products of one layer over b prompts, and the full square of their scores, in memory.
 
     Args:
         b, s: prompts and tokens of each [1].

@@ -70,7 +70,7 @@ def cpu_attention_rate(hw: Machine, llm: LLM, gpu_batch: Real) -> Real:
 
 @dataclass(frozen=True)
 class BlockSchedule:
-    """A block of sequences on its way through the layers; all broadcasts over design points.
+    """A block of sequences that passes the layers together; all broadcasts over design points.
 
     Attributes:
         hw: roles gpu, host, disk, offload.
@@ -171,7 +171,7 @@ class BlockSchedule:
         s, final = self.work.prompt, self.work.final
         kept_weights = llm.layers * self.weights * _WG
         kept_cache = llm.layers * self.kv(final) * self.bls * _CG
-        # a layer at work and the next one on its way
+        # the layer being computed and the next one in transfer
         passing = 2 * self.weights * _W_AWAY
         resident = kept_weights + kept_cache + passing
         hidden = self.bls * _HG + self.gbs * _H_AWAY
@@ -194,7 +194,7 @@ class BlockSchedule:
         return llm.activation_width * (attention + inner + llm.hidden)
 
     def _host_memory(self) -> tuple[Row, Row]:
-        """Peak in prefill and in decode: tensors that stay, and those on their way."""
+        """Peak in prefill and in decode: tensors that stay, and those in transfer."""
         llm = self.llm
         s, final = self.work.prompt, self.work.final
         weights = llm.layers * self.weights * _WC

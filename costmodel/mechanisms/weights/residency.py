@@ -71,7 +71,7 @@ def weights_on_gpu(llm: LLM, work: Workload, gpu: Gpu) -> Real:
 
 @dataclass(frozen=True)
 class Headroom:
-    """What a step leaves to weights.
+    """Memory that a step leaves to weights.
 
     Attributes:
         host: host DRAM for them [B].
@@ -118,7 +118,7 @@ def choose_residency(
 def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Residency:
     """Weights in the GPU, the rest in host DRAM as far as it goes, then on storage.
 
-    Weights that all stay need no buffer for those on their way. More memory never moves a weight to
+    Weights that all stay need no buffer for those in transfer. More memory never moves a weight to
     a slower one.
     """
     free = gpu(hw).memory - headroom.beside
@@ -186,7 +186,7 @@ def kv_share_in(memory: Real, llm: LLM, work: Workload) -> Real:
 
 
 def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
-    """Host memory that keeps the whole cache there: all K and V, or with X if that is more [B].
+    """Host memory for a cache that is all there: K and V, or with X if that is more [B].
 
     Args:
         alpha: share of the batch kept as X [1].
@@ -196,7 +196,7 @@ def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
 
 
 def x_cache_bytes(llm: LLM, work: Workload) -> Real:
-    """X of the whole batch, all layers [B]."""
+    """X of the batch, all layers [B]."""
     return llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
 
 

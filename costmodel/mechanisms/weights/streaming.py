@@ -135,7 +135,7 @@ class WeightStream:
         return self._products(weights, llm.weight_width, operand, flops)
 
     def _products(self, weights: Real, width: Real, operand: Real, flops: Real) -> Span:
-        """Products of weights [B] so wide [B], dequantised first where they are too narrow."""
+        """Products with weights [B] of a width [B], dequantised where an operand must be wider."""
         read = weights + dequantise_traffic(weights, width, operand, self.gpu)
         run = self.gpu.products(operand)
         return overlap(

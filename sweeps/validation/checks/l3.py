@@ -1,4 +1,4 @@
-"""Checks of L3: larger memories, time between tokens, bandwidths, kernels and its scheduler.
+"""Checks of L3: larger memories, TPOT, bandwidths, kernels and its scheduler.
 
 Source: L3 sec. 1, 2, 5, 6; Tables 2, 3.
 """
@@ -95,7 +95,7 @@ def both_are_needed(times: str, *models: str) -> float:
 
 @check
 def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
-    """Time between tokens of L3 over GPUs with endless memory at the same batch, at each batch [%].
+    """TPOT of L3 over that of GPUs with endless memory, at each batch [%].
 
     Source: Sec. 6.3.
     """
@@ -106,7 +106,7 @@ def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
 
 @check
 def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
-    """Times between tokens of GPUs and L3 at every batch, over the GPUs' at the smallest [1].
+    """TPOT of GPUs and of L3 at every batch, over the GPUs' at the smallest [1].
 
     Source: Fig. 11.
     """
@@ -117,7 +117,7 @@ def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
 
 
 def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
-    """One step of a whole batch, whatever its memory [s]."""
+    """One step of a batch, without regard to memory [s]."""
     hw, llm = model_on(PLATFORM, model)
     hw = hw.with_values(
         {"gpu.count": REPLICA, "gpu.memory": ENDLESS, "dimm.capacity": ENDLESS}
@@ -171,7 +171,7 @@ def one_rank_fills_its_channel() -> float:
 
 @check
 def bank_row_efficiency() -> float:
-    """Share of its peak that a bank streaming whole rows reaches, refresh apart (Table 2) [1]."""
+    """Share of its peak that a bank streaming full rows reaches, refresh apart (Table 2) [1]."""
     return float(row_efficiency(load_platform(PLATFORM).machine()))
 
 

@@ -66,7 +66,7 @@ def traffic_ratio(
 
 @check
 def kv_time_share(platform: str, system: str, batch: str, *models: str) -> Values:
-    """Share of the whole run that moves the KV cache, 16K to 128K [%].
+    """Share of the run that moves the KV cache, 16K to 128K [%].
 
     Source: HILOS fig. 2b, INF² fig. 3b.
     """
