@@ -86,9 +86,6 @@ def test_a_knob_has_the_range_and_the_default_of_its_source(name: str) -> None:
     assert (actual.low, actual.high, actual.default) == expected
 
 
-# --- Pieces of mechanisms against their definition: what a system's total may hide ---
-
-
 def test_a_choice_has_a_number_for_each_of_its_names() -> None:
     for system in SYSTEMS.values():
         for knob in system.knobs.values():

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from support.systems import model
+
+from nearkv.hardware.catalog import load_llm, names
 
 
 class Shapes(NamedTuple):
@@ -213,3 +216,59 @@ def test_glam_is_sixteen_dense_layers_and_sixteen_of_64_experts() -> None:
     assert model("glam-143b").parameters == 32 * attention + 16 * 65 * mlp + embeddings
     # a token uses two experts in every other layer
     assert model("glam-143b").active_parameters == 32 * attention + 16 * 3 * mlp + embeddings
+
+
+NONE, TOKEN, BOTH = 0, 1, 2
+"""Embeddings that a card leaves out: none, that of tokens, the output head too."""
+
+
+ACTIVE = {
+    "deepseek-v3": (TOKEN, 37),
+    "deepseek-r1": (TOKEN, 37),
+    "deepseek-v3.2": (TOKEN, 37),
+    "kimi-k2": (TOKEN, 32),
+    "glm-4.5": (BOTH, 32),
+    "gpt-oss-20b": (TOKEN, 3.6),
+    "gpt-oss-120b": (TOKEN, 5.1),
+    "gpt-oss-120b-gguf": (TOKEN, 5.1),
+    "jamba-v0.1": (NONE, 12),
+    "mixtral-8x22b": (NONE, 39),
+    "qwen3-235b-a22b": (NONE, 22),
+    "qwen3-30b-a3b": (NONE, 3.3),
+}
+"""What cards print, in 1e9."""
+
+
+def test_every_published_active_count_is_checked() -> None:
+    stated = {n for n in names("model") if "published_active" in load_llm(n).si}
+    assert stated == set(ACTIVE)
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_active_parameters_have_the_digits_of_the_card(name: str) -> None:
+    left_out, printed = ACTIVE[name]
+    llm = model(name)
+    counted = float(llm.active_parameters - left_out * llm.vocab * llm.hidden) / 1e9
+    digits = 1 if isinstance(printed, float) else 0
+    # Qwen cuts 3.35 where others round
+    rounded = np.floor(10 * counted) / 10 if name == "qwen3-30b-a3b" else round(counted, digits)
+    assert rounded == printed
+    assert load_llm(name).si["published_active"] == printed * 1e9
+
+
+# Relative positions add one hidden x hidden matrix per layer (5.37e9), which no key describes.
+# Cards print 40B of 41.3e9 and 1T of 1.026e12.
+EXCEPTIONS = {"chinchilla-70b": 0.08, "falcon-40b": 0.035, "kimi-k2": 0.03}
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_parameters_agree_with_the_published_count(name: str) -> None:
+    published = load_llm(name).numbers["published"].si
+    assert model(name).parameters == pytest.approx(published, rel=EXCEPTIONS.get(name, 0.02))
+
+
+def test_every_exception_is_needed() -> None:
+    for name in EXCEPTIONS:
+        assert model(name).parameters != pytest.approx(
+            load_llm(name).numbers["published"].si, rel=0.02
+        )

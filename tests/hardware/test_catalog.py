@@ -385,3 +385,30 @@ def test_a_part_without_idle_power_leaves_energy_blank(tmp_path: Path) -> None:
     point = nearkv.compare("hilos", "opt-66b", parts={"gpu": str(file)}).iloc[0]
     assert point["energy_j_tok"] != point["energy_j_tok"]
     assert "no energy: gpu states no idle_power" in point["note"]
+
+
+def test_a_hub_name_finds_the_catalogues_model_or_says_where_to_save_its_config() -> None:
+    assert load_llm("meta-llama/Llama-3.1-8B").name == "llama3.1-8b"
+    assert load_llm("deepseek-ai/deepseek-v3").name == "deepseek-v3"
+    with pytest.raises(InputError, match=r"save its config\.json as Qwen4-1T/config\.json"):
+        load_llm("Qwen/Qwen4-1T")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("qwen3-31b", ""),
+        ("qwen3-32", "qwen3-32b"),
+        ("opt-65b", ""),
+        ("gptoss-120b", "gpt-oss-120b"),
+        # of the size of longchat-7b and mistral-7b, and of no family of the catalogue
+        ("falcon-7b", ""),
+        ("vicuna-7b", ""),
+        ("lama3.1-8b", "llama3.1-8b"),
+        ("Gemma-3-27B", "gemma3-27b"),
+    ],
+)
+def test_hints_never_cross_sizes_or_families(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"unknown model '{name}'") as problem:
+        load_llm(name)
+    assert (f"did you mean {hint!r}" in str(problem.value)) == bool(hint)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import NATIVE
+from support.configs import LLAMA as LLAMA_3
+from support.systems import NATIVE, model
 
 from nearkv.costmodel.model.layers import attention_kind
 from nearkv.costmodel.model.llm import LLM
@@ -403,3 +404,24 @@ def test_a_head_has_a_whole_size(keys: dict[str, int], problem: str, tmp_path: P
     file.write_text(json.dumps({**NARROW, **keys}))
     with pytest.raises(InputError, match=problem):
         load_llm(str(file))
+
+
+@pytest.mark.parametrize(
+    ("key", "stake"),
+    [
+        ("kv_shared_layers", "the KV cache, 163,840 elements of a token"),  # 80 x 2 x 8 x 128
+        ("moe_group", r"the MLPs, 5.64e\+10 parameters"),  # 80 x 3 x 8192 x 28672
+        ("vocab_extra", r"the embeddings, 2.1e\+09 parameters"),  # 2 x 128256 x 8192
+        ("mystery", "any bytes or FLOPs"),
+    ],
+)
+def test_an_unread_key_says_what_is_at_stake(tmp_path: Path, key: str, stake: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_3, key: 7}))
+    with pytest.warns(NearkvWarning, match=f"{key} = 7 is unknown.*may change {stake}"):
+        load_llm(str(tmp_path / "config.json"))
+
+
+def test_a_catalogued_model_reads_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model("deepseek-v3.2").parameters > 671e9

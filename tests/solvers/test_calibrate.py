@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearkv.solvers.calibrate import Numbers, fit, left_out
+from nearkv.solvers.calibrate import Numbers, fit, left_out, tangent
 
 
 def line(points: Numbers) -> Numbers:
@@ -56,3 +56,61 @@ def test_a_factor_that_nothing_depends_on_is_not_determined() -> None:
     # t of 1 degree of freedom at 1 - 0.05 / 4, and the standard error of a mean of three
     assert flat.half[0] == pytest.approx(25.452 * np.sqrt(2e-4 / 3), rel=1e-3)
     assert np.abs(flat.unknown[0]) == pytest.approx([0, 1], abs=1e-6)
+
+
+def test_slopes_of_a_parabola_are_exact_inside_and_one_sided_at_an_end() -> None:
+    """x^2 + 3 y at (0.5, 0) and (1, 1): between 1 - h and 1 the slope is 2 - h."""
+
+    def rows(points: Numbers) -> Numbers:
+        first, second = points[:, 0], points[:, 1]
+        return np.stack([first**2 + 3 * second, second**2], axis=1)
+
+    inside = tangent(rows, np.array([0.5, 0.0])).slope
+    assert inside == pytest.approx(np.array([[1.0, 3.0], [0.0, 1e-4]]), abs=1e-9)
+    at_end = tangent(rows, np.array([1.0, 1.0])).slope
+    assert at_end == pytest.approx(np.array([[2 - 1e-4, 3.0], [0.0, 2 - 1e-4]]), abs=1e-9)
+
+
+def test_correlated_factors_are_as_correlated_as_their_design() -> None:
+    """Residuals a, b and a + b: (X'X)^-1 is [[2, -1], [-1, 2]] / 3, a correlation of -1/2."""
+    offsets = np.array([0.3, 0.4, 0.7003])
+
+    def rows(points: Numbers) -> Numbers:
+        first, second = points[:, 0], points[:, 1]
+        residuals: Numbers = np.stack([first, second, first + second], axis=1) - offsets
+        return residuals
+
+    fitted = fit(rows, np.array([0.5, 0.5]))
+    assert fitted.correlation == pytest.approx(np.array([[1, -0.5], [-0.5, 1]]), abs=1e-3)
+    assert fitted.at == pytest.approx([0.3001, 0.4001], abs=1e-6)
+    assert fitted.before == pytest.approx([0.2, 0.1, 0.2997])
+    # one residual of 1e-4 each; t of 1 degree of freedom at 1 - 0.05 / 4
+    assert fitted.half == pytest.approx(2 * [25.452 * 1e-4 * np.sqrt(3) * np.sqrt(2 / 3)], rel=1e-3)
+
+
+def test_a_factor_cut_by_its_whole_range_is_unknown() -> None:
+    """Rows 0.4 off weigh (1 + 4^2)^(-1/4), so that the slope is 1.219 and the noise 0.197.
+
+    Student's t of 2 degrees of freedom is 4.303: 0.6955 to either side is more than the range.
+    """
+
+    def rows(points: Numbers) -> Numbers:
+        residuals: Numbers = points[:, :1] - np.array([0.1, 0.9, 0.5])
+        return residuals
+
+    fitted = fit(rows, np.array([0.5]))
+    assert fitted.half == pytest.approx([0.6955], rel=1e-3)
+    assert len(fitted.unknown) == 1
+    exact = fit(lambda points: points[:, :1] - np.array([0.5, 0.5, 0.5]), np.array([0.2]))
+    assert exact.half == pytest.approx([0.0], abs=1e-6)
+    assert not exact.unknown
+
+
+def test_a_start_at_the_solution_beats_all_random_ones() -> None:
+    """A needle: the residual is 1 but within 0.01 of the stated value."""
+
+    def needle(points: Numbers) -> Numbers:
+        residuals: Numbers = np.minimum(100 * np.abs(points[:, :1] - 0.123), 1.0) * np.ones(3)
+        return residuals
+
+    assert fit(needle, np.array([0.123])).at == pytest.approx([0.123], abs=1e-6)

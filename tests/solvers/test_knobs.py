@@ -10,7 +10,7 @@ from support.spans import leaf
 from support.systems import SYSTEMS, middle, model
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Leaf, Real
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import with_widths
@@ -109,3 +109,22 @@ def test_a_searched_number_beats_a_fine_grid_at_every_design_point() -> None:
         at = resolve_knobs(system, hw, llm, work, {**requested, "compression": factor})
         assert np.all(solved.estimate.step.seconds <= at.estimate.step.seconds * (1 + 1e-9))
     assert middle(system)["compression"] == pytest.approx(1 + 0.3 * 7)
+
+
+BLOCK = Workload(1.0, 512.0, 32.0)
+
+
+def test_of_counts_that_do_not_fit_the_one_that_misses_least_is_taken() -> None:
+    """Four devices miss 1 of 5 bytes, fewer miss more; none fits."""
+
+    def devices(hw: object, llm: object, work: Workload, *, count: Real) -> Estimate:
+        span = Leaf("a", "read", np.asarray(count) * 1.0, 1.0, "B")
+        needed = np.asarray(9.0 - count)
+        return Estimate(span, span, fits(host=(needed, 4.0)), work, work.batch)
+
+    knob = Knob("devices", low=1, high=4, kind="count")
+    short = System("short", "inf2-a100", "inf2", (), {"count": knob}, devices)
+    hw = load_platform("inf2-a100").machine()
+    answer = resolve_knobs(short, hw, model("opt-30b"), BLOCK, {"count": "auto"})
+    assert np.ravel(answer.knobs["count"]) == [4]
+    assert not answer.estimate.fits.ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from nearkv.solvers.peak import peak
 from nearkv.solvers.search import crossings, largest
@@ -105,3 +106,25 @@ def test_a_rate_without_a_value_is_no_peak() -> None:
     best_of = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
     assert np.isnan(best_of.value[0])
     assert (best_of.value[1], best_of.rate[1]) == (40, 40)
+
+
+Numbers = NDArray[np.float64]
+
+
+def test_a_range_of_millions_is_searched_where_its_peak_may_be() -> None:
+    """A batch v that takes 1 + (v / 200,000)^2 s: the rate is highest at 200,000."""
+    top = np.array([2.0**21, 2.0**22])
+    best = peak(lambda _, v: v / (1 + (v / 200_000) ** 2), top)
+    assert best.rate == pytest.approx([100_000, 100_000], rel=1e-3)
+    assert best.value == pytest.approx([200_000, 200_000], rel=0.05)
+
+
+def test_few_branches_suffice_where_the_rate_is_smooth() -> None:
+    calls: list[int] = []
+
+    def rate(_: NDArray[np.intp], value: Numbers) -> Numbers:
+        calls.append(len(value))
+        return value / (1 + (value / 200_000) ** 2)
+
+    peak(rate, np.array([2.0**21]))
+    assert sum(calls) < 4000

@@ -1,28 +1,15 @@
-"""Shapes: parameters as published, bytes and FLOPs as the papers write them."""
+"""Shapes: bytes and FLOPs as the papers write them."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.systems import NATIVE, model
+from support.tiny import SHAPE
 
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llms_from_parts
-from nearkv.hardware.catalog import load_llm, names
-
-# Relative positions add one hidden x hidden matrix per layer (5.37e9), which no key describes.
-# Cards print 40B of 41.3e9 and 1T of 1.026e12.
-EXCEPTIONS = {"chinchilla-70b": 0.08, "falcon-40b": 0.035, "kimi-k2": 0.03}
-
-
-@pytest.mark.parametrize("name", names("model"))
-def test_parameters_agree_with_the_published_count(name: str) -> None:
-    published = load_llm(name).numbers["published"].si
-    assert model(name).parameters == pytest.approx(published, rel=EXCEPTIONS.get(name, 0.02))
-
-
-def test_every_exception_is_needed() -> None:
-    for name in EXCEPTIONS:
-        assert model(name).parameters != pytest.approx(
-            load_llm(name).numbers["published"].si, rel=0.02
-        )
+from nearkv.hardware.catalog import load_llm
 
 
 def test_distinct_experts_of_a_batch() -> None:
@@ -87,3 +74,17 @@ def test_a_batch_of_models_equals_each() -> None:
     assert np.ravel(both.layer_weight_bytes(16.0)).tolist() == [
         llm.layer_weight_bytes(16.0) for llm in each
     ]
+
+
+def test_models_of_experts_are_marked_by_one() -> None:
+    assert [float(model(name).is_moe) for name in ("mixtral-8x7b", "opt-66b")] == [1.0, 0.0]
+    assert replace(model("mixtral-8x7b"), experts=2.0).is_moe == 1.0
+
+
+def test_a_head_of_its_own_width_is_counted_apart() -> None:
+    """840 elements in each of 3 layers of one byte; (11 + 11 + 7) x 8 of embeddings at 2 bytes."""
+    narrow = LLM(**SHAPE, weight_width=1.0)
+    assert narrow.weight_bytes == 3 * 840 + 29 * 8
+    assert replace(narrow, head_width=2.0).weight_bytes == 3 * 840 + 2 * 29 * 8
+    # 384 of each layer's are of attention
+    assert replace(narrow, dense_width=2.0).weight_bytes == 3 * (840 + 384) + 29 * 8

@@ -15,6 +15,7 @@ from support.systems import SYSTEMS
 import nearkv
 import nearkv.modelling
 from nearkv.costmodel.model import registry
+from nearkv.costmodel.model.plugins import Plugin
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.plan import plan, unpacked
@@ -233,3 +234,14 @@ def test_an_installed_package_registers_its_systems(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "broken = 'broken_package' does not load (ZeroDivisionError" in done.stderr
     assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("mine,")
+
+
+def test_a_plugin_that_fails_leaves_the_module_that_ran_before() -> None:
+    good, bad = Plugin("mine.py", "WORTH = 5"), Plugin("mine.py", "1 / 0")
+    good.run()
+    try:
+        with pytest.raises(InputError, match=r"mine\.py"):
+            bad.run()
+        assert sys.modules["nearkv_plugin_mine"].WORTH == 5
+    finally:
+        del sys.modules["nearkv_plugin_mine"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.systems import model
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -22,6 +23,10 @@ from support.tiny import (
     estimate,
     needed,
 )
+
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_platform
 
 IN_FILES = {"policy.weights_in_dram_up_to": 1e3}
 """The rule of HILOS sec. 6.1 with a limit below the small model's parameters."""
@@ -128,3 +133,15 @@ def test_flexgen_on_a_raid_keeps_what_fits_in_host_memory(stored: float) -> None
     expected = {"gpu": BUFFER + ACTIVATIONS, "host": host, "ssd": stored * ALL_WEIGHTS + half}
     assert needed(answer) == pytest.approx(expected)
     assert answer.fits.ok
+
+
+def test_flexgen_in_dram_holds_passing_latents_too() -> None:
+    """One layer's 1,152 B a token of all sequences, and of the next batch."""
+    hw = load_platform("hilos-a100").machine().with_values({"host.memory": 1e13})
+    work = Workload(2.0, 100.0, 28.0)
+    system = find_system("flexgen-dram")
+    once, twice = [
+        needed(system(hw, model("deepseek-v3"), work, {"gpu_batches": n, "weights": 2.0}))["gpu"]
+        for n in (2.0, 1.0)
+    ]
+    assert twice - once == pytest.approx(2 * 1 * 128 * 1152)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.systems import SYSTEMS, model
+from support.systems import SYSTEMS, machine_of, middle, model
 from support.tiny import (
     ACTIVATIONS,
     ALL_WEIGHTS,
@@ -443,3 +443,22 @@ def test_h100_moves_no_faster_through_storage() -> None:
         work = Workload(16.0, np.array([16384.0, 131072.0]), 64.0)
         steps.append(SYSTEMS["flexgen-ssd"](hw, model("opt-66b"), work, {}).total.seconds)
     assert np.all(steps[0] / steps[1] < 1.05)
+
+
+def test_states_stay_in_the_memory_of_the_gpu() -> None:
+    """Jamba: 28 states of 8,192 channels x (16 + 3) in 2 B are 8.7 MB of a sequence."""
+    system, llm = SYSTEMS["hilos"], model("jamba-v0.1")
+    needed: list[Real] = []
+    for batch in (1.0, 1001.0):
+        work = Workload(batch, 8192.0, 64.0)
+        fits = system(machine_of(system), llm, work, middle(system)).fits
+        needed.append(fits.tiers["gpu"][0])
+    assert needed[1] - needed[0] == pytest.approx(1000 * 28 * 8192 * (16 + 3) * 2)
+
+
+def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
+    """128 heads share a row: HILOS's kernels, built for 5 queries, pass it 49 times."""
+    system, llm, work = SYSTEMS["hilos"], model("deepseek-v3"), Workload(16.0, 65536.0, 64.0)
+    assert llm.kinds["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
+    step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
+    assert step.attribution()["csd.kernel"] > 0.9 * step.seconds

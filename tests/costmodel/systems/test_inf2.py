@@ -25,6 +25,7 @@ from support.tiny import (
     PROMPT_X,
     QUERIES,
     REBUILD,
+    SHAPE,
     STREAMED,
     TINY,
     WORK,
@@ -38,12 +39,13 @@ from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import attend_in_tiles, near_storage
 from nearkv.costmodel.mechanisms.near_storage.writeback import Writeback
 from nearkv.costmodel.mechanisms.near_storage.x_cache import exchange
-from nearkv.costmodel.mechanisms.weights.residency import Residency
+from nearkv.costmodel.mechanisms.weights.residency import Residency, most_in_host
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.metrics import Answer, cost
 from nearkv.costmodel.model.resources import csd, host, link
 from nearkv.costmodel.model.workload import Workload
-from nearkv.costmodel.systems.inf2 import alpha_of_host_memory, free_in_host
+from nearkv.costmodel.systems.inf2 import alpha_breaks, alpha_of_host_memory, free_in_host
 from nearkv.hardware.catalog import load_part, load_platform
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
@@ -572,3 +574,17 @@ def test_the_processor_has_24_cores() -> None:
 )
 def test_rows_with_a_proof_are_inconsistent(name: str) -> None:
     assert row("inf2", STATED[name])["verdict"] == "inconsistent"
+
+
+ONE_KV_HEAD = LLM(**{**SHAPE, "kv_heads": 1})
+"""K and V of 3 elements each in 3 layers of 2 bytes: 36 B a token, where X takes 48 B."""
+
+
+def test_host_memory_ends_where_x_displaces_k_and_v() -> None:
+    """5 x 121 tokens: K and V take 21,780 B, X takes 29,040 B; two layers' K and V are copied,
+    14,520 B. A quarter of the 7,260 B between them is reached at a quarter of the batch."""
+    hw = load_platform("inf2-a100").machine().with_values({"host.memory": 38_115.0})
+    assert alpha_breaks(hw, ONE_KV_HEAD, WORK, {}) == pytest.approx((0.25,))
+    assert most_in_host(ONE_KV_HEAD, WORK, 0.25) == pytest.approx(38_115 - 14_520)
+    # with three elements of each of two heads, K and V take more than X: nothing ends
+    assert alpha_breaks(hw, LLM(**SHAPE), WORK, {}) == ()

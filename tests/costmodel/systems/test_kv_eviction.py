@@ -163,3 +163,9 @@ def test_leoam_reads_two_keys_a_chunk() -> None:
     }
     step = plus(moves | on_gpu(GPU + 0.25 * (HOST + DRIVE)), stored(NEW_KV))
     check(answer.step, plus(step, demoted(0.1)))
+
+
+def test_gigabytes_of_a_cache_are_its_bytes_in_units_of_1e9() -> None:
+    also = estimate("full-cache").also
+    parts = [also[f"kv_{tier}_gb"] for tier in ("gpu", "host", "drive")]
+    assert sum(parts) == pytest.approx(FINAL_KV / 1e9, rel=1e-12, abs=0)

@@ -517,3 +517,18 @@ def test_the_two_launch_times_are_the_fit_of_six_statements() -> None:
 
     fitted = low + fit(residuals, np.array([0.5, 0.5])).at * (high - low)
     assert [number.value for number in numbers] == pytest.approx(fitted, rel=5e-3)
+
+
+BLOCK = Workload(1.0, 512.0, 32.0)
+
+
+def test_two_sub_batches_are_each_half_as_even() -> None:
+    """Requests of a sub-batch alone fall on the ranksets; of one batch, all of them."""
+    system = find_system("l3")
+    hw = load_platform(system.platform).machine()
+    for interleave, sequences in ((1.0, 32.0), (0.0, 64.0)):
+        knobs = {"interleave": interleave, "overlap_comm": 1.0, "placement": 0.0, "policy": 0.0}
+        serving = system(hw, model("opt-66b", hw), BLOCK, knobs).serving
+        assert serving is not None
+        expected = imbalance(sequences, hw.dimm.ranksets, 1.0)
+        assert serving.skew(64.0, 1.0) == pytest.approx(expected, rel=1e-12)

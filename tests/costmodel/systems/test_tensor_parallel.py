@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from support.configs import FP8, quantised_llama
+from support.systems import SYSTEMS, machine_of, model
 from support.tiny import (
     ALL_WEIGHTS,
     ATTEND,
@@ -13,12 +18,15 @@ from support.tiny import (
     LINEAR,
     PROMPT_FLOPS,
     STREAMED,
+    WORK,
     check,
     estimate,
     needed,
 )
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 
 
@@ -44,3 +52,54 @@ def test_tensor_parallel_gpus_share_weights_and_reduce_twice_a_layer() -> None:
     }
     check(answer.prefill, prompt)
     assert needed(answer) == {"gpu": ALL_WEIGHTS + 4 * FINAL_KV}
+
+
+def test_messages_climb_a_tree_of_nodes_and_come_down() -> None:
+    """Two nodes are one hop up, one down, of 0.25 s; two all-reduces in each of 32 layers."""
+    hw, llm = load_platform("hgx-h200").machine(), model("llama2-7b")
+    apart = hw.with_values(
+        {"gpu.count": 16, "nvlink.count": 16, "fabric.count": 8, "fabric.latency": 0.25}
+    )
+    step = SYSTEMS["tensor-parallel"](apart, llm, WORK, {}).step
+    assert waited_for("fabric.latency", step) == pytest.approx(32 * 2 * 2 * 0.25)
+    message = WORK.batch * llm.hidden * llm.activation_width  # a ring of two sends it once
+    sent = {place: amount for place, amount in step.traffic().items() if "fabric" in place[0]}
+    assert max(sent.values()) == pytest.approx(32 * 2 * message)
+    alone = hw.with_values({"gpu.count": 8, "fabric.latency": 0.25})
+    together = SYSTEMS["tensor-parallel"](alone, llm, WORK, {}).step
+    assert waited_for("fabric.latency", together) == 0.0
+
+
+def waited_for(resource: str, span: Span) -> Real:
+    """Seconds of all waits for a resource."""
+    return sum(
+        times * leaf.seconds for _, leaf, times in span.leaves() if leaf.resource == resource
+    )
+
+
+def test_a_latent_is_kept_by_every_gpu() -> None:
+    """DeepSeek-V3 on 8 GPUs: 70,272 B of a token, 8 times."""
+    system, llm = SYSTEMS["tensor-parallel"], model("deepseek-v3")
+    rows: list[Real] = []
+    for prompt in (8192.0, 16384.0):
+        fits = system(machine_of(system), llm, Workload(1.0, prompt, 64.0), {}).fits
+        rows.append(fits.tiers["gpu"][0])
+    assert rows[1] - rows[0] == pytest.approx(8 * 70_272 * 8192)
+
+
+def test_products_in_8_bits_shorten_the_compute_of_a_prompt_but_not_its_attention(
+    tmp_path: Path,
+) -> None:
+    system, work = SYSTEMS["tensor-parallel"], Workload(8.0, 16384.0, 64.0)
+    hw = machine_of(system)
+
+    def compute(llm: LLM) -> tuple[Real, Real]:
+        layers = system(hw, llm, work, {}).prefill.parts["layers"]
+        return (
+            layers.parts["products"].parts["shared"].parts["compute"].seconds,
+            layers.parts["attention"].seconds,
+        )
+
+    wide, narrow = compute(quantised_llama(tmp_path)), compute(quantised_llama(tmp_path, FP8))
+    assert narrow[0] == pytest.approx(wide[0] * 0.77 / (2 * 0.5))
+    assert narrow[1] == wide[1]

@@ -30,6 +30,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.zero import eager_copies
 from nearkv.hardware.catalog import load_platform
@@ -138,3 +139,15 @@ def test_zero_inference_moves_every_weight_once_however_early(on_gpu: int, ahead
 def test_eager_attention_repeats_shared_heads(heads: float, times: float) -> None:
     """K and V are written and read again; of g queries each, g copies are written and read."""
     assert eager_copies(replace(TINY, heads=heads)) == times
+
+
+def test_a_cache_on_the_gpu_leaves_no_latents_to_pass() -> None:
+    """70,272 B a token in 61 layers; where host memory keeps them one layer's 1,152 B pass."""
+    system = find_system("zero-inference")
+    hw, work = load_platform("zero-a6000").machine(), Workload(2.0, 100.0, 28.0)
+    knobs = {"ssd_weights": 0.0, "prefetch": 0.0, "pin": 2.0}
+    in_host, on_gpu = [
+        needed(system(hw, model("deepseek-v3"), work, {**knobs, "cache": cache}))["gpu"]
+        for cache in (0.0, 1.0)
+    ]
+    assert on_gpu - in_host == pytest.approx(2 * 128 * (61 * 1152 - 1152))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.systems import model as catalogued
 
+from nearkv.costmodel.algebra.span import Leaf, Real
 from nearkv.costmodel.mechanisms.weights.placement import (
     COLUMNS,
     DECODE,
@@ -24,6 +25,8 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
+from nearkv.solvers.placement import placement
+from nearkv.solvers.placement.linear import Optimum, Program, reference
 from nearkv.solvers.placement.placement import place
 
 T4 = load_platform("t4-flexgen").machine()
@@ -315,3 +318,45 @@ def test_a_missing_solver_is_one_sentence(package: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(InputError, match=f"pip install {package}"):
         place(T4, model("opt-6.7b"), WORK)
+
+
+BLOCK = Workload(1.0, 512.0, 32.0)
+
+
+def test_what_fits_is_short_of_nothing_and_what_does_not_makes_no_tokens() -> None:
+    fitting = place(T4, model("opt-30b", T4), BLOCK, gpu_batch=4, num_batches=2)
+    assert (fitting.status, fitting.short_each) == ("optimal", 0.0)
+    huge = place(T4, model("opt-30b", T4), BLOCK, gpu_batch=10**12)
+    assert huge.status == "infeasible"
+    assert huge.throughput_tok_s == huge.bound_tok_s == 0.0
+    assert np.isnan([huge.prefill, huge.decode, *huge.shares.values()]).all()
+
+
+@pytest.mark.parametrize("times", [None, 1.001, 0.999])
+def test_an_answer_that_a_second_solver_does_not_share_is_refused(
+    times: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second(program: Program) -> Optimum | None:
+        optimum = reference(program)
+        if times is None or optimum is None:
+            return None
+        return replace(optimum, value=times * optimum.value)
+
+    monkeypatch.setattr(placement, "reference", second)
+    hw = load_platform("t4-flexgen").machine()
+    with pytest.raises(InputError, match="two solvers disagree on 4 x 2 sequences"):
+        placement.place(
+            hw, model("opt-30b", hw), Workload(1.0, 512.0, 32.0), gpu_batch=4, num_batches=2
+        )
+
+
+def second(of: Real) -> Leaf:
+    return Leaf("gpu", "run", np.ones(np.shape(of)), 1.0, "s")
+
+
+def test_what_no_memory_alone_cures_is_added_to_each() -> None:
+    hw = load_platform("t4-flexgen").machine()
+    work = Workload(1.0, 512.0, 32.0)
+    huge = placement.place(hw, model("opt-30b", hw), work, gpu_batch=10**12)
+    short = replace(huge, short=dict.fromkeys(huge.short, np.inf), short_each=3.0 * 2**30)
+    assert "add 3.000 GiB to each of" in short.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from support.subbatch import exhaustive
 from support.systems import model
 
+import nearkv
 from nearkv.costmodel.model.queue import Load
 from nearkv.costmodel.systems.l3 import gpu_side, pim_side
 from nearkv.hardware.catalog import load_platform
@@ -26,6 +28,8 @@ from nearkv.solvers.subbatch.problem import (
 )
 from nearkv.solvers.subbatch.schedule import (
     Schedule,
+    _one_step_less,
+    _shortened,
     even_halves,
     evenest,
     greedy,
@@ -224,3 +228,185 @@ def test_bad_problems_are_refused() -> None:
         problem(np.zeros(0), np.zeros(0), [])
     with pytest.raises(InputError, match="less than one token"):
         problem(np.array([-4.0]), np.full(1, -1), [])
+
+
+# --- costs that are written down: two requests of 100 tokens -------------------------------------
+# The GPU reads its weights in 1 s for any sub-batch; attention takes 0.02 s a token. Apart, each
+# phase attends for 2 s beside 1 s of GPU: 4 s. Together, the GPU's 1 s is followed by 4 s: 5 s.
+
+# constant, a sequence, a prompt token, its square on the GPU; a sequence, a token held, a prompt
+# token beside attention
+SIMPLE = Costs(np.array([[1.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 0.02, 0.0]]))
+
+
+def pair(costs: Costs, *prompts: float) -> SubbatchProblem:
+    spread_over_all = np.full(2, -1)
+    return SubbatchProblem(np.full(2, 100.0), spread_over_all, 1, np.array(prompts), costs)
+
+
+def on_gpu(token: float, square: float) -> Costs:
+    return replace(SIMPLE, gpu=np.array([[1.0, 0.0, token, square]]))
+
+
+def test_apart_is_faster_than_together() -> None:
+    instance = pair(SIMPLE)
+    assert phases(instance, np.array([False, True])) == pytest.approx((2, 2))
+    assert phases(instance, np.array([False, False])) == pytest.approx((1, 4))
+    assert one_batch(instance).decode == pytest.approx(5)
+    assert exhaustive(instance)[1] == pytest.approx(4)
+    best = optimal(instance)
+    assert best.decode == best.seconds == pytest.approx(4)
+    assert best.in_one.sum() == 1
+    assert best.proof == "optimal"
+    # attending to 200 tokens takes 4 s in any sub-batch
+    assert least_decode(instance) == pytest.approx(4)
+
+
+def test_without_time_nothing_is_proven() -> None:
+    assert optimal(pair(SIMPLE), 0.0).proof == "time limit"
+
+
+def test_a_bound_counts_what_the_gpu_computes_too() -> None:
+    """One read of the weights and 3 s a request: 7 s, which one batch takes."""
+    costs = replace(SIMPLE, gpu=np.array([[1.0, 3.0, 0.0, 0.0]]))
+    assert least_decode(pair(costs)) == pytest.approx(7)
+
+
+def test_a_gap_is_relative_to_what_is_known() -> None:
+    split = np.array([False, True])
+    schedule = Schedule(split, ((), ()), (2.0, 2.0), decode=4.0, split_decode=4.0, bound=3.0)
+    assert schedule.gap == 0.25
+    assert replace(schedule, bound=5.0).gap == 0
+
+
+@pytest.mark.parametrize(
+    ("token", "square", "tokens"),
+    [
+        # beside 2 s of attention the GPU has 1 s: 212 tokens, so 208; 0.08 s are 17 more
+        (0.0047, 0.0, 208 + 224),
+        # 218 tokens by the square; each of 224 ends 0.03 s late, and 0.08 s are allowed
+        (0.0037, 4e-6, 224 + 224),
+    ],
+)
+def test_prompts_add_a_fiftieth_of_the_time_at_most(
+    token: float, square: float, tokens: float
+) -> None:
+    best = optimal(pair(on_gpu(token, square), 300.0, 300.0), 20.0)
+    assert best.prompt_tokens == tokens
+    assert best.most_tokens == tokens
+    assert best.proof == "optimal"
+    assert best.decode == pytest.approx(4)
+    assert best.seconds <= 4.08 * (1 + 1e-5)
+
+
+def test_squares_of_long_parts_are_counted_in_full() -> None:
+    """Beside 2 s of attention the GPU has 1 s, which 1000 tokens squared take.
+
+    Of the 0.08 s allowed, 1008 tokens take 0.016 and 1024 take 0.049, so that 1024 fit once; 1040
+    take 0.082. Lines below the squares, with which the search begins, would let more ride.
+    """
+    best = optimal(pair(on_gpu(0.0, 1e-6), 1600.0, 1600.0), 20.0)
+    assert sorted(tokens for chunks in best.chunks for _, tokens in chunks) == [1008, 1024]
+    assert best.most_tokens == 2032
+    assert best.proof == "optimal"
+    assert best.seconds == pytest.approx(4 + (1024**2 + 1008**2 - 2 * 1000**2) * 1e-6)
+
+
+def test_one_prompt_rides_in_one_sub_batch() -> None:
+    """Of 300 tokens 212 and 17 fit; parts are multiples of 16."""
+    best = optimal(pair(on_gpu(0.0047, 0.0), 300.0), 20.0)
+    assert sorted(len(chunks) for chunks in best.chunks) == [0, 1]
+    assert best.prompt_tokens == best.most_tokens == 224
+    assert best.proof == "optimal"
+
+
+def test_the_rule_fills_the_gpu_up_to_attention_without_prompts() -> None:
+    """Sec. 5.3: 1 s beside 2 s is left for 212 tokens of each, whatever moving them takes."""
+    costs = replace(on_gpu(0.0047, 0.0), pim=np.array([[0.0, 0.0, 0.02, 0.1]]))
+    plan = greedy(pair(costs, 300.0, 300.0))
+    assert [list(chunks) for chunks in plan.chunks] == [[(1, 208.0)], [(0, 208.0)]]
+    # the one that is cut is the last: 100 + 80 leave room for two steps of 16
+    several = greedy(pair(costs, 100.0, 80.0, 300.0))
+    assert several.chunks == ((), ((0, 100.0), (1, 80.0), (2, 32.0)))
+
+
+def test_a_part_between_two_chords_is_proven() -> None:
+    """Squares of 16 k, k from 15 on, lie up to 5 % above the chord through 15 and 16. It lets 336
+    tokens in, whose square is 1.13 s; 320 tokens take 1.03 s of the 1.08 s that are left."""
+    best = optimal(pair(on_gpu(0.0, 1.0045e-5), 1000.0), 20.0)
+    assert best.prompt_tokens == best.most_tokens == 320
+    assert best.proof == "optimal"
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_plan_that_is_late_is_cut_where_its_prompts_ride(side: int) -> None:
+    """1.08 s are 229 tokens: 224."""
+    late: list[Chunks] = [(), ()]
+    late[side] = ((0, 300.0),)
+    instance = pair(on_gpu(0.0047, 0.0), 300.0)
+    cut = _shortened(instance, np.array([False, True]), (late[0], late[1]), 4.08)
+    assert cut[side] == ((0, 224.0),)
+    assert cut[1 - side] == ()
+
+
+def test_of_two_parts_the_longer_one_is_cut() -> None:
+    """100 tokens hide beside 2 s of attention; 300 take 0.41 s more, 224 take 0.05 s."""
+    instance = pair(on_gpu(0.0047, 0.0), 100.0, 300.0)
+    split = np.array([False, True])
+    short, long = ((0, 100.0),), ((1, 300.0),)
+    assert _shortened(instance, split, (short, long), 4.08) == (short, ((1, 224.0),))
+    assert _shortened(instance, split, (long, short), 4.08) == (((1, 224.0),), short)
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(300.0, 288.0), (32.0, 16.0), (17.0, 16.0)])
+def test_a_step_less_is_the_next_multiple_of_16(tokens: float, kept: float) -> None:
+    assert _one_step_less(((0, 40.0), (1, tokens))) == ((0, 40.0), (1, kept))
+    assert _one_step_less(((0, 40.0), (1, 16.0))) == ((0, 40.0),)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "token", "chunks"),
+    [
+        # decoding alone takes longer than attention: none joins
+        (3.0, 0.001, ((), ())),
+        # one step fits, and one that is a little longer does not
+        (1.0, 1 / 16, (((1, 16.0),), ((0, 16.0),))),
+        (1.0, 1 / 15, ((), ())),
+        # both whole, in order, where there is time for 20 + 30 tokens
+        (1.0, 1 / 50, ((), ((0, 20.0), (1, 30.0)))),
+    ],
+)
+def test_the_rule_adds_what_the_gpu_has_time_for(
+    seconds: float, token: float, chunks: tuple[Chunks, Chunks]
+) -> None:
+    costs = replace(SIMPLE, gpu=np.array([[seconds, 0.0, token, 0.0]]))
+    assert greedy(pair(costs, 20.0, 30.0)).chunks == chunks
+
+
+def test_prompts_leave_for_the_banks_though_none_attends() -> None:
+    """30 tokens of a prompt at 0.1 s each, beside a GPU that takes 1 s."""
+    costs = replace(SIMPLE, pim=np.array([[0.25, 0.0, 0.02, 0.1]]))
+    instance, together = pair(costs, 30.0), np.array([False, False])
+    assert phases(instance, together, (((0, 30.0),), ())) == pytest.approx((0.25 + 3, 0.25 + 4))
+    assert phases(instance, together, ((), ((0, 30.0),))) == pytest.approx((1, 0.25 + 4 + 3))
+    # without prompts the banks have nothing to do while no request attends
+    assert phases(instance, together) == pytest.approx((1, 0.25 + 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "requests", "prompts", "slack", "most"),
+    [
+        ("opt-6.7b", "1430", "1431", 0.02, 144),
+        ("opt-6.7b", "1430", "1431,28", 0.02, 144),
+        ("gpt-175b", "64,64", "2,1728", 0.5, 208),
+        ("gpt-175b", "1,2,4,2", "146,157,15", 0.5, 205),
+    ],
+)
+def test_the_most_prompt_tokens_are_those_of_all_plans(
+    model: str, requests: str, prompts: str, slack: float, most: int
+) -> None:
+    """Counted by trying all plans; a solver proved less where its numbers span too wide a range."""
+    rows = nearkv.solve("subbatch", model, requests=requests, prompts=prompts, slack=slack)
+    best = rows.query("load == 'modelled' and method == 'optimal'")
+    assert best["proof"].item() == "optimal"
+    assert best["prompt_tok"].item() == best["most_prompt_tok"].item() == most

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.registry import System
+from nearkv.sweeps.evaluate import evaluate
 from nearkv.sweeps.evaluate.columns import Names, spread
 from nearkv.sweeps.evaluate.evaluate import Columns, table
-from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.study.study import Study, blocks
 
 
 def answer(system: str, model: str, **options: str) -> Columns:
@@ -54,3 +60,29 @@ def test_one_text_at_every_point_takes_no_room_for_each() -> None:
 def test_texts_that_differ_stand_in_row_major_order() -> None:
     rows = spread(Names(np.array([[0, 1, 0]]), ("a", "bc")), (2, 3))
     assert rows.tolist() == ["a", "bc", "a", "a", "bc", "a"]
+
+
+def test_columns_say_what_is_not_modelled_and_what_differs() -> None:
+    """A system without long contexts, which rounds batches: at two contexts and two batches."""
+    study = Study(("hilos",), ("opt-66b",), batch="1,2", context="1k,1600")
+    (block,) = blocks(study)
+
+    def limited(*inputs: Any, **knobs: Any) -> Estimate:
+        estimate = block.system.model(*inputs, **knobs)
+        long, even = np.greater(estimate.work.prompt, 1500), np.greater(estimate.work.batch, 1)
+        fits = estimate.fits.without({"long context": long})
+        return replace(estimate, fits=fits, notes={"rounded": even, "cut": long})
+
+    system = replace(block.system, model=limited)
+    assert isinstance(system, System)
+    found = evaluate.columns(replace(block, system=system), block.grid.whole)
+    assert found["status"].tolist() == ["ok", "not-modelled", "ok", "not-modelled"]
+    assert found["reason"].tolist() == ["", "long context", "", "long context"]
+    assert found["note"].tolist() == ["", "cut", "rounded", "rounded; cut"]
+    assert np.isnan(found["step_ms"].astype(float)).tolist() == [False, True, False, True]
+
+
+def test_a_width_that_the_user_sets_is_noted_where_the_model_states_its_own() -> None:
+    sets = {"precision.weight": "8bit"}
+    rows = table(Study(("hilos",), ("gpt-oss-20b", "llama2-7b"), context="2k", sets=sets))
+    assert rows["note"].tolist() == ["precision.weight as set, not the model's own", ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -46,3 +47,18 @@ def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
     shown = succeed("estimate", "hilos", *POINT, "--explain")
     assert "drawn 20 times for the 90 % band" in shown
     assert "error of the models" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("hilos --model opt-175b --context 1M --batch 4096", "memory is short by"),
+        ("accelerate --model deepseek-v3.2", "an indexer chooses is not modelled"),
+    ],
+)
+def test_a_tree_of_no_time_says_why(words: str, why: str) -> None:
+    shown = succeed("estimate", *words.split(), "--explain")
+    assert "has no time to explain" in shown
+    assert why in " ".join(shown.split())
+    asked = succeed("estimate", *words.split(), "--explain", "--format", "json")
+    assert json.loads(asked)[0]["status"] != "ok"

@@ -7,16 +7,18 @@ from support.tiny import ACTIVATIONS, ALL_WEIGHTS, FINAL_KV, SHAPE, TINY, WORK
 
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     Tiers,
+    cpu_scoring,
     fits_in,
     kv_budget,
     migration_breaks,
     place,
     recurrent_layer,
+    scattered,
     sigma_breaks,
     weights_and_activations,
 )
 from nearkv.costmodel.model.layers import Recurrent
-from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.model.resources import drives, gpu
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.machine import Machine
 
@@ -119,3 +121,10 @@ def test_breaks_are_where_host_and_drive_can_swap_no_more() -> None:
 def test_the_smaller_of_two_tiers_bounds_what_they_swap() -> None:
     assert Tiers(0.1, 0.6, 0.3).exchangeable == 0.3
     assert Tiers(0.1, 0.3, 0.6).exchangeable == 0.3
+
+
+def test_processors_and_scattered_reads_lose_a_share() -> None:
+    hw = load_platform("aipc-4090").machine()
+    assert cpu_scoring(hw).rate == hw.host.bandwidth * hw.derate.cpu_scoring
+    rows = scattered(hw, "ssd", drives(hw, "ssd"))
+    assert rows.rate == hw.ssd.count * hw.ssd.read * hw.derate.gather

@@ -12,13 +12,24 @@ from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.cpu_share import (
     Capacities,
     Pace,
+    at_share,
     balanced_share,
     beyond_gpus,
+    host_attention,
+    least,
+    least_of,
     least_share,
     paces,
+    served,
     takes_excess,
 )
-from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, linear, tensor_parallel
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    data_parallel,
+    in_use,
+    kv_token_bytes,
+    linear,
+    tensor_parallel,
+)
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -241,3 +252,61 @@ def test_only_layers_with_a_cache_move_to_the_cpu() -> None:
     llm = model("jamba-v0.1", hw)
     movable = [pace.movable for pace in paces(hw, llm, Workload(4.0, 4000.0, 2.0))]
     assert movable == [float(not isinstance(kind, Recurrent)) for kind in llm.kinds.values()]
+
+
+def test_a_share_of_nothing_needs_no_room() -> None:
+    assert at_share(12.0, np.array([0.0, 0.25, 1.0])) == pytest.approx([np.inf, 48, 12])
+
+
+def test_host_memory_for_two_requests_serves_two_replicas() -> None:
+    """Requests longer than a GPU's memory live in host memory, which all replicas share."""
+    hw = load_platform("dgx-a100-pim").machine()
+    llm, work = model("opt-66b", hw), Workload(64.0, 100_000.0, 100.0)
+    tp = float(np.ravel(in_use(hw, llm, most=1.0).gpu.count)[0])
+    roomy = hw.with_values({"gpu.count": 4 * tp, "gpu.memory": 1.01 * llm.weight_bytes / tp})
+    longest = kv_token_bytes(llm) * work.longest
+    counts = [
+        float(
+            np.ravel(
+                served(roomy.with_values({"host.memory": held * longest}), llm, work).gpu.count
+            )[0]
+        )
+        for held in (2.5, 3.5, 100.0)
+    ]
+    assert counts == [2 * tp, 3 * tp, 4 * tp]
+
+
+LOWEST = np.array([0.1, 0.37, 0.8])
+
+
+def test_golden_sections_end_at_the_least_of_a_convex_function() -> None:
+    """Three parabolas at once; rounding of their values hides 1e-8 of an argument."""
+    where = least(lambda x: (x - LOWEST) ** 2, np.zeros(3), np.ones(3))
+    assert where == pytest.approx(LOWEST, abs=1e-7)
+    slopes = np.array([1.0, -1.0])
+    at_ends = least(lambda x: slopes * x, np.zeros(2), np.ones(2))
+    assert at_ends == pytest.approx([0, 1], abs=1e-7)
+
+
+def test_each_section_costs_one_look() -> None:
+    """One of two points inside is kept, so 40 sections look at 42 points."""
+    looks: list[Real] = []
+
+    def absolute(x: Real) -> Real:
+        looks.append(x)
+        distance: Real = np.abs(np.subtract(x, 0.3))
+        return distance
+
+    assert least(absolute, 0.0, 1.0) == pytest.approx(0.3, abs=1e-8)
+    assert len(looks) == 42
+
+
+def test_of_equal_points_the_first_is_taken() -> None:
+    assert least_of(lambda x: np.abs(np.subtract(x, 2.0)), [1.0, 3.0, 5.0]) == 1
+    assert least_of(lambda x: np.abs(np.subtract(x, 4.0)), [1.0, 3.0, 5.0]) == 3
+    assert least_of(lambda x: np.full(np.shape(x), np.inf), [7.0, 8.0]) == 7
+
+
+def test_processors_lose_a_share_of_their_bandwidth() -> None:
+    box = load_platform("dgx-a100-pim").machine()
+    assert host_attention(box).rate == box.host.bandwidth * box.derate.cpu_attention

@@ -75,3 +75,7 @@ def test_a_refresh_blocks_the_banks_for_its_share() -> None:
     hw = load_platform("dgx-a100-pim").machine()
     hw = hw.with_values({"dimm.refresh": 2e-7, "dimm.refresh_interval": 8e-6})
     assert awake_share(hw) == pytest.approx(0.975)
+
+
+def test_half_a_request_lies_on_one_rankset() -> None:
+    assert imbalance(0.5, 8.0, 1.0) == 8

@@ -13,8 +13,10 @@ from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Leaf, Real, Span
 from nearkv.costmodel.mechanisms.serving.fluid import (
     Drain,
+    bisect,
     decoding,
     drain_of,
+    resident,
     resident_in,
     steady,
     tokens_reserved,
@@ -282,3 +284,46 @@ def test_a_queue_leaves_half_a_request_of_room_in_each_replica(
 ) -> None:
     """Five requests in two replicas: room but for one, at least one in each."""
     assert resident_in(room, 5.0, 2.0) == resident
+
+
+def queue(room: float, chunk: float) -> Serving:
+    """A server whose iterations take a second, whatever they carry."""
+    return Serving(
+        iteration=lambda load: second(load.sequences),
+        prefill=lambda requests, load: second(requests),
+        capacity=room,
+        replicas=1.0,
+        chunked=1.0,
+        minimum_chunk=chunk,
+    )
+
+
+def second(of: Real) -> Leaf:
+    return Leaf("gpu", "run", np.ones(np.shape(of)), 1.0, "s")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "decode"),
+    [
+        # 10 tokens of prompts a token decoded come in chunks of 200: of each 21 places one loads
+        (200.0, 11.5 / 1.05),
+        # in chunks of 20 one of three would, but one prompt loads at a time
+        (20.0, 11.5 - 1),
+    ],
+)
+def test_requests_load_before_they_decode(chunk: float, decode: float) -> None:
+    """Memory for 12 requests, half of one idle."""
+    work = Workload(batch=1000.0, prompt=200.0, output=21.0)
+    serving = queue(12 * 210.5, chunk)
+    assert resident(work, serving) == pytest.approx(11.5)
+    assert decoding(work, serving) == pytest.approx(decode)
+
+
+LOWEST = np.array([0.1, 0.37, 0.8])
+
+
+def test_bisection_ends_where_a_condition_does() -> None:
+    end = bisect(lambda x: np.less(x, LOWEST), np.zeros(3), np.ones(3))
+    assert end == pytest.approx(LOWEST, abs=1e-14)
+    assert bisect(lambda x: np.less(x, 2.0), 0.0, 1.0) == 1
+    assert bisect(lambda x: np.less(x, 0.5), 0.0, 1.0, halvings=3) == 0.5

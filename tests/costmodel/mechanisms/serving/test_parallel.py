@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.tiny import LAYERS, TINY, amounts
+from support.tiny import ALL_WEIGHTS, LAYERS, TINY, TOKEN_KV, amounts
 
 import nearkv
 from nearkv.costmodel.mechanisms.serving.parallel import (
+    gpu_attention,
+    gpu_tokens,
     in_use,
     paired,
     prefill_attention,
@@ -106,3 +108,16 @@ def test_gpus_in_use_are_whole_replicas_that_have_a_request(served: float, gpus:
     hw = in_use(HW.with_values(FOUR), TINY, most=served)
     assert hw.gpu.count == gpus
     assert hw.nvlink.count == gpus
+
+
+def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
+    hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
+    assert gpu_tokens(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
+    none = hw.with_values({"gpu.memory": 1000.0})
+    assert gpu_tokens(none, TINY) == 0
+
+
+def test_attention_reads_all_gpus_at_the_share_of_its_kernel() -> None:
+    box = load_platform("dgx-a100-pim").machine()
+    attention = 8 * box.gpu.bandwidth * box.derate.decode_attention
+    assert gpu_attention(box).rate == attention

@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.systems import SYSTEMS, model
+from support.tiny import TINY
+from support.tiny import WORK as TINY_WORK
 
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.weights.percent import eager_prompts, whole_tensors
-from nearkv.costmodel.mechanisms.weights.residency import beside_gpu
+from nearkv.costmodel.mechanisms.weights.percent import (
+    eager_prompts,
+    gpu_breaks,
+    relay,
+    whole_tensors,
+)
+from nearkv.costmodel.mechanisms.weights.residency import Residency, beside_gpu
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -145,3 +152,43 @@ def test_prompts_of_many_tokens_visit_every_expert() -> None:
     moved = prefill.parts["layers"].traffic()["gpu_link.in", "move"]
     layers = llm.weight_bytes - llm.head_bytes
     assert moved == pytest.approx(layers, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "storage", "placed"),
+    [
+        # Q, K, V and the output are 144, 48, 48 and 144 of 384 elements: their centres lie at
+        # 3/16, 7/16, 9/16 and 13/16; those of three matrices of 152 at 1/6, 1/2 and 5/6
+        (0.2, 0.0, (144 + 152, 240 + 304, 0)),
+        (0.0, 0.2, (0, 240 + 304, 144 + 152)),
+        (0.45, 0.45, (192 + 152, 152, 192 + 152)),
+    ],
+)
+def test_whole_tensors_go_where_their_centres_lie(
+    gpu: float, storage: float, placed: tuple[float, float, float]
+) -> None:
+    tiers = whole_tensors(TINY, Residency(gpu, 1 - gpu - storage, storage), 0.0)
+    assert (840 * tiers.gpu, 840 * tiers.host, 840 * tiers.storage) == pytest.approx(placed)
+    divided = whole_tensors(TINY, Residency(0.25, 0.5, 0.25), 1.0)
+    assert (divided.gpu, divided.host, divided.storage) == pytest.approx((0.25, 0.5, 0.25))
+
+
+def test_tensors_leave_the_drives_for_the_gpu_from_the_other_end() -> None:
+    """Of the weights beside the GPU half are stored: a tensor leaves the drives where its middle
+    lies at half of what is beside the GPU, and host memory where it lies at all of that."""
+    to_gpu = [13 / 16, 9 / 16, 7 / 16, 3 / 16, 5 / 6, 1 / 2, 1 / 6]
+    hw = load_platform("t4-flexgen").machine()
+    stated = {"ssd_weights": 0.5, "gpu_weights": 0.0}
+    breaks = [float(share) for share in gpu_breaks(hw, TINY, TINY_WORK, stated)]
+    assert sorted(breaks[:7]) == pytest.approx(sorted(to_gpu))
+    assert sorted(breaks[7:]) == pytest.approx(sorted(1 - 2 * (1 - share) for share in to_gpu))
+
+
+@pytest.mark.parametrize(("platform", "share"), [("hilos-a100", 1.0), ("t4-box", 0.8)])
+def test_a_copy_runs_at_the_rate_of_memory_where_none_is_stated(
+    platform: str, share: float
+) -> None:
+    """Read, filled and written: three times the bytes, over both hosts' 1 GB/s."""
+    hw = load_platform(platform).machine()
+    two = hw.with_values({"host.count": 2, "host.bandwidth": 1e9})
+    assert relay(two, 1e9).seconds == pytest.approx(1.5 / share)

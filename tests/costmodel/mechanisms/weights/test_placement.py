@@ -10,9 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.systems import model
 from support.tiny import SHAPE
 
-from nearkv.costmodel.mechanisms.weights.placement import BlockSchedule, capacity
+from nearkv.costmodel.mechanisms.weights.placement import (
+    BlockSchedule,
+    capacity,
+    cpu_attention_rate,
+)
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
@@ -117,3 +122,14 @@ def test_four_fifths_of_all_devices_may_be_filled() -> None:
     sized = many.with_values({"disk.capacity": 7.0, "host.memory": 11.0})
     room = {tier: float(size) for tier, size in capacity(sized).items()}
     assert room == pytest.approx({"gpu": 8.0, "host": 8.8, "disk": 16.8})
+
+
+def test_half_the_width_costs_the_cpu_what_its_fit_says() -> None:
+    """Batches of 64 lose nothing; each halving of 4,096 loses c3 of the rate (FlexGen's fit)."""
+    narrow = replace(model("opt-30b", T4), hidden=2048.0)
+    lost = T4.offload.cpu_small_model
+    rate = cpu_attention_rate(T4, narrow, 64.0)
+    assert rate == pytest.approx(T4.offload.cpu_attention * (1 - lost), rel=1e-12)
+    joint = T4.offload.cpu_joint - T4.offload.cpu_small_batch
+    both = cpu_attention_rate(T4, narrow, 32.0)
+    assert both == pytest.approx(T4.offload.cpu_attention * (1 - lost + joint), rel=1e-12)

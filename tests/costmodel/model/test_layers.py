@@ -1,17 +1,28 @@
-"""Every formula of a layer at a small shape, worked out by hand."""
+"""Formulas of every layer type by hand, at a small shape and for published models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from support.systems import machine_of, model
 from support.tiny import TINY
 
-from nearkv.costmodel.algebra.span import Port, Real
+from nearkv.costmodel.algebra.span import Leaf, Port, Real, Span
 from nearkv.costmodel.model.latent import Latent, Projected, Sparse
-from nearkv.costmodel.model.layers import Chunked, Mixed, Recurrent, Windowed, over_layers
+from nearkv.costmodel.model.layers import (
+    Chunked,
+    Mixed,
+    Recurrent,
+    Windowed,
+    not_modelled,
+    over_layers,
+)
 from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 
 SIZES: dict[str, float] = {
     "layers": 2,
@@ -240,3 +251,82 @@ def test_layers_follow_one_another_kind_by_kind() -> None:
     assert whole.seconds == (3 * ATTENTION + 2 * 530) / 2
     alike = over_layers(EXPERTS, lambda kind: read(kind.attention_parameters))
     assert alike.seconds == 2 * ATTENTION / 2
+
+
+@pytest.mark.parametrize("name", ["accelerate", "deepspeed-uvm"])
+def test_layers_that_a_system_lacks_have_no_answer(name: str) -> None:
+    system = find_system(name)
+    estimate = system(machine_of(system), model("deepseek-v3.2"), Workload(1.0, 100.0, 8.0), {})
+    assert not estimate.fits.ok
+    assert "an indexer chooses is not modelled" in estimate.fits.reasons[int(estimate.fits.reason)]
+
+
+def test_a_system_answers_not_modelled_for_layers_it_does_not_sum_over() -> None:
+    """Full layers beside windowed ones, in one study with a model of full layers alone."""
+    plain, mixed = model("llama2-7b"), model("llama2-7b")
+    kinds = {
+        "full": replace(plain, layers=np.array([32.0, 16.0])),
+        "window": Windowed(**{**vars(plain), "layers": np.array([0.0, 16.0])}, window=4096.0),
+    }
+    llm = Mixed(**vars(mixed), layer_kinds=kinds)
+    no_kinds = not_modelled(llm, ())
+    assert {sentence: where.tolist() for sentence, where in no_kinds.items()} == {
+        "layers of several kinds are not modelled": [False, True],
+        "sliding-window attention is not modelled": [False, True],
+    }
+    assert list(not_modelled(llm, ("full",))) == ["sliding-window attention is not modelled"]
+    assert not_modelled(llm, ("full", "window")) == {}
+    assert not_modelled(plain, ()) == {}
+
+
+def test_every_matrix_of_a_recurrent_mixer_is_multiplied_once() -> None:
+    """Two FLOPs a weight and token, however they are shared out between the two projections."""
+    kinds = model("jamba-v0.1").kinds.values()
+    recurrent = [kind for kind in kinds if isinstance(kind, Recurrent)]
+    assert recurrent
+    for kind in recurrent:
+        projected = kind.qkv_flops(7.0) + kind.output_flops(7.0)
+        assert projected == pytest.approx(2 * 7.0 * kind.mixer_parameters)
+
+
+def test_short_contexts_fill_no_window() -> None:
+    llm = model("gemma3-27b")
+    assert llm.kv_cache_bytes(2, 1000.0) == 62 * 2 * 16 * 128 * 2 * 2 * 1000
+
+
+def kind(name: str, label: str) -> LLM:
+    return model(name).kinds[label]
+
+
+def test_a_window_bounds_bytes_and_flops_and_makes_prefill_linear() -> None:
+    window = kind("gemma3-27b", "window")
+    assert isinstance(window, Windowed)
+    assert window.attention_flops(1, 10**6) == window.attention_flops(1, 1024)
+    # sum over queries of min(position, w), continuous: w^2 / 2 + (s - w) w; times 4 H d
+    s, w = 8192.0, 1024.0
+    pairs = w**2 / 2 + (s - w) * w
+    assert window.prefill_attention_flops(1, s) == 4 * pairs * 32 * 128
+    assert window.prefill_attention_flops(1, w) == 2 * w**2 * 32 * 128
+
+
+def test_a_state_costs_the_same_at_any_context() -> None:
+    state = kind("jamba-v0.1", "state_moe")
+    assert isinstance(state, Recurrent)
+    assert state.state_bytes(3) == 3 * state.state_bytes(1)
+    assert state.kv_bytes(3, 10**6) == state.x_bytes(3, 10**6) == 0
+    # a step reads and writes it
+    assert state.cache_traffic(3, 10**6) == 2 * state.state_bytes(3)
+    assert state.prefill_attention_flops(2, 100) == 100 * state.attention_flops(2, 5)
+
+
+def test_a_step_sums_over_the_kinds() -> None:
+    llm = model("gpt-oss-120b")
+
+    def layer(block: LLM) -> Span:
+        return Leaf("gpu.hbm", "read", block.kv_bytes(1, 4096.0), 1.0, "B")
+
+    step = over_layers(llm, layer)
+    assert step.seconds == llm.kv_cache_bytes(1, 4096.0)
+    assert set(step.breakdown()) == {"full", "window"}
+    plain = model("llama2-7b")
+    assert over_layers(plain, layer).seconds == 32 * plain.kv_bytes(1, 4096.0)

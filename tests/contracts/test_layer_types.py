@@ -1,4 +1,4 @@
-"""Systems on models of several kinds of layer: statuses, sums, limits and solved shares."""
+"""Every system on models of several types of layer: statuses, sums and limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from support.systems import SYSTEMS, machine_of, middle, model
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.layers import Mixed, Recurrent, Windowed
+from nearkv.costmodel.model.layers import Mixed, Windowed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import System
 from nearkv.costmodel.model.workload import Workload
@@ -70,27 +70,6 @@ def test_a_state_costs_what_does_not_grow_with_context(name: str) -> None:
     assert short[1] > 0
 
 
-def test_states_stay_in_the_memory_of_the_gpu() -> None:
-    """Jamba: 28 states of 8,192 channels x (16 + 3) in 2 B are 8.7 MB of a sequence."""
-    system, llm = SYSTEMS["hilos"], model("jamba-v0.1")
-    needed: list[Real] = []
-    for batch in (1.0, 1001.0):
-        work = Workload(batch, 8192.0, 64.0)
-        fits = system(machine_of(system), llm, work, middle(system)).fits
-        needed.append(fits.tiers["gpu"][0])
-    assert needed[1] - needed[0] == pytest.approx(1000 * 28 * 8192 * (16 + 3) * 2)
-
-
-def test_a_latent_is_kept_by_every_gpu() -> None:
-    """DeepSeek-V3 on 8 GPUs: 70,272 B of a token, 8 times."""
-    system, llm = SYSTEMS["tensor-parallel"], model("deepseek-v3")
-    rows: list[Real] = []
-    for prompt in (8192.0, 16384.0):
-        fits = system(machine_of(system), llm, Workload(1.0, prompt, 64.0), {}).fits
-        rows.append(fits.tiers["gpu"][0])
-    assert rows[1] - rows[0] == pytest.approx(8 * 70_272 * 8192)
-
-
 def evaluate(name: str, llm: LLM, work: Workload, **knobs: Real) -> tuple[Real, Real]:
     system = SYSTEMS[name]
     estimate = system(machine_of(system), llm, work, {**middle(system), **knobs})
@@ -138,24 +117,3 @@ def test_a_solved_share_beats_a_fine_grid_on_several_kinds(name: str) -> None:
     grid = system(hw, llm, work, {**middle(system), "alpha": np.linspace(0.0, 1.0, 1001)})
     feasible = np.where(grid.fits.ok, grid.step.seconds, np.inf)
     assert np.all(solved.step.seconds <= feasible * (1 + 1e-9))
-
-
-def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
-    """128 heads share a row: HILOS's kernels, built for 5 queries, pass it 49 times."""
-    system, llm, work = SYSTEMS["hilos"], model("deepseek-v3"), Workload(16.0, 65536.0, 64.0)
-    assert llm.kinds["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
-    step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
-    assert step.attribution()["csd.kernel"] > 0.9 * step.seconds
-
-
-# --- Pieces of mechanisms against their definition: what a system's total may hide ---
-
-
-def test_every_matrix_of_a_recurrent_mixer_is_multiplied_once() -> None:
-    """Two FLOPs a weight and token, however they are shared out between the two projections."""
-    kinds = model("jamba-v0.1").kinds.values()
-    recurrent = [kind for kind in kinds if isinstance(kind, Recurrent)]
-    assert recurrent
-    for kind in recurrent:
-        projected = kind.qkv_flops(7.0) + kind.output_flops(7.0)
-        assert projected == pytest.approx(2 * 7.0 * kind.mixer_parameters)

@@ -1,4 +1,4 @@
-"""Solvers on models of two and three kinds of layer: no point of a fine grid is better."""
+"""Solvers on models of two and three layer types: no point of a fine grid is better."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Rates of ports: so many devices, at their own rate, times what is left of it."""
+"""Rates and capacities of the resources of a machine, by hand."""
 
 from __future__ import annotations
 
 import pytest
-from support.tiny import ALL_WEIGHTS, TINY, TOKEN_KV
 
-from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import side
-from nearkv.costmodel.mechanisms.near_storage.eviction import cpu_scoring, scattered
-from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
-from nearkv.costmodel.mechanisms.serving.parallel import gpu_attention, gpu_tokens
-from nearkv.costmodel.model.resources import attention_kernel, csd, drives, gpu, host, link, per
+from nearkv.costmodel.model.resources import (
+    Gpu,
+    attention_kernel,
+    csd,
+    drives,
+    gpu,
+    host,
+    link,
+    per,
+)
 from nearkv.hardware.catalog import load_platform
 
 HILOS = (
@@ -102,38 +106,18 @@ def test_no_delay_is_no_bound() -> None:
     assert per(0.0) == float("inf")
 
 
-def test_a_side_adds_up_its_chips() -> None:
-    """Both kinds of chip beside one memory: cycles add up, the slowest clock ends a product."""
-    hw = load_platform("gh-asymmetric").machine()
-    fast, slow = hw.hbm_chip, hw.lpddr_chip
-    hw = hw.with_values({"hbm_chip.frequency": 2 * fast.frequency, "hbm.count": 3})
-    both = side(hw, "hbm", "hbm_chip", "lpddr_chip")
-    cycles = [
-        2 * fast.frequency * fast.cores * fast.count,
-        slow.frequency * slow.cores * slow.count,
-    ]
-    assert both.arrays.rate == sum(cycles)
-    assert both.skew.rate == slow.frequency
-    lanes = [chip.vector_arrays * chip.vector_lanes for chip in (fast, slow)]
-    assert both.vectors.rate == cycles[0] * lanes[0] + cycles[1] * lanes[1]
-    assert both.memory.rate == 3 * hw.hbm.bandwidth
-    assert both.capacity == 3 * hw.hbm.memory
-    assert both.walk.rate == 1 / fast.tlb_miss
+def gpu_of(platform: str) -> Gpu:
+    return gpu(load_platform(platform).machine())
 
 
-def test_processors_and_scattered_reads_lose_a_share() -> None:
-    hw = load_platform("aipc-4090").machine()
-    assert cpu_scoring(hw).rate == hw.host.bandwidth * hw.derate.cpu_scoring
-    rows = scattered(hw, "ssd", drives(hw, "ssd"))
-    assert rows.rate == hw.ssd.count * hw.ssd.read * hw.derate.gather
-    box = load_platform("dgx-a100-pim").machine()
-    assert host_attention(box).rate == box.host.bandwidth * box.derate.cpu_attention
-    attention = 8 * box.gpu.bandwidth * box.derate.decode_attention
-    assert gpu_attention(box).rate == attention
-
-
-def test_gpus_hold_what_replicas_of_the_weights_leave() -> None:
-    hw = load_platform("dgx-a100-pim").machine().with_values({"gpu.memory": 10_000.0})
-    assert gpu_tokens(hw, TINY) == pytest.approx((80_000 - 8 * ALL_WEIGHTS) / TOKEN_KV)
-    none = hw.with_values({"gpu.memory": 1000.0})
-    assert gpu_tokens(none, TINY) == 0
+def test_a_gpu_runs_narrow_products_at_the_rate_that_its_part_states() -> None:
+    h200 = gpu_of("hgx-h200")
+    # FP8 reaches half of its 1,979 TFLOP/s, 16 bits 0.77 of 989.5; there is no rate of 4 bits
+    assert h200.products(1.0).rate == pytest.approx(8 * 0.5 * 1979e12)
+    assert h200.run.rate == pytest.approx(8 * 0.77 * 989.5e12)
+    assert h200.products(0.5).rate == h200.products(1.0).rate
+    assert h200.products(2.0).rate == h200.run.rate
+    rtx = gpu_of("aipc-5090")
+    assert rtx.products(0.5).rate / rtx.products(1.0).rate == pytest.approx(1676 / 419)
+    a100 = gpu_of("hilos-a100")
+    assert a100.products(0.5).rate == a100.run.rate

@@ -1,0 +1,30 @@
+"""Which memory is short, and what is not modelled at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.costmodel.model.capacity import STATUSES, Fits
+
+
+def test_memory_that_misses_most_is_the_reason() -> None:
+    need = np.array([1.0, 5.0, 5.0])
+    fits = Fits({"gpu": (need, 2.0), "host": (np.array([1.0, 1.0, 9.0]), 3.0)})
+    assert [STATUSES[place] for place in fits.status] == ["ok", "infeasible", "infeasible"]
+    reasons = [fits.reasons[place] for place in fits.reason]
+    assert reasons == ["", "gpu memory is short", "host memory is short"]  # 3 B and 6 B are missing
+
+
+def test_two_memories_that_hold_something_together_are_short_together() -> None:
+    fits = Fits({"hbm": (1.0, 2.0), "both": (9.0, 5.0)})
+    assert fits.reasons[int(fits.reason)] == "both memories together are short"
+
+
+def test_what_is_not_modelled_has_no_answer_even_where_it_would_fit() -> None:
+    fits = Fits({"gpu": (np.array([1.0, 9.0]), 2.0)}).without(
+        {"no experts": np.array([True, True])}
+    )
+    assert not fits.ok.any()
+    assert [STATUSES[place] for place in fits.status] == ["not-modelled", "not-modelled"]
+    assert [fits.reasons[place] for place in fits.reason] == ["no experts", "no experts"]
+    assert np.all(fits.short_bytes == 0)
