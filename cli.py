@@ -1,4 +1,4 @@
-"""The command line: its commands in the order of their use, and the door that all of them pass."""
+"""The command line: its commands in the order of their use, and the handling of every failure."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class Group(TyperGroup):
 
 
 class Nearkv(Group):
-    """The outermost door: every failure is one sentence on standard error, and an exit code."""
+    """Runs commands; every failure is one sentence on standard error, and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the commands in the order of their use, groups among them."""
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; what it says when it is stopped must not be lost in Typer's exit code."""
+        """Run a command; its message on Ctrl-C must not be lost in Typer's exit code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stopped:

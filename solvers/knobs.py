@@ -56,7 +56,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class _Question:
-    """What a system is evaluated on, and what is requested of its knobs."""
+    """A system, what it is evaluated on, and what is requested of its knobs."""
 
     system: System
     hw: Machine
@@ -104,7 +104,7 @@ def resolve_knobs(
 
     Of values that fit no memory, those that miss the fewest bytes are taken.
 
-    Knobs that name a joint solver are solved together by it. Other whole-numbered knobs and
+    Knobs that name a joint solver are solved together by it. Other integer knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.
     A number in which amounts are not affine, or that is solved beside another knob, is searched:
     values all over its range, then closer and closer around the best.
@@ -169,7 +169,7 @@ def _resolve(question: _Question) -> Resolved:
 
 
 def _search(question: _Question, searched: list[str]) -> Resolved:
-    """Try every combination of values of the searched knobs, of numbers some and then closer."""
+    """Try all combinations of the searched knobs' values; of a number some, then closer ones."""
     knobs = [question.system.knobs[name] for name in searched]
     trials = replace(question, explained=False)
     points = (1,) * question.axes
@@ -197,7 +197,7 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
 
 
 def _tried_of(knob: Knob) -> NDArray[np.float64]:
-    """Every value of a whole-numbered knob, some all over the range of a number."""
+    """Every value of an integer knob; values all over the range of a number."""
     if knob.kind == "number":
         return np.linspace(knob.low, knob.high, _VALUES)
     return np.arange(int(knob.low), int(knob.high) + 1.0)

@@ -48,7 +48,7 @@ class Overlap(Group):
 
 
 class Stream(Overlap):
-    """The same bytes through a chain of resources, as fast as the slowest lets them."""
+    """Bytes through a chain of resources, at the rate of the slowest."""
 
 
 def _longest(seconds: list[Real]) -> Real:

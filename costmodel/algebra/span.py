@@ -150,7 +150,7 @@ class Leaf(Span):
         self.seconds = amount / rate
 
     def with_amount(self, amount: Real) -> Leaf:
-        """The same resource at the same rate, with another amount [B, FLOP or operations]."""
+        """A leaf on this resource at this rate, with another amount [B, FLOP or operations]."""
         return Leaf(self.resource, self.verb, amount, self.rate, self.unit, self.eq)
 
     @property
@@ -232,7 +232,7 @@ class Serial(Group):
 
 
 class Repeat(Span):
-    """The same span several times in a row."""
+    """A span several times in a row."""
 
     def __init__(self, times: Real, span: Span) -> None:
         self.times = times

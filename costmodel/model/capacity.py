@@ -30,7 +30,7 @@ class Fits:
     not_modelled: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def without(self, not_modelled: Mapping[str, NDArray[np.bool_]]) -> Fits:
-        """The same memories, with no answer where the system does not model what is needed."""
+        """These memories, with no answer where the system does not model what is needed."""
         return replace(self, not_modelled={**self.not_modelled, **not_modelled})
 
     @cached_property
@@ -133,26 +133,26 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
         Sequences served together, at least one; where not even one fits, `Fits` says what is
         short [1].
     """
-    room = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
-    _, exponent = np.frexp(np.maximum(room, 1.0))
+    most = np.floor(np.divide(available, np.maximum(per_sequence, 1.0)))
+    _, exponent = np.frexp(np.maximum(most, 1.0))
     power_of_two = np.exp2(exponent - 1.0)
     requested = np.maximum(batch, 1.0)
-    largest = np.where(room >= requested, requested, np.minimum(power_of_two, requested))
+    largest = np.where(most >= requested, requested, np.minimum(power_of_two, requested))
     rounds = np.ceil(requested / largest)
     return (requested / rounds)[()]
 
 
-def batch_with_states(most: Real, batch: Real, state: Real, room: Real) -> Real:
-    """Sequences at once: so many, or fewer where the GPU lacks room for their recurrent states [1].
+def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:
+    """Sequences at once: `most`, or fewer where recurrent states do not fit the GPU [1].
 
     Args:
         most: sequences that other memories hold [1].
         batch: sequences requested [1].
         state: recurrent states of one sequence; none of most models [B].
-        room: GPU memory for states [B].
+        free: GPU memory for states [B].
     """
     recurrent = np.greater(state, 0)
     if not np.any(recurrent):
         return most
-    held = reduced_batch(batch, state, room)
-    return np.where(recurrent, np.minimum(most, held), most)[()]
+    with_states = reduced_batch(batch, state, free)
+    return np.where(recurrent, np.minimum(most, with_states), most)[()]

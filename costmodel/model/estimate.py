@@ -1,4 +1,4 @@
-"""What a system answers: prefill, one decode step, whether it fits, and notes beside it."""
+"""The answer of a system: prefill, one decode step, whether it fits, and notes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nearkv.costmodel.model.workload import Workload
 Notes = Mapping[str, NDArray[np.bool_]]
 """Sentence -> the design points where it holds."""
 _ROUNDING = 1e-9
-"""A batch that runs but for a smaller share runs as a whole."""
+"""A batch of which less than this share does not run counts as run."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Times of a whole batch of requests on a system.
+    """Times of a batch of requests on a system.
 
     Attributes:
         prefill: processing all prompts.
@@ -62,7 +62,7 @@ class Estimate:
 def notes_of(
     estimate: Estimate, llm: LLM, work: Workload, counts: Mapping[str, tuple[Real, str]]
 ) -> Notes:
-    """What differs from the workload as asked, whatever the system.
+    """What differs from the workload as asked, on any system.
 
     Args:
         estimate: the system's answer.

@@ -39,7 +39,7 @@ class Latent(LLM):
 
     @property
     def cache_shards(self) -> Real:
-        """One: every head needs the whole row [1]."""
+        """One: every head needs the full row [1]."""
         return 1.0
 
     @property
@@ -86,7 +86,7 @@ class Latent(LLM):
         return batch * prompt**2 * self.head_elements
 
     def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """The whole square of a prompt in heads, twice the causal one [FLOP]."""
+        """The full square of a prompt in heads, twice the causal one [FLOP]."""
         return 2 * self.prefill_attention_flops(batch, prompt)
 
     @property

@@ -36,7 +36,7 @@ def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
 
 
 def with_widths(llm: LLM, **widths: Real) -> LLM:
-    """The same model with elements of other widths, in all of its kinds of layer.
+    """A model with elements of other widths, in all of its layer types.
 
     Args:
         llm: the model.
@@ -49,7 +49,7 @@ def with_widths(llm: LLM, **widths: Real) -> LLM:
 
 
 def with_projected_latents(llm: LLM) -> LLM:
-    """The same model where a cache holds K and V of heads, projected from latents."""
+    """A model whose cache holds K and V of heads, projected from latents."""
     if not isinstance(llm, Mixed):
         return llm
     kinds = {name: _projected(kind) for name, kind in llm.kinds.items()}
@@ -63,7 +63,7 @@ def _projected(kind: LLM) -> LLM:
 def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> Span:
     """All layers through stages, the pipeline filled once, with an average layer.
 
-    Behind it the slowest stage of each layer sets the pace, whatever the kind before it: a sum
+    Behind it the slowest stage of each layer sets the pace, of any type before it: a sum
     over kinds of the pipeline that all layers would make, times the kind's share of them.
 
     Args:
@@ -92,7 +92,7 @@ def not_modelled(
     """
     missing: dict[str, NDArray[np.bool_]] = {}
     kinds = [(attention_kind(kind), kind) for kind in llm.kinds.values()]
-    # in one order, whatever models are beside it; that layers differ says the least, and is last
+    # in one order, with any models beside it; that layers differ says the least, and is last
     for attention, kind in sorted(kinds, key=lambda pair: (pair[0] == "full", pair[0])):
         if attention in attends:
             continue
@@ -178,7 +178,7 @@ class Windowed(LLM):
 class Chunked(Windowed):
     """Layers that attend within chunks of w tokens (Llama 4): the last step of a chunk.
 
-    The mean over the steps of a chunk attends to half as many; memory must hold the whole chunk.
+    The mean over the steps of a chunk attends to half as many; memory must hold the full chunk.
     """
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
@@ -191,7 +191,7 @@ class Chunked(Windowed):
 class Recurrent(LLM):
     """Linear attention or a state space: a state of constant size (Mamba-2, sec. 3 and 6).
 
-    It has no K, V or X; a step reads and writes the whole state.
+    It has no K, V or X; a step reads and writes the full state.
 
     Attributes:
         mixer_parameters: all matrices of the mixer [1].
@@ -226,7 +226,7 @@ class Recurrent(LLM):
         return 0.0
 
     def state_bytes(self, batch: Real) -> Real:
-        """The state of every sequence, whatever its length [B]."""
+        """The state of every sequence, of any length [B]."""
         return batch * self.state_size * self.activation_width
 
     def cache_traffic(self, batch: Real, tokens: Real) -> Real:

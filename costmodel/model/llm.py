@@ -94,7 +94,7 @@ class LLM:
 
     @property
     def expert_parameters(self) -> Real:
-        """One expert of one layer, or the whole MLP of a dense layer [1]."""
+        """One expert of one layer, or the MLP of a dense layer [1]."""
         return (2 + self.gated) * self.hidden * self.ffn
 
     @property
@@ -145,7 +145,7 @@ class LLM:
         return reduce(np.maximum, amounts)[()]
 
     def layer_parameters(self, experts: Real) -> Real:
-        """Parameters of one layer when so many of its experts count [1]."""
+        """Parameters of one layer, given how many of its experts count [1]."""
         fixed = self.attention_parameters + self.shared_parameters
         return fixed + self.expert_parameters * experts
 
@@ -199,7 +199,7 @@ class LLM:
         return self.weight_width if width is None else width
 
     def layer_bytes(self, experts: Real) -> Real:
-        """Weights of one layer when so many of its experts count [B]."""
+        """Weights of one layer, given how many of its experts count [B]."""
         if self.dense_width is None:
             return self.layer_parameters(experts) * self.weight_width
         fixed = self.attention_parameters + self.shared_parameters
@@ -208,7 +208,7 @@ class LLM:
         )
 
     def layer_weight_bytes(self, tokens: Real) -> Real:
-        """Weights of one layer that a step over so many tokens uses; none for no token [B]."""
+        """Weights of one layer that a step over these tokens uses; 0 for no token [B]."""
         used = self.distinct_experts(tokens)
         if self.dense_width is None:
             return np.minimum(tokens, 1.0) * self.layer_parameters(used) * self.weight_width
@@ -250,7 +250,7 @@ class LLM:
         return self.query_size * tokens * self.activation_width
 
     def activation_bytes(self, tokens: Real) -> Real:
-        """Largest set of activations one layer holds at once for so many tokens [B].
+        """Largest set of activations that one layer holds at once for these tokens [B].
 
         Attention holds X, Q, K, V and its output; the MLP holds X, its inner activation (both
         halves when gated, of every active expert) and its output.
@@ -278,15 +278,15 @@ class LLM:
         return 4 * batch * tokens * self.query_size
 
     def prefill_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Causal attention of a whole prompt, half of the square, 2 b s^2 H d [FLOP]."""
+        """Causal attention of a prompt, half of the square, 2 b s^2 H d [FLOP]."""
         return 2 * batch * prompt**2 * self.query_size
 
     def eager_scores(self, prompt: Real) -> Real:
-        """Scores that eager attention computes of one prompt, the whole square, H s^2 [1]."""
+        """Scores that eager attention computes of one prompt, the full square, H s^2 [1]."""
         return self.heads * prompt**2
 
     def eager_attention_flops(self, batch: Real, prompt: Real) -> Real:
-        """Eager attention of a whole prompt, future tokens too, 4 b s^2 H d [FLOP]."""
+        """Eager attention of a prompt, future tokens too, 4 b s^2 H d [FLOP]."""
         return 2 * (2 * batch * prompt**2 * self.query_size)
 
     def output_flops(self, tokens: Real) -> Real:

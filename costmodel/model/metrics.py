@@ -110,7 +110,7 @@ def throughput(answer: Answer) -> Real:
 def energy(answer: Answer) -> Real:
     """Idle power all the time, the rest while any resource of a role works [J/token].
 
-    Energy is a sum over devices, whatever overlaps. A device that states no power draws its idle
+    Energy is a sum over devices, overlapped or not. A device that states no power draws its idle
     power; NaN where one states no idle power, see `without_idle_power`.
     """
     estimate = answer.estimate

@@ -129,7 +129,7 @@ def _optional(kind: type[LLM]) -> list[str]:
 
 
 def _unstated(llm: LLM) -> dict[str, Real]:
-    """What a model has that states nothing: the platform's widths, no limit, nothing shared."""
+    """Fields of a model that states nothing: the platform's widths, no limit, nothing shared."""
     return {
         "weight_width": llm.weight_width,
         "dense_width": llm.weight_width,

@@ -61,7 +61,7 @@ class Load:
         )
 
     def on_kinds(self, kinds: Mapping[str, Seen], skew: Skew) -> Load:
-        """The same load with what the layers of each kind see of it."""
+        """This load with what the layers of each type see of it."""
         if not kinds:
             return self
         return replace(
@@ -148,7 +148,7 @@ class Serving:
     kinds: Mapping[str, Seen] = field(default_factory=dict)
 
     def one_on_each(self, sequences: Real) -> Real:
-        """Share of so many sequences that is one on each replica, all of fewer [1]."""
+        """Share of sequences that is one on each replica; 1 where they are fewer [1]."""
         return np.minimum(self.replicas / np.maximum(sequences, 1e-9), 1.0)
 
     def iteration_of(self, work: Workload, sequences: Real, prompt: Real) -> Span:

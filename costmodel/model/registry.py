@@ -38,7 +38,7 @@ class Knob:
         low, high: smallest and largest value allowed.
         default: a value, or `auto` where a solver picks the best.
         kind: `share` (continuous, amounts affine in it), `number` (continuous, with a range of its
-            own), `count` (whole) or `choice`.
+            own), `count` (an integer) or `choice`.
         choices: names of the values 0, 1, ... of a choice.
         sets: the hardware number it stands for, as `role.key`; its default is the platform's.
         rules: closed forms from papers, by name.
@@ -64,7 +64,7 @@ class Knob:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether it takes any value of its range, not whole numbers alone."""
+        """Whether it takes any value of its range, not integers alone."""
         return self.kind in ("share", "number")
 
 

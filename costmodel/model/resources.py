@@ -45,7 +45,7 @@ class Gpu:
         return bool(np.any(np.less_equal(np.minimum(*operands), widest)))
 
     def products(self, operand: Real) -> Port:
-        """Matrix products of operands so wide [B], at the rate of their width [FLOP]."""
+        """Matrix products of operands of a width [B], at the rate of that width [FLOP]."""
         if not self.narrow:
             return self.run
         rate = self.run.rate

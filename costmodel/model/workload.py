@@ -130,5 +130,5 @@ class Workload:
         return self.final * self.spread.longest
 
     def at(self, context: Real) -> Workload:
-        """The same work with its decode step seen at one context [1]."""
+        """This work with its decode step at one context [1]."""
         return replace(self, fixed_context=context)

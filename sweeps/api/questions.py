@@ -123,7 +123,7 @@ def pareto(
     run: SweepRun | None = None,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
-    """Keep the designs of a sweep that no other beats in every column.
+    """Keep the Pareto-optimal designs of a sweep.
 
     Args:
         study: a `Study`, or the file of one, in place of systems, model and axes.
@@ -135,7 +135,7 @@ def pareto(
         run: how a large space is searched; by default without a word.
 
     Returns:
-        The designs that no other beats, with all columns; `table.attrs["conclusion"]` says in a
+        The Pareto-optimal designs, with all columns; `table.attrs["conclusion"]` says in a
         sentence how many there are.
 
     Raises:

@@ -94,7 +94,7 @@ def draw_table(
 
 
 def save_figure(figure: Any, file: str, about: str = "") -> None:
-    """Write a figure, close it, and say so, with what is told about it."""
+    """Write a figure, close it, and say so, with a remark about it."""
     from nearkv.sweeps.figures.style import load_pyplot, save
 
     save(figure, file)

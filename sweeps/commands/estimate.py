@@ -1,4 +1,4 @@
-"""The command `nearkv estimate`: what a system does on one workload."""
+"""The command `nearkv estimate`: one system on one workload."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def pareto(
     caption: options.Caption = "",
     label: options.Label = "",
 ) -> None:
-    """Keep the designs of a sweep that no other beats in every column.
+    """Keep the Pareto-optimal designs of a sweep.
 
     More is better of rates and endurance, less of all else.
 

@@ -78,7 +78,7 @@ def print_table(
 ) -> None:
     """Print a table as asked for, and write it to a file where one is named.
 
-    Whatever varies over the design points of the study is shown to readers, always, and so are
+    All that varies over the design points of the study is always shown to readers, and so are
     columns that were requested.
 
     Args:
@@ -86,7 +86,7 @@ def print_table(
         view: what is asked for; where columns are chosen, all formats show those.
         usual: columns that readers see where none is chosen, the most important first.
         study: what the table answers, whose provenance stands beside a file.
-        requested: columns that readers see whatever fits.
+        requested: columns that readers see even if they do not fit.
         title, below: what stands above and below a terminal's table; a DataFrame's own conclusion
             where nothing is named.
 
@@ -165,7 +165,7 @@ def display(
 
 
 def _is_as_usual(row: dict[str, Any], name: str) -> bool:
-    """Whether a cell says no more than that all is as expected."""
+    """Whether a cell holds the usual value."""
     expected = {"status": "ok", "short_gb": 0, "batch_run": row.get("batch")}
     return name in expected and bool(row[name] == expected[name])
 

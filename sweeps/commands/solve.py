@@ -345,7 +345,7 @@ def beta(
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
     Best is meant as in eq. 2 (HillInfer). Beside it stand eq. 4 and the formula of sec. 5.4, what
-    each loses there, and the split whose whole step is shortest, which writes back besides.
+    each loses there, and the split with the shortest decode step, write-back included.
     With --band, how far it moves; with --robust, the share in host DRAM for bad draws.
 
     Example: nearkv solve beta --model qwen-7b --batch 8 --context 12k --platform aipc-4090

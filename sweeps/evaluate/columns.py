@@ -52,7 +52,7 @@ def is_usual(name: str, extra: Collection[str]) -> bool:
 
 
 def footprint(llm: LLM, work: Workload) -> dict[str, Callable[[], Real]]:
-    """What a batch needs somewhere, whatever the system: weights, and K and V at the end [GB]."""
+    """What a batch needs on any system: weights, and K and V at the end [GB]."""
     return {
         f"{FOOTPRINT}weights": lambda: np.divide(llm.weight_bytes, 1e9),
         f"{FOOTPRINT}kv": lambda: np.divide(
@@ -103,7 +103,7 @@ Offered = dict[str, Callable[[], Cell]]
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of whole requests by the resource they are attributed to, computed once."""
+    """Seconds of requests by the resource they are attributed to, computed once."""
 
     estimate: Estimate
     where: Where

@@ -109,7 +109,7 @@ def _whole(block: Block, extra: Collection[str]) -> Columns:
 
 
 def table(study: Study, extra: Collection[str] = ()) -> Columns:
-    """Evaluate a whole study into one table.
+    """Evaluate a study into one table.
 
     Raises:
         InputError: the study cannot be evaluated, or has too many rows for one table.

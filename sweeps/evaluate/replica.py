@@ -35,7 +35,7 @@ class Queue:
         single: the same while one sequence decodes and no prompt does, without a second sub-batch.
         alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
         skew: load of the fullest rankset over the mean, by number of sequences.
-        room: tokens that a replica holds.
+        capacity: tokens that a replica holds.
         mean: tokens that a resident request takes on average.
         chunked, reserve, minimum_chunk: as in `Serving`.
         waiting: requests that no replica has taken.
@@ -47,7 +47,7 @@ class Queue:
     single: list[list[float]]
     alone: Callable[[float, float], float]
     skew: list[float]
-    room: float
+    capacity: float
     mean: float
     chunked: bool
     reserve: bool

@@ -26,7 +26,7 @@ from nearkv.sweeps.study.traces import Trace
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
     """Serve all requests of a trace.
 
-    They wait in one queue, and replicas take them as they have room.
+    They wait in one queue, and replicas take them as they have free memory.
 
     Args:
         trace: the requests, all of which arrive at time 0.
@@ -55,8 +55,8 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
 def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
     """The queue before any replica has taken a request."""
     dp = int(_one(serving.replicas))
-    room = _one(serving.capacity) / dp
-    _check_longest(trace, max(room, _one(serving.longest_capacity) / dp))
+    capacity = _one(serving.capacity) / dp
+    _check_longest(trace, max(capacity, _one(serving.longest_capacity) / dp))
     lengths = zip(trace.prompt.tolist(), trace.output.tolist(), strict=True)
     requests = deque(Request(prompt, output) for prompt, output in lengths)
     counts = np.arange(1, len(requests) + 1)
@@ -67,7 +67,7 @@ def _queue(trace: Trace, serving: Serving, mean_held: float) -> Queue:
         single=_iteration_of_one(serving, dp),
         alone=_prefill(serving, dp),
         skew=[1.0, *np.broadcast_to(skew, counts.shape).tolist()],
-        room=room,
+        capacity=capacity,
         mean=mean_held,
         chunked=bool(np.any(serving.chunked)),
         reserve=bool(np.any(serving.reserve)),
@@ -143,7 +143,7 @@ def _play(queue: Queue) -> list[Replica]:
         _finish(it)
         while (
             not queue.reserve
-            and it.capacity_check > queue.room
+            and it.capacity_check > queue.capacity
             and len(it.order) + len(it.loading) > 1
         ):
             _preempt(it)
@@ -166,7 +166,8 @@ def _admit(it: Replica) -> bool:
         head, busy = queue.waiting[0], len(it.order) + len(it.loading)
         need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
         used = it.promised if queue.reserve else it.capacity_check
-        if busy and (used + need > queue.room or busy * queue.replicas >= queue.unfinished):
+        is_full = used + need > queue.capacity
+        if busy and (is_full or busy * queue.replicas >= queue.unfinished):
             return False
         queue.waiting.popleft()
         it.capacity_check += head.prompt
@@ -247,8 +248,8 @@ def _until_event(it: Replica, chunk: float) -> float:
     steps = it.running[0][0] - it.k if it.order else 1.0
     if chunk:
         steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
-    if it.order and not it.queue.reserve and it.capacity_check <= it.queue.room:
-        steps = min(steps, (it.queue.room - it.capacity_check) // len(it.order) + 1)
+    if it.order and not it.queue.reserve and it.capacity_check <= it.queue.capacity:
+        steps = min(steps, (it.queue.capacity - it.capacity_check) // len(it.order) + 1)
     return max(steps, 1.0)
 
 

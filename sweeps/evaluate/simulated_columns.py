@@ -35,7 +35,7 @@ EXPERTS = (
 
 
 def simulable(llm: LLM, resolved: Resolved) -> Resolved:
-    """The same answers where a simulation has one: none for layers of fewer tokens, or experts.
+    """Answers that a simulation can give: none for layers of fewer tokens, or experts.
 
     Between two events an iteration is affine in the tokens of its requests, which min(s, w) is not.
     """

@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 def identity(
     blocks: Sequence[Block], kinds: Mapping[str, str], form: str
 ) -> dict[str, str]:
-    """Digests of all that decides the rows of a sweep and their bytes, by what it is.
+    """Digests, by name, of all that decides the rows of a sweep and their bytes.
 
     Every field of every block counts, down to each number of each layer of a model, so that
     nothing must be thought of here when a block gets another field.
@@ -32,7 +32,7 @@ def identity(
     Args:
         blocks: what is evaluated.
         kinds: columns in order, and what each holds.
-        form: of the file, and whatever else decides how rows become bytes.
+        form: of the file, and all else that decides how rows become bytes.
     """
     digests = {}
     for field in fields(Block):
@@ -59,7 +59,7 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 @cache
 def source_digest(root: Path = _ROOT) -> str:
-    """Digest of nearkv's own code: a changed formula changes it, whatever its version says."""
+    """Digest of nearkv's own code: a changed formula changes it, under the same version, too."""
     # folder by folder, because a search does not follow the links of a checkout
     folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
     files = [

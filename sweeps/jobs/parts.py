@@ -2,8 +2,8 @@
 
 Beside FILE lies the folder `.FILE.partial` while a sweep runs, and in it: `lock`, which names the
 process that writes; `manifest.json`, what the rows depend on; `parts`, a file for every finished
-piece. A part takes its name once it is complete, so that whatever ends a sweep leaves whole parts
-alone. At the end the parts of a text are joined; of Parquet, the folder of parts is the output.
+piece. A part takes its name once it is complete, so that a sweep that ends early leaves no other
+parts. At the end the parts of a text are joined; of Parquet, the folder of parts is the output.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that has its name only once it is whole, even where the power fails."""
+    """Open a file that takes its name only once it is complete, even where the power fails."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
         yield file

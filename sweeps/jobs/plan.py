@@ -61,7 +61,7 @@ class Plan:
         return sum(block.grid.size for block in self.blocks)
 
     def pieces(self, most: int) -> Iterator[Piece]:
-        """Cut the rows into pieces of at most so many; the cuts depend on nothing else."""
+        """Cut the rows into pieces of at most `most` rows; the cuts depend on nothing else."""
         number = first = rows = 0
         boxes: list[tuple[int, Box]] = []
         for index, block in enumerate(self.blocks):
@@ -77,7 +77,7 @@ class Plan:
         yield Piece(number, first, rows, tuple(boxes))
 
     def sample(self, most: int) -> Piece:
-        """At most so many rows from the beginning of the largest block."""
+        """At most `most` rows from the beginning of the largest block."""
         sizes = [block.grid.size for block in self.blocks]
         index = sizes.index(max(sizes))
         box = next(self.blocks[index].grid.boxes(most))

@@ -130,7 +130,7 @@ def _tried(task: Callable[[Piece], object], rows: Plan, most: int) -> Trial:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it [s]."""
+    """A time in words [s]."""
     if seconds < 1:
         return "under a second"
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
@@ -140,7 +140,7 @@ def duration(seconds: float) -> str:
 
 
 def bytes_of(size: float) -> str:
-    """An amount of bytes as people say it [B]."""
+    """An amount of bytes in words [B]."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"

@@ -1,4 +1,4 @@
-"""Evaluate here, in processes or on a Dask cluster; answers come in order whoever evaluates."""
+"""Evaluate here, in processes or on a Dask cluster; answers come in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Workers:
-    """Who evaluates.
+    """Where a sweep is evaluated.
 
     Attributes:
         jobs: processes on this machine; one is this process itself.
@@ -91,7 +91,7 @@ def _in_order(
     count: int,
     answer: Callable[[Future[Answer]], Answer],
 ) -> Generator[tuple[Item, Answer], None, None]:
-    """Hand items to so many workers; the answers in their order, each when its turn comes."""
+    """Hand items to workers; yield the answers in the order of the items."""
     waiting: deque[tuple[Item, Future[Answer]]] = deque()
     for item in items:
         waiting.append((item, pool.submit(task, item)))
@@ -126,7 +126,7 @@ class _Pool(ProcessPoolExecutor):
     """A pool whose processes never hear Ctrl-C: the process that started them decides."""
 
     def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
-        """Hand on a task, for which a process may be started, deaf from its first moment.
+        """Submit a task; a process started for it ignores Ctrl-C from its first moment.
 
         Raises:
             InputError: the process cannot be started.
@@ -181,7 +181,7 @@ def _on_cluster(
         ) from None
 
     def answer(future: Future[Answer]) -> Answer:
-        """Wait for an answer as long as any worker is left.
+        """Wait for an answer while a worker is left.
 
         Raises:
             RuntimeError: none is.

@@ -50,7 +50,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """The product of axes, in row-major order; never materialised as a whole."""
+    """The product of axes, in row-major order, which is never materialised."""
 
     axes: tuple[Axis, ...]
 
@@ -81,11 +81,11 @@ class Grid:
 
     @property
     def whole(self) -> Box:
-        """The box that is the whole grid."""
+        """The box of all points."""
         return tuple(slice(0, n) for n in self.shape)
 
     def boxes(self, most: int) -> Iterator[Box]:
-        """Cut the grid into boxes of at most so many points, consecutive in row-major order."""
+        """Cut the grid into boxes of at most `most` points, consecutive in row-major order."""
         cut = self._first_whole_axis(most)
         tail = self.whole[cut:]
         if cut == 0:

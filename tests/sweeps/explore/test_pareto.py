@@ -1,4 +1,4 @@
-"""The designs of a sweep that no other beats, against all of them compared in pairs."""
+"""The Pareto-optimal designs of a sweep, against all of them compared in pairs."""
 
 from __future__ import annotations
 
