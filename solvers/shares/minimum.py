@@ -281,11 +281,9 @@ def _highest(parts: list[Curve]) -> Curve:
     """The highest of curves, without lines that never count."""
     opened: list[Curve] = []
     for part in parts:
-        opened += part.parts if isinstance(part, Highest) else _lines(part)
+        opened += part.parts if isinstance(part, Highest) else _lines(part) or [part]
     lines = _non_dominated([curve for curve in opened if isinstance(curve, Line)])
-    others = [curve for curve in opened if not isinstance(curve, Line)]
-    others += [part for part in parts if not isinstance(part, Highest) and not _lines(part)]
-    highest = [*lines, *others]
+    highest = [*lines, *[curve for curve in opened if not isinstance(curve, Line)]]
     return highest[0] if len(highest) == 1 else Highest(highest)
 
 
@@ -327,19 +325,21 @@ def _sum(parts: list[Curve]) -> Curve:
         return line
     choices = [_lines(curve) for curve in bent]
     # one line rounds once where a sum of several maxima rounds once for each
-    if 0 < prod(len(lines) for lines in choices) <= _MOST_LINES:
+    if len(bent) > 1 and 0 < prod(len(lines) for lines in choices) <= _MOST_LINES:
         bent = [Highest([_added(list(sums)) for sums in product(*choices)])]
     return Sum(line, bent)
 
 
 def _added(lines: list[Line]) -> Line:
     """The sum of lines; what stays the same is added up once, not at both ends."""
-    level = total(line.start for line in lines if line.is_level)
+    level = [line.start for line in lines if line.is_level]
     sloped = [line for line in lines if not line.is_level]
     if not sloped:
-        return Line(level, level)
-    start = total([level, *[line.start for line in sloped]])
-    return Line(start, total([level, *[line.end for line in sloped]]))
+        seconds = total(level)
+        return Line(seconds, seconds)
+    common = [total(level)] if level else []
+    start = total([*common, *[line.start for line in sloped]])
+    return Line(start, total([*common, *[line.end for line in sloped]]))
 
 
 def _higher(one: Tangent, other: Tangent) -> Tangent:

@@ -38,7 +38,7 @@ __all__ = [
     "table",
 ]
 
-POINTS_AT_ONCE = 200_000
+POINTS_AT_ONCE = 1 << 16
 """Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
 MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
