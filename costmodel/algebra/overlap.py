@@ -41,9 +41,9 @@ class Overlap(Group):
             where = where & ~longest  # of equals the first counts
         for resource in self.shared:
             longest = where & np.equal(self.busy_of(resource), self.seconds)
-            for leaf_path, leaf, runs in self._count(path, 1.0):
+            for leaf_path, leaf, runs in self.leaves():
                 if leaf.resource == resource:
-                    yield from leaf._attribute(leaf_path, times * runs, longest)
+                    yield from leaf._attribute(join(path, leaf_path), times * runs, longest)
             where = where & ~longest
 
 

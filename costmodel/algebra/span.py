@@ -74,18 +74,29 @@ class Span(ABC):
             where: the design points at which its time is attributed to its leaves.
         """
 
-    @abstractmethod
-    def _count(self, path: str, times: Real) -> Leaves:
-        """Yield (path, leaf, how many times the leaf runs)."""
-
     def __mul__(self, times: Real) -> Span:
         return Repeat(times, self)
 
     __rmul__ = __mul__
 
+    def walk(self, path: str = "", times: Real = 1.0) -> Iterator[tuple[str, Span, Real]]:
+        """Yield (path, span, how many times it runs [1]), parents before their parts.
+
+        Repetitions are no spans of their own here: they multiply what they repeat.
+
+        Args:
+            path: of this span.
+            times: how often it runs [1].
+        """
+        yield path, self, times
+        for name, part in self.parts.items():
+            yield from part.walk(join(path, name), times)
+
     def leaves(self) -> Leaves:
         """Yield (path, leaf, how many times it runs [1]) for every leaf."""
-        yield from self._count("", 1.0)
+        for path, span, times in self.walk():
+            if isinstance(span, Leaf):
+                yield path or span.resource, span, times
 
     def attributed_leaves(self) -> Leaves:
         """Yield (path, leaf, wall-clock seconds attributed to it [s]); they sum to `seconds`."""
@@ -169,9 +180,6 @@ class Leaf(Span):
         seconds = np.where(where, times * self.seconds, 0.0)
         yield path or self.resource, self, seconds[()]
 
-    def _count(self, path: str, times: Real) -> Leaves:
-        yield path or self.resource, self, times
-
 
 class Port:
     """One resource doing one thing at a rate: call it with an amount to get a leaf.
@@ -209,10 +217,6 @@ class Group(Span):
             users = [part for part in self.parts.values() if resource in part.resources]
             self._busy[resource] = total(part.busy_of(resource) for part in users)
         return self._busy[resource]
-
-    def _count(self, path: str, times: Real) -> Leaves:
-        for name, part in self.parts.items():
-            yield from part._count(join(path, name), times)
 
 
 class Serial(Group):
@@ -259,8 +263,9 @@ class Repeat(Span):
     def _attribute(self, path: str, times: Real, where: Mask) -> Leaves:
         yield from self.span._attribute(path, times * self.times, where)
 
-    def _count(self, path: str, times: Real) -> Leaves:
-        yield from self.span._count(path, times * self.times)
+    def walk(self, path: str = "", times: Real = 1.0) -> Iterator[tuple[str, Span, Real]]:
+        """Walk the span as one that runs as many times."""
+        yield from self.span.walk(path, times * self.times)
 
 
 def total(numbers: Iterable[Real]) -> Real:

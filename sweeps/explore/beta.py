@@ -16,9 +16,10 @@ from nearkv.sweeps.evaluate.evaluate import Columns, columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import check_robust, excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
+from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Numbers, Study
+from nearkv.sweeps.tables.table import records
 
 
 def best_beta(study: Study, robust: float = 0.0) -> Columns:
@@ -158,7 +159,7 @@ MOVES_BETA = {
 
 def why_beta(answer: Columns) -> list[str]:
     """Say what ends each beta, which path waits, and what would move it."""
-    return sentences(map(_why_beta, rows_of(answer)))
+    return sentences(map(_why_beta, records(answer)))
 
 
 def _why_beta(row: Row) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Leaf, Repeat, Span
+from nearkv.costmodel.algebra.span import Leaf, Span, join
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.study.study import Block
 
@@ -47,54 +45,39 @@ def check_has_tree(method: str) -> None:
 
 def _tree(path: str, span: Span) -> Rows:
     """Rows of a span and its parts; shares are of its own seconds."""
-    seconds = _scalar(span.seconds)
-    shares = {}
-    for leaf, part in span.breakdown().items():
-        inner = f"{path}/{leaf}" if path else leaf
-        shares[inner] = _scalar(part) / seconds if seconds else 0.0
-    return list(_rows(path, span, 1.0, shares))
-
-
-def _rows(
-    path: str,
-    span: Span,
-    times: float,
-    shares: Mapping[str, float],
-) -> Iterator[dict[str, object]]:
-    """Rows of a span that runs `times` times, and of its parts."""
-    while isinstance(span, Repeat):
-        times *= _scalar(span.times)
-        span = span.span
-    seconds = times * _scalar(span.seconds)
-    if not seconds:
-        return
-    inside = (share for leaf, share in shares.items() if _is_within(leaf, path))
-    yield {
-        "span": path or "total",
-        "word": type(span).__name__.lower(),
-        "seconds": seconds,
-        "share": sum(inside),
-        **_leaf_columns(span, times),
+    whole = _scalar(span.seconds)
+    attributed = {
+        join(path, leaf): _scalar(part) for leaf, part in span.breakdown().items()
     }
-    for name, part in span.parts.items():
-        inner = f"{path}/{name}" if path else name
-        yield from _rows(inner, part, times, shares)
-
-
-def _leaf_columns(span: Span, times: float) -> dict[str, object]:
-    """What a leaf moves or computes, and by which equation; blank of a composed span."""
-    if not isinstance(span, Leaf):
-        return {"amount": None, "unit": "", "resource": "", "equation": ""}
-    return {
-        "amount": times * _scalar(span.amount),
-        "unit": span.unit,
-        "resource": span.resource,
-        "equation": span.eq,
-    }
-
-
-def _is_within(leaf_path: str, path: str) -> bool:
-    return not path or leaf_path == path or leaf_path.startswith(f"{path}/")
+    rows: Rows = []
+    for place, part, times in span.walk(path):
+        runs = _scalar(times)
+        seconds = runs * _scalar(part.seconds)
+        if not seconds:
+            continue
+        below = f"{place}/" if place else ""
+        inside = [
+            share / whole
+            for leaf, share in attributed.items()
+            if leaf == place or leaf.startswith(below)
+        ]
+        row = {
+            "span": place or "total",
+            "word": type(part).__name__.lower(),
+            "seconds": seconds,
+            "share": sum(inside),
+            "amount": None,
+            "unit": "",
+            "resource": "",
+            "equation": "",
+        }
+        if isinstance(part, Leaf):
+            row["amount"] = runs * _scalar(part.amount)
+            row["unit"] = part.unit
+            row["resource"] = part.resource
+            row["equation"] = part.eq
+        rows.append(row)
+    return rows
 
 
 def _scalar(value: object) -> float:

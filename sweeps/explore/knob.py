@@ -19,9 +19,10 @@ from nearkv.sweeps.evaluate.evaluate import (
     stack,
 )
 from nearkv.sweeps.evaluate.no_effect import warn_of_no_effect
-from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
+from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.tables.table import records
 
 ROUNDING = 1e-12
 """A relative difference below this is rounding."""
@@ -134,7 +135,7 @@ def excess(value: Real, least: Real) -> NDArray[np.float64]:
 
 def why_alpha(answer: Columns) -> list[str]:
     """Say why each optimum of alpha lies where it does."""
-    return sentences(map(_why_alpha, rows_of(answer)))
+    return sentences(map(_why_alpha, records(answer)))
 
 
 def _why_alpha(row: Row) -> str:
@@ -161,7 +162,7 @@ def _balance(bound_by: str) -> str:
 
 def why_spill(answer: Columns) -> list[str]:
     """Say why each optimum of the spill interval lies where it does."""
-    return sentences(map(_why_spill, rows_of(answer)))
+    return sentences(map(_why_spill, records(answer)))
 
 
 def _why_spill(row: Row) -> str:
@@ -171,7 +172,7 @@ def _why_spill(row: Row) -> str:
     optimum = f"{point}: c = {row['value']:g} of 1 to 256, each tried"
     trade = "rows buffered in host memory against rows that fill a page"
     rule = row.get("rule")
-    if rule is None or np.isnan(rule):
+    if rule is None:
         return f"{optimum}; it trades {trade}."
     loss = f"the paper's page over entry, {rule:g}, loses {row['rule_loss']:.2%}"
     return f"{optimum}; it trades {trade}; {loss}; a larger csd.page would raise both."

@@ -24,9 +24,10 @@ from nearkv.sweeps.evaluate.evaluate import Columns, stack
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.explore.knob import excess
 from nearkv.sweeps.explore.lines import searched
-from nearkv.sweeps.explore.rows import Row, lacks_answer, rows_of, sentences
+from nearkv.sweeps.explore.rows import Row, lacks_answer, sentences
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study
+from nearkv.sweeps.tables.table import records
 
 METHODS: dict[str, Callable[[HeadTables], Mapping]] = {
     "exact": exact,
@@ -178,7 +179,7 @@ def _where(mapping: Mapping, value: object) -> NDArray[np.float64]:
 
 def why_mapping(answer: Columns) -> list[str]:
     """Say which side of the memory ends each mapping, and what would move it."""
-    return sentences(map(_why_mapping, rows_of(answer)))
+    return sentences(map(_why_mapping, records(answer)))
 
 
 def _why_mapping(row: Row) -> str:

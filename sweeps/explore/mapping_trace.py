@@ -22,7 +22,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 from nearkv.solvers.knobs import Requested, resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import Columns
-from nearkv.sweeps.explore.rows import rows_of
+from nearkv.sweeps.tables.table import records
 
 SYSTEMS = ("lpddr-only", "flexgen-mapping", "h2m2", "oracle")
 """Systems of fig. 16, the baseline first."""
@@ -203,7 +203,7 @@ def migrated_bytes(llm: LLM, work: Workload, units: Sequence[Real]) -> NDArray[n
 
 def why_replay(answer: Columns) -> list[str]:
     """Say which system maps a trace best, and what moving heads costs it."""
-    answered = [row for row in rows_of(answer) if row["status"] == "ok"]
+    answered = [row for row in records(answer) if row["status"] == "ok"]
     if not answered:
         return ["No system fits in every step; use fewer requests or shorter ones."]
     best = min(answered, key=lambda row: row["step_ms"])

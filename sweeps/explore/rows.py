@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-from nearkv.sweeps.evaluate.evaluate import Columns
 
 Row = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 MOST = 6
 """Sentences below a table."""
-
-
-def rows_of(table: Columns) -> Iterator[dict[str, Any]]:
-    """The rows of a table, one mapping per design point."""
-    for row in zip(*table.values(), strict=True):
-        yield dict(zip(table, row, strict=True))
 
 
 def sentences(rows: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import Leaf
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIMES
@@ -357,28 +357,16 @@ def time_tree(block: Block) -> dict[str, list[list[Any]]]:
     """
     estimate = block.resolved(block.grid.whole).estimate
     fits = np.where(estimate.fits.ok, 1.0, 0.0)
-    nodes = list(_nodes("", estimate.total, fits, block.grid.shape))
-    return {
-        "spans": [span for span, _ in nodes],
-        "seconds": [seconds for _, seconds in nodes],
-    }
-
-
-def _nodes(
-    path: str, span: Span, times: Real, shape: tuple[int, ...]
-) -> Iterator[tuple[list[str], list[float]]]:
-    """Yield a span and, below it, its parts; repetitions multiply the seconds of their span."""
-    while isinstance(span, Repeat):
-        times = times * span.times
-        span = span.span
-    seconds = np.broadcast_to(times * span.seconds, shape).ravel()
-    if path and not np.any(seconds):
-        return
-    leaf = [span.resource, span.eq] if isinstance(span, Leaf) else ["", ""]
-    rounded = [float(f"{value:.4g}") for value in seconds.tolist()]
-    yield [path, type(span).__name__.lower(), *leaf], rounded
-    for name, part in span.parts.items():
-        yield from _nodes(f"{path}/{name}" if path else name, part, times, shape)
+    spans: list[list[Any]] = []
+    seconds: list[list[Any]] = []
+    for path, span, times in estimate.total.walk(times=fits):
+        of_points = np.broadcast_to(times * span.seconds, block.grid.shape).ravel()
+        if path and not np.any(of_points):
+            continue
+        leaf = [span.resource, span.eq] if isinstance(span, Leaf) else ["", ""]
+        spans.append([path, type(span).__name__.lower(), *leaf])
+        seconds.append([float(f"{value:.4g}") for value in of_points.tolist()])
+    return {"spans": spans, "seconds": seconds}
 
 
 def _optima(study: Study) -> str:
