@@ -15,7 +15,7 @@ ROLES = ("gpu", "gpu_link", "host", "csd", "ssd", "uplink", "ssd_link", "dimm", 
 
 
 def drawn_study(random: Random, points: int) -> Study:
-    """A study of about so many points."""
+    """A study of about `points` design points."""
     names = random.sample(sorted(systems()), random.choice((1, 1, 2)))
     known = [systems()[name] for name in names]
     extents = [random.choice((1, 2, 3, 5, 8, 13, 30)) for _ in range(6)]
@@ -46,7 +46,7 @@ def _sizes(random: Random, low: int, high: int, extent: int) -> str:
     sizes = {first}
     for step in range(extent - 1):
         sizes.add(round(first * factor ** (step + 1)) + step + 1)
-    ordered = sorted(min(size, 2**50) for size in sizes)
+    ordered = sorted({min(size, 2**50) for size in sizes})
     if random.random() < 0.2:
         ordered.reverse()
     if random.random() < 0.1:

@@ -274,7 +274,7 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
         assert list(np.isnan(rows[name].astype(float))) == [True, False]
     assert (
         why_beta(rows)[0]
-        == "qwen-7b: the whole KV cache fits the GPU, so there is nothing to split."
+        == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
     )
 
 
