@@ -140,7 +140,7 @@ def test_a_number_names_the_systems_that_read_it() -> None:
     by_key = readers("csd")
     assert by_key["kernel_tiled"] == ["inf2"]
     assert by_key["kernel_scores"] == ["hillinfer"]
-    assert by_key["p2p_read"] == ["hillinfer", "hilos", "inf2"]
+    assert {"hillinfer", "hilos", "inf2"} <= set(by_key["p2p_read"])
     assert not any("flexgen-dram" in names for names in by_key.values())
     assert "flexgen-dram" in readers("gpu")["memory"]
 

@@ -54,10 +54,10 @@ PROMPTS = np.array([[512.0, 4096.0]])
 
 @pytest.mark.parametrize("platform", sorted(set(names("platform")) - NO_SYSTEM))
 def test_a_platform_runs_the_systems_it_is_for(platform: str) -> None:
-    home = [name for name, system in SYSTEMS.items() if system.platform == platform]
+    own = [name for name, system in SYSTEMS.items() if system.platform == platform]
     hw = load_platform(platform).machine()
     work = Workload(BATCHES, PROMPTS, 32.0)
-    systems = home + FOR.get(platform, [])
+    systems = own + FOR.get(platform, [])
     assert systems, "name the systems it is for"
     for name in systems:
         estimate = Trial(SYSTEMS[name], hw, model("opt-6.7b", hw), work).at()

@@ -272,10 +272,7 @@ def test_a_cache_that_fits_the_gpu_has_no_beta() -> None:
     assert list(rows["bound_by"] == "none: nothing is off the GPU") == [True, False]
     for name in ("value", "hot_share", "gap", "rule", "rule_loss", "rule_sec54", "rule_sec54_loss"):
         assert list(np.isnan(rows[name].astype(float))) == [True, False]
-    assert (
-        why_beta(rows)[0]
-        == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
-    )
+    assert why_beta(rows)[0] == "qwen-7b: the KV cache fits the GPU, so there is nothing to split."
 
 
 def test_the_split_of_the_shortest_whole_step_stands_beside_that_of_eq_2() -> None:
