@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,9 +80,14 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     def slope_at(point: Numbers) -> Numbers:
         return tangent_at(point.tobytes()).slope
 
+    # a factor that changes nothing at the start may matter elsewhere in its range
+    random = np.random.default_rng(0).random((STARTS, len(start)))
+    points = np.concatenate([start[np.newaxis], random])
+    loss = np.sqrt(1 + (residuals(points) / LINEAR_FROM) ** 2)
+    best_start = points[np.argmin(np.sum(loss, axis=1))]
     solution = least_squares(
         residuals_at,
-        _best_start(residuals, start),
+        best_start,
         jac=slope_at,
         bounds=(0.0, 1.0),
         loss="soft_l1",
@@ -92,13 +98,12 @@ def fit(residuals: Residuals, start: Numbers) -> Fit:
     slope, after = fitted.slope, fitted.residuals
     before = np.ravel(residuals(start[np.newaxis]))
     weight = _weight(after)
-    known = _intervals(weight[:, np.newaxis] * slope, weight * after)
-    return Fit(at, known.half, before, after, slope, known.correlation, known.unknown)
+    half, correlation, unknown = _intervals(weight[:, np.newaxis] * slope, weight * after)
+    return Fit(at, half, before, after, slope, correlation, unknown)
 
 
-@dataclass(frozen=True)
-class Tangent:
-    """Residuals at a point, and how they change around it.
+class Tangent(NamedTuple):
+    """What residuals are at a point, and how they change around it.
 
     Attributes:
         residuals: of each row [1].
@@ -120,40 +125,29 @@ def tangent(residuals: Residuals, at: Numbers) -> Tangent:
     return Tangent(rows[0], (rise / width[:, np.newaxis]).T)
 
 
-def _best_start(residuals: Residuals, start: Numbers) -> Numbers:
-    """A factor that changes nothing at the start may matter elsewhere in its range."""
-    random = np.random.default_rng(0).random((STARTS, len(start)))
-    points = np.concatenate([start[np.newaxis], random])
-    loss = np.sqrt(1 + (residuals(points) / LINEAR_FROM) ** 2)
-    best: Numbers = points[np.argmin(np.sum(loss, axis=1))]
-    return best
-
-
 def _weight(residual: Numbers) -> Numbers:
     """Root of a residual's weight in the least squares equal to soft L1 at the fit [1]."""
     weight: Numbers = (1 + (residual / LINEAR_FROM) ** 2) ** -0.25
     return weight
 
 
-@dataclass(frozen=True)
-class _Intervals:
-    """Half widths, correlations and unknown directions, as in `Fit`."""
-
-    half: Numbers
-    correlation: Numbers
-    unknown: list[Numbers]
-
-
-def _intervals(slope: Numbers, after: Numbers) -> _Intervals:
+def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[Numbers]]:
     """What the singular values of the Jacobian say of the factors.
 
     Rows that no factor moves say nothing of the noise.
+
+    Returns:
+        Half widths, correlations and unknown directions, as in `Fit`.
     """
+    from scipy.special import stdtrit
+
     moved = np.any(np.abs(slope) > _SINGULAR, axis=1)
     count = slope.shape[1]
     free = max(np.sum(moved) - count, 0)
     noise = np.sqrt(np.sum(after[moved] ** 2) / max(free, 1))
-    wide = _quantile(free, count) * noise
+    # Student's t for intervals that hold for all factors at once (Bonferroni)
+    tail = (1 - CONFIDENCE) / (2 * count)
+    wide = float(stdtrit(max(free, 1), 1 - tail)) * noise
     _, size, directions = np.linalg.svd(slope, full_matrices=False)
     flat = size <= _SINGULAR * max(size[0], _SINGULAR)
     inverse = 1 / np.where(flat, 1.0, size)
@@ -166,22 +160,10 @@ def _intervals(slope: Numbers, after: Numbers) -> _Intervals:
     chord = 1 / np.max(np.abs(directions), axis=1)
     lost = flat | (free == 0) | (2 * wide * inverse >= chord)
     unknown = list(directions[lost])
-    return _Intervals(half, _correlation(covariance, error), unknown)
-
-
-def _quantile(free: int, count: int) -> float:
-    """Student's t for intervals that hold for all factors at once (Bonferroni) [1]."""
-    from scipy.special import stdtrit
-
-    tail = (1 - CONFIDENCE) / (2 * count)
-    return float(stdtrit(max(free, 1), 1 - tail))
-
-
-def _correlation(covariance: Numbers, error: Numbers) -> Numbers:
-    """Covariance over the errors of both factors; the identity where an error is 0 [1]."""
+    # of a factor without an error, the correlation is that of the identity
     scale = np.outer(error, error)
-    identity = np.eye(len(error))
-    return np.divide(covariance, scale, out=identity, where=scale > 0)
+    correlation = np.divide(covariance, scale, out=np.eye(count), where=scale > 0)
+    return half, correlation, unknown
 
 
 def left_out(residuals: Residuals, fitted: Fit) -> Numbers:

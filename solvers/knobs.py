@@ -136,18 +136,13 @@ def _refusal(question: _Question) -> InputError:
         f"add it in a platform of your own (`nearkv hardware new mine --from {hw.platform}`), "
         f"or take {system.platform}, which has it, and put in other parts (--part ROLE=PART)"
     )
-    if all(_is_of_part(name, hw) for name in lacks):
+    places = [name.partition(".") for name in lacks]
+    if all(dot and role in hw.roles and role not in PARTLESS for role, dot, _ in places):
         advice = f"state it, as in --set {lacks[0]}=VALUE"
     listed = ", ".join(lacks)
     return InputError(
         f"platform {hw.platform!r} lacks what {system.name} reads: {listed}; {advice}"
     )
-
-
-def _is_of_part(name: str, hw: Machine) -> bool:
-    """Whether something that is missing is a number of a part in its place."""
-    role, dot, _ = name.partition(".")
-    return bool(dot) and role in hw.roles and role not in PARTLESS
 
 
 def _resolve(question: _Question) -> Resolved:
@@ -173,7 +168,12 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     knobs = [question.system.knobs[name] for name in searched]
     trials = replace(question, explained=False)
     points = (1,) * question.axes
-    ranges = [_tried_of(knob) for knob in knobs]
+    ranges = [
+        np.linspace(knob.low, knob.high, _VALUES)
+        if knob.kind == "number"
+        else np.arange(int(knob.low), int(knob.high) + 1.0)
+        for knob in knobs
+    ]
     mesh = np.stack([values.ravel() for values in np.meshgrid(*ranges, indexing="ij")])
     best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
     if not any(knob.kind == "number" for knob in knobs):
@@ -194,13 +194,6 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
     seconds = resolved.estimate.step.seconds
     choice = Choice(best[place], seconds, np.nan, knobs[place].low, knobs[place].high)
     return replace(resolved, choice=choice, tried=tried)
-
-
-def _tried_of(knob: Knob) -> NDArray[np.float64]:
-    """Every value of an integer knob; values all over the range of a number."""
-    if knob.kind == "number":
-        return np.linspace(knob.low, knob.high, _VALUES)
-    return np.arange(int(knob.low), int(knob.high) + 1.0)
 
 
 def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float64]:

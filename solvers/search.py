@@ -24,6 +24,10 @@ MOST = float(2**40)
 AT_ONCE = 1 << 16
 """Values that are evaluated together."""
 _MOST_STEPS = 200
+_WORTH_TRYING = 1e-3
+"""Share by which an interval may hold a higher rate, if it is to be searched."""
+_TRIED = 1 << 18
+"""Values over all points up to which every one is tried for the highest rate."""
 
 
 def largest(fits: Test, count: int) -> Numbers:
@@ -46,13 +50,8 @@ def largest(fits: Test, count: int) -> Numbers:
         high = np.where(rising, 2 * high, high)
         rising &= high <= MOST
     endless = low >= MOST
-    while np.any(unsolved := (high - low > 1) & ~endless):
-        middle = np.floor((low + high) / 2)
-        fit = fits(points[unsolved], middle[unsolved])
-        tried = middle[unsolved]
-        below, above = low[unsolved], high[unsolved]
-        low[unsolved] = np.where(fit, tried, below)
-        high[unsolved] = np.where(fit, above, tried)
+    high = np.where(endless, low, high)
+    low, _ = _bisect(lambda index, value: ~fits(index, value), low, high, whole=True)
     return np.where(endless, np.inf, low)
 
 
@@ -88,7 +87,14 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
     Returns:
         All crossings, point by point, rising.
     """
-    reached = _reached(margin, count, values)
+    points = np.arange(count)
+    pieces = max(count * len(values) // AT_ONCE, 1)
+    signs = []
+    for piece in np.array_split(values, pieces):
+        tiled = np.tile(points, len(piece))
+        repeated = np.repeat(piece, count)
+        signs.append(margin(tiled, repeated) >= 0)
+    reached = np.concatenate(signs).reshape(len(values), count)
     step, point = np.nonzero(reached[1:] != reached[:-1])
     rises = reached[step + 1, point]
 
@@ -103,18 +109,6 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
         crossing = Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i]))
         table.append(crossing)
     return table
-
-
-def _reached(margin: Evaluate, count: int, values: Numbers) -> Mask:
-    """Whether the margin is not negative, values by points."""
-    points = np.arange(count)
-    pieces = max(count * len(values) // AT_ONCE, 1)
-    signs = []
-    for piece in np.array_split(values, pieces):
-        tiled = np.tile(points, len(piece))
-        repeated = np.repeat(piece, count)
-        signs.append(margin(tiled, repeated) >= 0)
-    return np.concatenate(signs).reshape(len(values), count)
 
 
 def _bisect(
@@ -134,3 +128,129 @@ def _bisect(
         low[index] = np.where(beyond, below, middle)
         high[index] = np.where(beyond, middle, above)
     return low, high
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The whole number with the highest rate at each point.
+
+    Attributes:
+        value: the number [1].
+        rate: the rate at it.
+        bound: no number in the range does better; NaN where not every one was tried.
+    """
+
+    value: Numbers
+    rate: Numbers
+    bound: Numbers
+
+
+@dataclass
+class _Best:
+    """The highest rate so far at each point, and the smallest value that has it."""
+
+    rate_of: Evaluate
+    value: Numbers
+    rate: Numbers
+
+    def try_values(self, points: Points, values: Numbers) -> Numbers:
+        """Evaluate values and keep what is better; minus infinity where there is no rate."""
+        if not len(points):
+            return values
+        rates = self.rate_of(points, values)
+        rates = np.where(np.isnan(rates), -np.inf, rates)
+        # the last of each point is its best, the smallest value on a tie
+        order = np.lexsort((-values, rates, points))
+        ordered = points[order]
+        ends = np.append(ordered[1:] != ordered[:-1], True)
+        last = order[ends]
+        better = last[rates[last] > self.rate[points[last]]]
+        self.rate[points[better]] = rates[better]
+        self.value[points[better]] = values[better]
+        return rates
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    """Ranges of values not searched yet, each of one design point."""
+
+    point: Points
+    low: Numbers
+    high: Numbers
+    rate_at_low: Numbers
+
+    @property
+    def ceiling(self) -> Numbers:
+        """No value strictly inside has a higher rate, as rate(k) / k does not rise."""
+        ceiling: Numbers = self.rate_at_low * (self.high - 1) / self.low
+        return ceiling
+
+    def kept(self, mask: Mask) -> _Intervals:
+        """The intervals of a mask."""
+        low, high = self.low[mask], self.high[mask]
+        return _Intervals(self.point[mask], low, high, self.rate_at_low[mask])
+
+    def split(self, middle: Numbers, rate_at_middle: Numbers) -> _Intervals:
+        """Each interval as two."""
+        point = np.concatenate([self.point, self.point])
+        low = np.concatenate([self.low, middle])
+        high = np.concatenate([middle, self.high])
+        rate = np.concatenate([self.rate_at_low, rate_at_middle])
+        return _Intervals(point, low, high, rate)
+
+
+def peak(rate: Evaluate, high: Numbers) -> Peak:
+    """Maximise a rate over 1 ... high.
+
+    Where the ranges are short, every value is tried, which proves the best. Others are searched by
+    branch and bound, which takes it that rate(k) / k does not rise with k, as of a batch that takes
+    no less time than a smaller one: between a and b the rate is then at most rate(a) (b - 1) / a,
+    and intervals that this rules out, up to `_WORTH_TRYING`, are dropped. A mapping's rule may take
+    less time for a larger batch, so this proves nothing.
+
+    Args:
+        rate: of a value at a point; NaN where it has none.
+        high: largest value at each point; below 1 where there is none.
+
+    Returns:
+        The best; NaN where there is none.
+    """
+    count = len(high)
+    best = _Best(rate, np.full(count, np.nan), np.full(count, -np.inf))
+    point: Points = np.flatnonzero(high >= 1)
+    shortest = point[np.argsort(high[point], kind="stable")]
+    short = np.cumsum(high[shortest]) <= _TRIED
+    _try_all(best, shortest[short], high)
+    _branch_and_bound(best, np.sort(shortest[~short]), high)
+    best_rate = np.where(np.isnan(best.value), np.nan, best.rate)
+    bound = best_rate.copy()
+    bound[shortest[~short]] = np.nan
+    return Peak(best.value, best_rate, bound)
+
+
+def _try_all(best: _Best, points: Points, high: Numbers) -> None:
+    """Try every value from 1 up at some points."""
+    many = high[points].astype(np.intp)
+    point = np.repeat(points, many)
+    before = np.repeat(np.cumsum(many) - many, many)
+    place = np.arange(len(point))
+    value: Numbers = np.asarray(place - before + 1, float)
+    for start in range(0, len(point), AT_ONCE):
+        piece = slice(start, start + AT_ONCE)
+        best.try_values(point[piece], value[piece])
+
+
+def _branch_and_bound(best: _Best, point: Points, high: Numbers) -> None:
+    """Search some points without trying every value."""
+    low, top = np.ones(len(point)), high[point]
+    unsearched = _Intervals(point, low, top, best.try_values(point, low))
+    best.try_values(point, top)
+    while len(unsearched.point):
+        ceiling = unsearched.ceiling
+        inside = unsearched.high - unsearched.low > 1
+        hopeless = ceiling <= best.rate[unsearched.point] * (1 + _WORTH_TRYING)
+        unsearched = unsearched.kept(inside & ~hopeless)
+        geometric = np.round(np.sqrt(unsearched.low * unsearched.high))
+        middle: Numbers = np.clip(geometric, unsearched.low + 1, unsearched.high - 1)
+        rate_at_middle = best.try_values(unsearched.point, middle)
+        unsearched = unsearched.split(middle, rate_at_middle)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.peak import peak
-from nearkv.solvers.search import Points, largest
+from nearkv.solvers.search import Points, largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, column
 from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets

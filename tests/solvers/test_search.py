@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nearkv.solvers.peak import peak
-from nearkv.solvers.search import crossings, largest
+from nearkv.solvers.search import crossings, largest, peak
 
 
 def test_the_largest_that_fits() -> None:
