@@ -11,14 +11,14 @@ from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import (
     Cell,
     Names,
-    Points,
     at,
     cells,
     cells_at,
     columns,
     spread,
 )
-from nearkv.sweeps.study.study import Block, Study, blocks
+from nearkv.sweeps.study.grid import Grid
+from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
 __all__ = [
@@ -66,16 +66,19 @@ def columns_at(
         places: of each point along each axis: (points, axes).
         extra: as in `columns`.
     """
-    meshes = []
-    for grid in (block.grid, block.display_grid):
-        mesh: dict[str, NDArray[np.float64]] = {}
-        for axis, indices in zip(grid.axes, places.T, strict=True):
-            values = axis.values[indices]
-            # a value that all share is computed with once
-            mesh[axis.name] = values[:1] if np.all(values == values[0]) else values
-        meshes.append(mesh)
-    computed = cells_at(block, Points(*meshes), extra=extra)
+    mesh = _at_places(block.grid, places)
+    shown = _at_places(block.display_grid, places)
+    computed = cells_at(block, mesh, shown, extra=extra)
     return {name: spread(cell, (len(places),)) for name, cell in computed.items()}
+
+
+def _at_places(grid: Grid, places: NDArray[np.int64]) -> dict[str, Numbers]:
+    """Values of each axis at some points; one that all share is computed with once."""
+    mesh: dict[str, Numbers] = {}
+    for axis, indices in zip(grid.axes, places.T, strict=True):
+        values = axis.values[indices]
+        mesh[axis.name] = values[:1] if np.all(values == values[0]) else values
+    return mesh
 
 
 def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Columns]:

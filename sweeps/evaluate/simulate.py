@@ -11,16 +11,159 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.serving.fluid import tokens_reserved
+from nearkv.costmodel.model.layers import not_modelled
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import Resolved
 from nearkv.solvers.subbatch.planes import planes
 from nearkv.solvers.subbatch.problem import CHUNK_TOKENS
-from nearkv.sweeps.evaluate.replica import Queue, Replica, Request, SimulatedQueue
+from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.study.traces import Trace
+
+MOST_POINTS = 2_000
+"""Simulations a table may ask for; each takes about a tenth of a second."""
+NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+"""Columns of the fluid model that a simulation does not answer; blank."""
+NOT_AFFINE = dict.fromkeys(
+    ("window", "chunk", "latent", "sparse", "state"),
+    "a simulation counts all tokens of a request in every layer; use --method fluid",
+)
+"""Why a simulation takes no other attention than full, by its name."""
+EXPERTS = (
+    "experts not modelled: a simulation needs iterations affine in their load, and the experts "
+    "that are read are not; use --method fluid"
+)
+
+
+@dataclass
+class Request:
+    """One request that is not finished.
+
+    Attributes:
+        prompt: tokens of its prompt.
+        left: tokens still to generate.
+        done: prompt tokens computed so far.
+        since: the iteration in which it began to decode.
+        ends: the iteration after which it has all its tokens.
+    """
+
+    prompt: float
+    left: float
+    done: float = 0.0
+    since: float = 0.0
+    ends: float = 0.0
+
+
+@dataclass
+class Queue:
+    """What all replicas share: the requests, and how each replica works.
+
+    Attributes:
+        rows: an iteration as planes over a replica's (sequences, tokens, hottest, prompt, squares).
+        single: the same while one sequence decodes and no prompt does, without a second sub-batch.
+        alone: tokens and squares of one prompt -> seconds to compute them while nothing decodes.
+        skew: load of the fullest rankset over the mean, by number of sequences.
+        capacity: tokens that a replica holds.
+        mean: tokens that a resident request takes on average.
+        chunked, reserve, minimum_chunk: as in `Serving`.
+        waiting: requests that no replica has taken.
+        replicas: number of replicas that share the queue.
+        unfinished: requests that still need tokens.
+    """
+
+    rows: list[list[float]]
+    single: list[list[float]]
+    alone: Callable[[float, float], float]
+    skew: list[float]
+    capacity: float
+    mean: float
+    chunked: bool
+    reserve: bool
+    minimum_chunk: float
+    waiting: deque[Request]
+    replicas: int
+    unfinished: int = 0
+
+    def seconds(self, n: float, t: float, h: float, p: float, q: float) -> float:
+        """Seconds of an iteration of a replica, the highest of its planes, written out for speed.
+
+        Args:
+            n, t, h: sequences that decode, their tokens, those of the fullest rankset [1].
+            p, q: prompt tokens, and their products with the lengths of their prompts [1].
+        """
+        if n == 1 and not p:
+            return max([c + d + at * t + ah * h for c, d, at, ah, _, _ in self.single])
+        planes = []
+        for const, of_n, of_t, of_h, of_p, of_q in self.rows:
+            decode = const + of_n * n + of_t * t + of_h * h
+            planes.append(decode + of_p * p + of_q * q)
+        return max(planes)
+
+
+@dataclass
+class Replica:
+    """State of one replica.
+
+    Attributes:
+        queue: what it shares with the other replicas.
+        loading: requests whose prompts are being computed.
+        loading_tokens: of their prompts [1].
+        running: a heap of (iteration after which a request ends, its key in `order`).
+        order: decoding requests by key, the newest last.
+        now: its clock [s].
+        k: iterations so far.
+        held_tokens: tokens that its requests hold now.
+        promised: tokens that they hold at their ends.
+        count: requests it has started, from which keys are drawn.
+        preempted: requests it has put back.
+        decoding: seconds that its requests spent decoding, over all of them [s].
+    """
+
+    queue: Queue
+    loading: deque[Request] = field(default_factory=deque)
+    loading_tokens: float = 0.0
+    running: list[tuple[float, int]] = field(default_factory=list)
+    order: dict[int, Request] = field(default_factory=dict)
+    now: float = 0.0
+    k: float = 0.0
+    held_tokens: float = 0.0
+    promised: float = 0.0
+    count: int = 0
+    preempted: int = 0
+    decoding: float = 0.0
+
+
+@dataclass(frozen=True)
+class SimulatedQueue:
+    """Result of a simulation.
+
+    Attributes:
+        seconds: time until the last request ends [s].
+        tokens: generated tokens, over all requests [1].
+        iterations: decode iterations of the busiest replica [1].
+        preempted: requests put back because memory was full [1].
+        tpot: mean time per output token (TPOT) [s].
+    """
+
+    seconds: float
+    tokens: float
+    iterations: float
+    preempted: int
+    tpot: float
+
+    @property
+    def throughput(self) -> float:
+        """Generated tokens per second [1/s]."""
+        return self.tokens / self.seconds
 
 
 def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue:
@@ -34,7 +177,7 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
         mean_held: tokens that a resident request takes on average, for admission [1].
 
     Returns:
-        The time, tokens, iterations, preemptions and time between tokens.
+        The time, tokens, iterations, preemptions and time per output token.
 
     Raises:
         InputError: a request is longer than the memory of a replica.
@@ -48,7 +191,7 @@ def simulate(trace: Trace, serving: Serving, mean_held: float) -> SimulatedQueue
         tokens=float(np.sum(trace.output)),
         iterations=last.k,
         preempted=sum(one.preempted for one in replicas),
-        tbt=sum(one.decoding for one in replicas) / waits,
+        tpot=sum(one.decoding for one in replicas) / waits,
     )
 
 
@@ -143,7 +286,7 @@ def _play(queue: Queue) -> list[Replica]:
         _finish(it)
         while (
             not queue.reserve
-            and it.capacity_check > queue.capacity
+            and it.held_tokens > queue.capacity
             and len(it.order) + len(it.loading) > 1
         ):
             _preempt(it)
@@ -165,12 +308,12 @@ def _admit(it: Replica) -> bool:
     while queue.waiting:
         head, busy = queue.waiting[0], len(it.order) + len(it.loading)
         need = head.prompt + head.left if queue.reserve else max(queue.mean, head.prompt)
-        used = it.promised if queue.reserve else it.capacity_check
+        used = it.promised if queue.reserve else it.held_tokens
         is_full = used + need > queue.capacity
         if busy and (is_full or busy * queue.replicas >= queue.unfinished):
             return False
         queue.waiting.popleft()
-        it.capacity_check += head.prompt
+        it.held_tokens += head.prompt
         it.promised += head.prompt + head.left
         if queue.chunked:
             it.loading.append(head)
@@ -187,7 +330,7 @@ def _admit(it: Replica) -> bool:
 def _start(it: Replica, request: Request) -> None:
     """Decode the other tokens of a request; its prompt gave the first."""
     request.since, request.ends = it.k, it.k + request.left - 1
-    it.capacity_check += 1
+    it.held_tokens += 1
     it.count += 1
     it.order[it.count] = request
     heapq.heappush(it.running, (request.ends, it.count))
@@ -199,7 +342,7 @@ def _finish(it: Replica) -> None:
         _, key = heapq.heappop(it.running)
         request = it.order.pop(key, None)  # a preempted one left its place in the heap
         if request:
-            it.capacity_check -= request.prompt + request.left
+            it.held_tokens -= request.prompt + request.left
             it.promised -= request.prompt + request.left
             it.queue.unfinished -= 1
 
@@ -209,13 +352,13 @@ def _preempt(it: Replica) -> None:
     if it.loading:
         request = it.loading.pop()
         it.loading_tokens -= request.prompt
-        capacity_check, request.done = request.prompt, 0.0
+        held_tokens, request.done = request.prompt, 0.0
     else:
         _, request = it.order.popitem()
         generated = it.k - request.since + 1
-        capacity_check = request.prompt + generated
-        request.prompt, request.left = capacity_check, request.left - generated
-    it.capacity_check -= capacity_check
+        held_tokens = request.prompt + generated
+        request.prompt, request.left = held_tokens, request.left - generated
+    it.held_tokens -= held_tokens
     it.promised -= request.prompt + request.left
     it.preempted += 1
     it.queue.waiting.appendleft(request)
@@ -231,7 +374,7 @@ def _chunk(it: Replica) -> float:
     if not it.order:
         return it.loading[0].prompt - it.loading[0].done
     n = len(it.order)
-    context = it.capacity_check - it.loading_tokens
+    context = it.held_tokens - it.loading_tokens
     length = it.loading[0].prompt
     skewed = context * it.queue.skew[min(n, len(it.queue.skew) - 1)]
     base = [c + d * n + t * context + h * skewed for c, d, t, h, _, _ in it.queue.rows]
@@ -248,8 +391,8 @@ def _until_event(it: Replica, chunk: float) -> float:
     steps = it.running[0][0] - it.k if it.order else 1.0
     if chunk:
         steps = min(steps, max((it.loading[0].prompt - it.loading[0].done) // chunk, 1.0))
-    if it.order and not it.queue.reserve and it.capacity_check <= it.queue.capacity:
-        steps = min(steps, (it.queue.capacity - it.capacity_check) // len(it.order) + 1)
+    if it.order and not it.queue.reserve and it.held_tokens <= it.queue.capacity:
+        steps = min(steps, (it.queue.capacity - it.held_tokens) // len(it.order) + 1)
     return max(steps, 1.0)
 
 
@@ -273,12 +416,79 @@ def _advance(it: Replica, steps: float, chunk: float) -> None:
         # nothing to interleave with: the weights are read once
         it.now += it.queue.alone(prompt, squares)
     elif it.order:
-        context = it.capacity_check - loading + n * steps / 2
+        context = it.held_tokens - loading + n * steps / 2
         skewed = context * it.queue.skew[min(int(n), len(it.queue.skew) - 1)]
         seconds = steps * it.queue.seconds(n, context, skewed, prompt, squares)
         it.now += seconds
         it.decoding += n * seconds
     it.k += steps
-    it.capacity_check += n * steps
+    it.held_tokens += n * steps
     for request in done:
         _start(it, request)
+
+
+def simulable(llm: LLM, resolved: Resolved) -> Resolved:
+    """Answers that a simulation can give: none for layers of fewer tokens, or experts.
+
+    Between two events an iteration is affine in the tokens of its requests, which min(s, w) is not.
+    """
+    lacks = not_modelled(llm, ("full",), NOT_AFFINE)
+    experts = np.greater(llm.sum_over_layers(lambda kind: kind.is_moe), 0)
+    if np.any(experts):
+        lacks[EXPERTS] = experts
+    if not lacks:
+        return resolved
+    estimate = resolved.estimate
+    fits = estimate.fits.without(lacks)
+    return replace(resolved, estimate=replace(estimate, fits=fits))
+
+
+def simulated(block: Block, box: Box, resolved: Resolved) -> dict[str, NDArray[np.float64]]:
+    """Play the queue of every design point in a box that fits.
+
+    Args:
+        block, box: the design points.
+        resolved: their knobs, and what fits.
+
+    Returns:
+        `total_s`, `throughput_tok_s`, `tpot_ms` and `preempted`, NaN where a point does not fit.
+
+    Raises:
+        InputError: too many points, or a system that serves no queue.
+    """
+    shape = shape_of(box)
+    if block.grid.size > MOST_POINTS:
+        raise InputError(
+            f"{block.grid.size:,} points are too many to simulate (at most {MOST_POINTS:,}); "
+            "use --method fluid"
+        )
+    if resolved.estimate.serving is None:
+        raise InputError(
+            f"{block.system.name} serves one batch at a time and has no queue to play; "
+            "use --method fluid"
+        )
+    columns: dict[str, NDArray[np.float64]] = {}
+    for name in ("total_s", "throughput_tok_s", "tpot_ms", "preempted", *NOT_SIMULATED):
+        columns[name] = np.full(shape, np.nan)
+    fits = np.broadcast_to(resolved.estimate.fits.ok, shape)
+    knobs = {name: np.broadcast_to(value, shape) for name, value in resolved.knobs.items()}
+    for place in np.argwhere(fits):
+        index = tuple(place)
+        starts = [side.start + i for side, i in zip(box, index, strict=True)]
+        point = tuple(slice(start, start + 1) for start in starts)
+        chosen = {name: float(values[index]) for name, values in knobs.items()}
+        answer = _simulate_point(block, point, chosen)
+        columns["total_s"][index] = answer.seconds
+        columns["throughput_tok_s"][index] = answer.throughput
+        columns["tpot_ms"][index] = 1e3 * answer.tpot
+        columns["preempted"][index] = answer.preempted
+    return columns
+
+
+def _simulate_point(block: Block, point: Box, knobs: dict[str, float]) -> SimulatedQueue:
+    hw, llm, work, _ = block.inputs(point)
+    serving = block.system(hw, llm, work, knobs).serving
+    assert serving is not None, "a system whose box has no queue is refused before"
+    trace = block.traces[int(block.grid.mesh(point)["trace"].ravel()[0])]
+    held = tokens_reserved(work, serving.reserve)
+    return simulate(trace, serving, float(np.ravel(held)[0]))

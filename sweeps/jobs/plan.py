@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from nearkv.hardware.errors import once, unknown
-from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_usual
+from nearkv.sweeps.evaluate.columns import FOOTPRINT, ON_REQUEST, is_asked
 from nearkv.sweeps.evaluate.evaluate import Cell, Names, cells, merge
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.jobs.identity import source_digest
@@ -149,7 +149,7 @@ def chosen(
             raise unknown("column", name, kinds, "--columns")
     if only:
         return {name: kinds[name] for name in only}
-    return {name: kind for name, kind in kinds.items() if is_usual(name, extra)}
+    return {name: kind for name, kind in kinds.items() if is_asked(name, (), extra)}
 
 
 def all_columns(study: Study) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import cache, partial
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ FITS = "fits_share"
 
 def band_columns(
     block: Block, box: Box, estimate: Estimate, wanted: Collection[str] = ()
-) -> dict[str, Callable[[], Numbers]]:
-    """The bands of a box of design points, computed when the first column is asked for.
+) -> dict[str, Numbers]:
+    """The bands of a box of design points.
 
     Args:
         block, box: the design points; the block has a band.
@@ -31,35 +30,29 @@ def band_columns(
         wanted: names of columns to compute; all where empty.
 
     Returns:
-        A column for each end and the middle of what has a band, and `FITS`.
+        `FITS`, and a column for each end and the middle of what has a band and is wanted.
     """
     band = block.band
     assert band is not None
-    names = {
-        f"{column}_{end}": column
-        for column in banded(block, estimate)
-        for end in band.suffixes
-    }
-    needed = {column for name, column in names.items() if not wanted or name in wanted}
+    needed = []
+    for column in banded(block, estimate):
+        names = {f"{column}_{end}" for end in band.suffixes}
+        if not wanted or names & set(wanted):
+            needed.append(column)
+    if wanted and not needed and not {FITS, "note"} & set(wanted):
+        return {}  # drawing is most of the work
     errors = drawn_error(block, band, estimate, shape_of(box), VALUE)
 
     def of_tile(outer: Box, inner: Box) -> dict[str, Numbers]:
         answers = sampled(block, outer)
         factor = np.exp(errors[inner])
-        columns = {FITS: np.mean(answers.fits, axis=-1)}
+        columns: dict[str, Numbers] = {}
         for name in needed:
             samples = answers.column(name) * factor ** error_power(name)
             columns |= ends(band, name, samples)
-        return columns
+        return {**columns, FITS: np.mean(answers.fits, axis=-1)}
 
-    @cache
-    def computed() -> dict[str, Numbers]:
-        return reduced(block, box, of_tile)
-
-    def column(name: str) -> Numbers:
-        return computed()[name]
-
-    return {name: partial(column, name) for name in (*names, FITS)}
+    return reduced(block, box, of_tile)
 
 
 def banded(block: Block, estimate: Estimate) -> list[str]:

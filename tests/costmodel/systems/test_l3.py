@@ -40,8 +40,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.solvers.calibrate import fit
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.evaluate.replica import SimulatedQueue
-from nearkv.sweeps.evaluate.simulate import simulate
+from nearkv.sweeps.evaluate.simulate import SimulatedQueue, simulate
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.study.traces import Trace, load_trace
 from nearkv.sweeps.validation.claims import load
@@ -184,7 +183,7 @@ def test_fluid_model_is_near_the_simulation(system: str) -> None:
                 apart = throughput(fluid) / simulated(system, name, trace).throughput - 1
                 # two or three prompts of LongBench fill a replica of OPT-66B
                 assert abs(apart) <= 0.12, (name, trace)
-                between = 1e3 * simulated(system, name, trace).tbt
+                between = 1e3 * simulated(system, name, trace).tpot
                 assert fluid.also["tpot_ms"] == pytest.approx(between, rel=0.15), (name, trace)
 
 
@@ -204,7 +203,7 @@ def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
             assert fluid.serving is not None
             taken = float(tokens_reserved(work, fluid.serving.reserve))
             queue = simulate(DRAWN[trace], fluid.serving, taken)
-            ratio = float(fluid.also["tpot_ms"]) / (1e3 * queue.tbt)
+            ratio = float(fluid.also["tpot_ms"]) / (1e3 * queue.tpot)
             assert 1 / 1.3 < ratio < 1.3, (name, trace)
 
 
