@@ -136,7 +136,7 @@ def best_beta(hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]) 
     eq4 = beta_eq4(scoring, alpha)
     sec54 = beta_sec54(scoring, alpha)
     exact = minimise(of_all_layers(0.0), of_all_layers(1.0), low, high)
-    best = at_share(exact.value) if llm.kinds else split_at(balanced)
+    best = at_share(exact.value) if llm.layer_types else split_at(balanced)
     return BestBeta(
         best=best,
         bound=exact.bound,

@@ -180,7 +180,7 @@ def gpu_working_set(
     resident = on_gpu * llm.weight_bytes
     passing = (1 - on_gpu) * llm.weight_buffer_bytes()
     working = resident + passing + llm.activation_bytes(prompt)
-    return working + llm.all_state_bytes(sequences) if llm.kinds else working
+    return working + llm.all_state_bytes(sequences) if llm.layer_types else working
 
 
 def arriving_latents(llm: LLM, b: Real, s: Real) -> Real:
@@ -189,10 +189,10 @@ def arriving_latents(llm: LLM, b: Real, s: Real) -> Real:
     K and V of heads need none: the CPU, or a device, attends to them.
     """
     most: Real = 0.0
-    for kind in llm.kinds.values():
-        if isinstance(kind, Latent):
-            present = np.minimum(kind.layers, 1.0)
-            most = np.maximum(most, present * kind.kv_bytes(b, s))
+    for layer_type in llm.layer_types.values():
+        if isinstance(layer_type, Latent):
+            present = np.minimum(layer_type.layers, 1.0)
+            most = np.maximum(most, present * layer_type.kv_bytes(b, s))
     return most
 
 

@@ -1,7 +1,7 @@
-"""Kinds of layer beside full attention, and sums over the kinds of a model.
+"""Layer types beside full attention, and sums over the layer types of a model.
 
-A kind is a model whose layers are all of that kind; what it does not override it computes as any
-other. A full layer of grouped heads is `LLM` itself.
+A layer type is a model whose layers are all of that type; what it does not override it computes
+as any other. A full layer of grouped heads is `LLM` itself.
 
 Symbols: b sequences, s tokens, h hidden, H query heads, w window.
 """
@@ -23,15 +23,18 @@ NO_REASONS: Mapping[str, str] = {}
 
 
 def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
-    """All layers of a model one after the other, kind by kind.
+    """All layers of a model one after the other, type by type.
 
     Args:
         llm: the model.
         layer: the span of one layer, given as a model whose layers are all like it.
     """
-    if not llm.kinds:
+    if not llm.layer_types:
         return llm.layers * layer(llm)
-    spans = {name: kind.layers * layer(kind) for name, kind in llm.kinds.items()}
+    spans = {
+        name: layer_type.layers * layer(layer_type)
+        for name, layer_type in llm.layer_types.items()
+    }
     return serial(**spans)
 
 
@@ -44,38 +47,42 @@ def with_widths(llm: LLM, **widths: Real) -> LLM:
     """
     if not isinstance(llm, Mixed):
         return replace(llm, **widths)
-    kinds = {name: replace(kind, **widths) for name, kind in llm.kinds.items()}
-    return replace(llm, **widths, layer_kinds=kinds)
+    layer_types = {
+        name: replace(layer_type, **widths) for name, layer_type in llm.layer_types.items()
+    }
+    return replace(llm, **widths, types_by_name=layer_types)
 
 
 def with_projected_latents(llm: LLM) -> LLM:
     """A model whose cache holds K and V of heads, projected from latents."""
     if not isinstance(llm, Mixed):
         return llm
-    kinds = {name: _projected(kind) for name, kind in llm.kinds.items()}
-    return replace(llm, layer_kinds=kinds)
+    layer_types = {
+        name: _projected(layer_type) for name, layer_type in llm.layer_types.items()
+    }
+    return replace(llm, types_by_name=layer_types)
 
 
-def _projected(kind: LLM) -> LLM:
-    return Projected(**vars(kind)) if type(kind) is Latent else kind
+def _projected(layer_type: LLM) -> LLM:
+    return Projected(**vars(layer_type)) if type(layer_type) is Latent else layer_type
 
 
 def pipelined_layers(llm: LLM, stages: Callable[[LLM], Mapping[str, Span]]) -> Span:
     """All layers through stages, the pipeline filled once, with an average layer.
 
     Behind it the slowest stage of each layer sets the pace, of any type before it: a sum
-    over kinds of the pipeline that all layers would make, times the kind's share of them.
+    over layer types of the pipeline that all layers would make, times the type's share of them.
 
     Args:
         llm: the model.
         stages: spans of one layer by stage, given as a model whose layers are all like it.
     """
-    if not llm.kinds:
+    if not llm.layer_types:
         return pipeline(llm.layers, **stages(llm))
     spans: dict[str, Span] = {}
-    for name, kind in llm.kinds.items():
-        share = kind.layers / llm.layers
-        spans[name] = share * pipeline(llm.layers, **stages(kind))
+    for name, layer_type in llm.layer_types.items():
+        share = layer_type.layers / llm.layers
+        spans[name] = share * pipeline(llm.layers, **stages(layer_type))
     return serial(**spans)
 
 
@@ -86,18 +93,22 @@ def not_modelled(
 
     Args:
         llm: the model.
-        attends: attention that the system models, kind by kind; none where it takes models of full
+        attends: attention that the system models, type by type; none where it takes models of full
             attention in layers that are all alike.
-        reasons: why not, by kind of attention.
+        reasons: why not, by type of attention.
     """
     missing: dict[str, NDArray[np.bool_]] = {}
-    kinds = [(attention_kind(kind), kind) for kind in llm.kinds.values()]
+    layer_types = [
+        (attention_of(layer_type), layer_type) for layer_type in llm.layer_types.values()
+    ]
     # in one order, with any models beside it; that layers differ says the least, and is last
-    for attention, kind in sorted(kinds, key=lambda pair: (pair[0] == "full", pair[0])):
+    for attention, layer_type in sorted(
+        layer_types, key=lambda pair: (pair[0] == "full", pair[0])
+    ):
         if attention in attends:
             continue
-        alone = np.equal(kind.layers, llm.layers) if attention == "full" else False
-        present = np.greater(kind.layers, 0)
+        alone = np.equal(layer_type.layers, llm.layers) if attention == "full" else False
+        present = np.greater(layer_type.layers, 0)
         sentence = f"{_SENTENCES[attention]} not modelled"
         if attention in reasons:
             sentence += f": {reasons[attention]}"
@@ -106,35 +117,35 @@ def not_modelled(
     return missing
 
 
-def attention_kind(llm: LLM) -> str:
-    """How the layers of one kind attend: a name of `KIND_OF`."""
+def attention_of(llm: LLM) -> str:
+    """How the layers of one type attend: a name of `LAYER_CLASS`."""
     return _NAMES[type(llm)]
 
 
 @dataclass(frozen=True)
 class Mixed(LLM):
-    """A model of several kinds of layer, or of one that is not full attention.
+    """A model of several layer types, or of one that is not full attention.
 
-    Its own sizes are those of the most frequent kind, with heads that divide.
+    Its own sizes are those of the most frequent type, with heads that divide.
 
     Attributes:
-        layer_kinds: the kinds by name.
+        types_by_name: the layer types by name.
     """
 
-    layer_kinds: Mapping[str, LLM] = field(default_factory=dict)
+    types_by_name: Mapping[str, LLM] = field(default_factory=dict)
 
     @property
-    def kinds(self) -> Mapping[str, LLM]:
+    def layer_types(self) -> Mapping[str, LLM]:
         """Kinds of layer by name, each a model of its own `layers`."""
-        return self.layer_kinds
+        return self.types_by_name
 
     def activation_bytes(self, tokens: Real) -> Real:
         """Largest set of activations that any layer holds at once [B]."""
-        return self.most_of_a_layer(lambda kind: kind.activation_bytes(tokens))
+        return self.most_of_a_layer(lambda layer_type: layer_type.activation_bytes(tokens))
 
     def weight_buffer_bytes(self) -> Real:
         """Weights of the largest layer on the GPU while it streams [B]."""
-        return self.most_of_a_layer(lambda kind: kind.weight_buffer_bytes())
+        return self.most_of_a_layer(lambda layer_type: layer_type.weight_buffer_bytes())
 
 
 @dataclass(frozen=True)
@@ -269,12 +280,12 @@ _NAMES: dict[type[LLM], str] = {
     Recurrent: "state",
 }
 _SENTENCES = {
-    "full": "layers of several kinds are",
+    "full": "layers of several types are",
     "window": "sliding-window attention is",
     "chunk": "attention in chunks is",
     "latent": "multi-head latent attention is",
     "sparse": "attention to tokens that an indexer chooses is",
     "state": "a recurrent state in place of a KV cache is",
 }
-KIND_OF = {name: kind for kind, name in _NAMES.items()}
+LAYER_CLASS = {name: layer_type for layer_type, name in _NAMES.items()}
 """Class of layer by the name of its attention."""

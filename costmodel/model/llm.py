@@ -59,7 +59,7 @@ class LLM:
     longest: Real = np.inf
 
     @property
-    def kinds(self) -> Mapping[str, LLM]:
+    def layer_types(self) -> Mapping[str, LLM]:
         """Kinds of layer by name, each a model of its own `layers`; none where all are alike."""
         return {}
 
@@ -106,14 +106,14 @@ class LLM:
     def parameters(self) -> Real:
         """All matrices and embeddings; biases and norms are left out [1]."""
         return self.embedding_parameters + self.sum_over_layers(
-            lambda kind: kind.layer_parameters(kind.experts)
+            lambda layer_type: layer_type.layer_parameters(layer_type.experts)
         )
 
     @property
     def active_parameters(self) -> Real:
         """Parameters that one token uses, embeddings included [1]."""
         return self.embedding_parameters + self.sum_over_layers(
-            lambda kind: kind.layer_parameters(kind.active_experts)
+            lambda layer_type: layer_type.layer_parameters(layer_type.active_experts)
         )
 
     @property
@@ -122,25 +122,26 @@ class LLM:
         return (self.vocab * (2 - self.tied) + self.positions) * self.hidden
 
     def sum_over_layers(self, amount: Callable[[LLM], Real]) -> Real:
-        """Sum of an amount over all layers, kind by kind [of the amount].
+        """Sum of an amount over all layers, type by type [of the amount].
 
         Args:
             amount: of one layer, given as a model whose layers are all like it.
         """
-        kinds = self.kinds.values() or (self,)
-        return total(kind.layers * amount(kind) for kind in kinds)
+        layer_types = self.layer_types.values() or (self,)
+        return total(layer_type.layers * amount(layer_type) for layer_type in layer_types)
 
     def most_of_a_layer(self, amount: Callable[[LLM], Real]) -> Real:
-        """Largest amount over the kinds of layer that the model has [of the amount].
+        """Largest amount over the layer types that the model has [of the amount].
 
         Args:
             amount: of one layer, given as a model whose layers are all like it; not negative.
         """
-        if not self.kinds:
+        if not self.layer_types:
             return amount(self)
-        kinds = self.kinds.values()
+        layer_types = self.layer_types.values()
         amounts = [
-            np.where(np.greater(kind.layers, 0), amount(kind), 0.0) for kind in kinds
+            np.where(np.greater(layer_type.layers, 0), amount(layer_type), 0.0)
+            for layer_type in layer_types
         ]
         return reduce(np.maximum, amounts)[()]
 
@@ -171,7 +172,7 @@ class LLM:
             return self.parameters * self.weight_width
         embeddings = self.embedding_parameters * self._width(self.head_width)
         return embeddings + self.sum_over_layers(
-            lambda kind: kind.layer_bytes(kind.experts)
+            lambda layer_type: layer_type.layer_bytes(layer_type.experts)
         )
 
     @property
@@ -229,7 +230,7 @@ class LLM:
 
     def kv_cache_bytes(self, batch: Real, tokens: Real) -> Real:
         """K and V of all layers [B]."""
-        return self.sum_over_layers(lambda kind: kind.kv_bytes(batch, tokens))
+        return self.sum_over_layers(lambda layer_type: layer_type.kv_bytes(batch, tokens))
 
     def state_bytes(self, batch: Real) -> Real:
         """Recurrent state of one layer, which attention has none of [B]."""
@@ -237,9 +238,9 @@ class LLM:
 
     def all_state_bytes(self, batch: Real) -> Real:
         """Recurrent states of all layers [B]."""
-        if not self.kinds:
+        if not self.layer_types:
             return 0.0
-        return self.sum_over_layers(lambda kind: kind.state_bytes(batch))
+        return self.sum_over_layers(lambda layer_type: layer_type.state_bytes(batch))
 
     def x_bytes(self, batch: Real, tokens: Real) -> Real:
         """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""

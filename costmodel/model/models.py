@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.layers import KIND_OF, Mixed, not_modelled
+from nearkv.costmodel.model.layers import LAYER_CLASS, Mixed, not_modelled
 from nearkv.costmodel.model.llm import LLM, SHAPE, llm_of
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Role
@@ -33,7 +33,7 @@ def llm_from_part(part: Part, widths: Role) -> LLM:
     """Build a model from its specification and a platform's element widths.
 
     Args:
-        part: a part of kind `llm`.
+        part: a part of type `llm`.
         widths: the platform's `precision` role [B].
     """
     return _build((part,), None, widths, ())
@@ -64,7 +64,7 @@ def alike_llm(part: Part, widths: Role, what: str) -> LLM:
     """Build a model for a solver that takes full attention in layers that are all alike.
 
     Args:
-        part: a part of kind `llm`.
+        part: a part of type `llm`.
         widths: the platform's `precision` role [B].
         what: what the solver does, for the error.
 
@@ -120,12 +120,12 @@ def _build(
     if not any(part.layer_types for part in parts):
         return llm
     sizes = {field.name: getattr(llm, field.name) for field in fields(LLM)}
-    return Mixed(**sizes, layer_kinds=_kinds(parts, llm, index))
+    return Mixed(**sizes, types_by_name=_layer_types(parts, llm, index))
 
 
-def _optional(kind: type[LLM]) -> list[str]:
-    """Fields of a kind of layer that a specification may state."""
-    return [field.name for field in fields(kind) if field.name not in SHAPE]
+def _optional(layer_type: type[LLM]) -> list[str]:
+    """Fields of a layer type that a specification may state."""
+    return [field.name for field in fields(layer_type) if field.name not in SHAPE]
 
 
 def _unstated(llm: LLM) -> dict[str, Real]:
@@ -167,28 +167,31 @@ def _chosen(of_models: Sequence[Real], index: Index) -> Real:
     return chosen
 
 
-def _kinds(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
-    """All kinds of layer of several models; a model without a kind has none of its layers."""
-    by_model = [{kind.name: kind.si for kind in part.layer_types_or_self} for part in parts]
-    names = dict.fromkeys(name for kinds in by_model for name in kinds)
-    return {name: _kind(name, by_model, llm, index) for name in names}
+def _layer_types(parts: Sequence[Part], llm: LLM, index: Index | None) -> dict[str, LLM]:
+    """All layer types of several models; a model without a type has none of its layers."""
+    by_model = [
+        {layer_type.name: layer_type.si for layer_type in part.layer_types_or_self}
+        for part in parts
+    ]
+    names = dict.fromkeys(name for layer_types in by_model for name in layer_types)
+    return {name: _layer_type(name, by_model, llm, index) for name in names}
 
 
-def _kind(
+def _layer_type(
     name: str,
     by_model: Sequence[Mapping[str, Table]],
     llm: LLM,
     index: Index | None,
 ) -> LLM:
-    somewhere = next(kinds[name] for kinds in by_model if name in kinds)
+    somewhere = next(layer_types[name] for layer_types in by_model if name in layer_types)
     absent = {**somewhere, "layers": 0.0}
     tables: list[Table] = []
-    for kinds in by_model:
-        stated = kinds.get(name, absent)
+    for layer_types in by_model:
+        stated = layer_types.get(name, absent)
         tables.append({"shared_parameters": 0.0, **stated})
-    kind = KIND_OF[name.partition("_")[0]]
+    layer_class = LAYER_CLASS[name.partition("_")[0]]
     common = _optional(LLM)
-    own = [size for size in _optional(kind) if size not in common]
+    own = [size for size in _optional(layer_class) if size not in common]
     sizes = _columns(tables, [*SHAPE, "shared_parameters", *own], index)
     widths = {size: getattr(llm, size) for size in common if size.endswith("_width")}
-    return kind(**sizes, **widths)
+    return layer_class(**sizes, **widths)

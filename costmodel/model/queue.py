@@ -35,7 +35,7 @@ class Load:
         products: tokens that decoding queries multiply with, where a layer's are not those it
             reads [1].
         kept_share: of the prompt tokens, those whose KV a cache keeps [1].
-        kinds: the same as the layers of each kind see it; none where all are alike.
+        by_type: the load as the layers of each type see it; none where all are alike.
     """
 
     sequences: Real
@@ -45,7 +45,7 @@ class Load:
     squares: Real = 0.0
     products: Real = 0.0
     kept_share: Real = 1.0
-    kinds: Mapping[str, Load] = field(default_factory=dict)
+    by_type: Mapping[str, Load] = field(default_factory=dict)
 
     def share(self, part: Real) -> Load:
         """An even part of the load."""
@@ -57,21 +57,24 @@ class Load:
             part * self.squares,
             part * self.products,
             self.kept_share,
-            {name: kind.share(part) for name, kind in self.kinds.items()},
+            {name: layer_type.share(part) for name, layer_type in self.by_type.items()},
         )
 
-    def on_kinds(self, kinds: Mapping[str, Seen], skew: Skew) -> Load:
+    def on_layer_types(self, layer_types: Mapping[str, Seen], skew: Skew) -> Load:
         """This load with what the layers of each type see of it."""
-        if not kinds:
+        if not layer_types:
             return self
         return replace(
-            self, kinds={name: kind.of(self, skew) for name, kind in kinds.items()}
+            self,
+            by_type={
+                name: layer_type.of(self, skew) for name, layer_type in layer_types.items()
+            },
         )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What layers of one kind see of a load, over what full attention sees.
+    """What layers of one type see of a load, over what full attention sees.
 
     Attributes:
         tokens: cached tokens that attention reads, or one state of a sequence [1].
@@ -100,19 +103,19 @@ class Seen:
         )
 
 
-def over_kinds(llm: LLM, load: Load, layer: Callable[[LLM, Load], Span]) -> Span:
-    """All layers under a load one after the other, each kind under what it sees of the load.
+def over_layer_types(llm: LLM, load: Load, layer: Callable[[LLM, Load], Span]) -> Span:
+    """All layers under a load one after the other, each type under what it sees of the load.
 
     Args:
         llm: the model.
         load: of an iteration, or prompts alone.
         layer: one layer, given as a model whose layers are all like it, and its load -> its span.
     """
-    if not llm.kinds:
+    if not llm.layer_types:
         return llm.layers * layer(llm, load)
     spans = {
-        name: kind.layers * layer(kind, load.kinds[name])
-        for name, kind in llm.kinds.items()
+        name: layer_type.layers * layer(layer_type, load.by_type[name])
+        for name, layer_type in llm.layer_types.items()
     }
     return serial(**spans)
 
@@ -133,7 +136,7 @@ class Serving:
         reserve: 1 where a request is admitted with its final length, 0 where it grows page by page.
         skew: sequences, mean square over squared mean of their sizes -> load of the fullest
             rankset over the mean [1].
-        kinds: what layers of each kind see of a load; none where all layers are alike.
+        by_type: what layers of each type see of a load; none where all layers are alike.
     """
 
     iteration: Callable[[Load], Span]
@@ -145,7 +148,7 @@ class Serving:
     skew: Skew = even
     longest_capacity: Real = 0.0
     minimum_chunk: Real = 0.0
-    kinds: Mapping[str, Seen] = field(default_factory=dict)
+    by_type: Mapping[str, Seen] = field(default_factory=dict)
 
     def one_on_each(self, sequences: Real) -> Real:
         """Share of sequences that is one on each replica; 1 where they are fewer [1]."""
@@ -167,4 +170,4 @@ class Serving:
         hottest = tokens * self.skew(sequences, work.spread.context_square)
         squares = prompt * work.prompt * work.spread.prompt_square
         load = Load(sequences, tokens, hottest, prompt, squares)
-        return load.on_kinds(self.kinds, self.skew)
+        return load.on_layer_types(self.by_type, self.skew)

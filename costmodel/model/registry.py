@@ -79,7 +79,7 @@ class System:
         owns: roles it needs; they are bought and powered.
         knobs: by name.
         model: the function.
-        attends: attention of the layers it sums over, as in `layers.attention_kind`; empty where
+        attends: attention of the layers it sums over, as in `layers.attention_of`; empty where
             it takes models of full attention in layers that are all alike.
         lacks: why it does not model other attention, by its name.
         plugin: the user's file that registered it, where it is no system of nearkv.
@@ -115,7 +115,7 @@ class System:
             k: value for k, value in self.defaults.items() if not isinstance(value, str)
         }
         estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
-        if llm.kinds:
+        if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))
             estimate = replace(estimate, fits=fits)
         counts = {
@@ -162,7 +162,7 @@ def system(
 
     The function takes `hw, llm, work` and its knobs by name, or all of them as `**knobs`, and
     returns an `Estimate`. Where it names the attention of its layers (`attends`), it sums over the
-    kinds of layer of a model; a model with any other kind is answered by `not-modelled`, for the
+    layer types of a model; a model with any other type is answered by `not-modelled`, for the
     reason in `lacks`.
 
     Raises:

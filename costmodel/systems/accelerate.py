@@ -76,16 +76,16 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
         streamed = (1 - on_gpu) * amount
         return stream(streamed, "weights, then compute", **path)
 
-    def decode(kind: LLM) -> Span:
+    def decode(layer_type: LLM) -> Span:
         return serial(
-            weights=load(kind.layer_weight_bytes(b)),
-            compute=decode_layer(kind, b, work.context, gpu_),
+            weights=load(layer_type.layer_weight_bytes(b)),
+            compute=decode_layer(layer_type, b, work.context, gpu_),
         )
 
-    def prefill(kind: LLM) -> Span:
+    def prefill(layer_type: LLM) -> Span:
         return serial(
-            weights=load(kind.layer_weight_bytes(b * work.prompt)),
-            compute=prefill_layer(kind, b, work.prompt, gpu_),
+            weights=load(layer_type.layer_weight_bytes(b * work.prompt)),
+            compute=prefill_layer(layer_type, b, work.prompt, gpu_),
         )
 
     head = arriving_head(llm, b, gpu_, load)
@@ -124,7 +124,7 @@ def gpu_bytes(llm: LLM, work: Workload, on_gpu: Real) -> Real:
 def resident(llm: LLM, work: Workload) -> Real:
     """KV cache and the scores of one prompt, which stay on the GPU [B]."""
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    return kv + llm.most_of_a_layer(lambda kind: score_bytes(kind, work.prompt))
+    return kv + llm.most_of_a_layer(lambda layer_type: score_bytes(layer_type, work.prompt))
 
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:

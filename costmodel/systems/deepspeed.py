@@ -80,8 +80,12 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     spilled = faults(
         2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"
     )
-    prefill = streamed.over_kinds(lambda kind: prefill_layer(kind, work, b, spilled), b)
-    step = streamed.over_kinds(lambda kind: decode_layer(kind, b, work.context, faults), b)
+    prefill = streamed.over_layers(
+        lambda layer_type: prefill_layer(layer_type, work, b, spilled), b
+    )
+    step = streamed.over_layers(
+        lambda layer_type: decode_layer(layer_type, b, work.context, faults), b
+    )
     rounds = work.batch / b
     return Estimate(
         prefill=rounds * prefill,

@@ -193,18 +193,18 @@ def flexgen_dram(
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
     relay = link(hw, "gpu_link", "cache_relay")
 
-    def prefill(kind: WeightStream) -> Span:
-        cache = relay.outward(kind.llm.kv_bytes(b, work.prompt), "4bsh")
-        return kind.prefill_layer(work, b, cache=cache)
+    def prefill(layer_type: WeightStream) -> Span:
+        cache = relay.outward(layer_type.llm.kv_bytes(b, work.prompt), "4bsh")
+        return layer_type.prefill_layer(work, b, cache=cache)
 
-    def decode(kind: WeightStream) -> Span:
-        return decode_layer(hw, kind, work, b, gpu_batches, 0.0, drives)
+    def decode(layer_type: WeightStream) -> Span:
+        return decode_layer(hw, layer_type, work, b, gpu_batches, 0.0, drives)
 
     rounds = work.batch / b
     working = gpu_working_set(llm, work.prompt, tiers.gpu, b)
     return Estimate(
-        prefill=rounds * streamed.over_kinds(prefill, b),
-        step=rounds * streamed.over_kinds(decode, b),
+        prefill=rounds * streamed.over_layers(prefill, b),
+        step=rounds * streamed.over_layers(decode, b),
         fits=fits(
             gpu=(working + passing, streamed.gpu.memory),
             host=(in_dram + b * sequence, streamed.host.memory),
@@ -265,16 +265,16 @@ def kv_on_storage(
     b, stored = work.batch, 1 - in_dram
     passing = passing_latents(weights.llm, work, gpu_batches)
 
-    def prefill(kind: WeightStream) -> Span:
-        cache = put_cache(hw, kind.llm, work, drives, stored)
-        return kind.prefill_layer(work, b, cache=cache)
+    def prefill(layer_type: WeightStream) -> Span:
+        cache = put_cache(hw, layer_type.llm, work, drives, stored)
+        return layer_type.prefill_layer(work, b, cache=cache)
 
-    def decode(kind: WeightStream) -> Span:
-        return decode_layer(hw, kind, work, b, gpu_batches, stored, drives)
+    def decode(layer_type: WeightStream) -> Span:
+        return decode_layer(hw, layer_type, work, b, gpu_batches, stored, drives)
 
     return Estimate(
-        prefill=weights.over_kinds(prefill, b),
-        step=weights.over_kinds(decode, b),
+        prefill=weights.over_layers(prefill, b),
+        step=weights.over_layers(decode, b),
         fits=capacity_check(hw, weights, work, drives, in_dram, passing),
         work=work,
         batch_run=b,

@@ -159,8 +159,8 @@ def flexgen_percent(
         batches=gpu_batches,
     )
     return Estimate(
-        prefill=weights.over_kinds(run.prefill_layer, work.batch),
-        step=weights.over_kinds(run.decode_layer, work.batch),
+        prefill=weights.over_layers(run.prefill_layer, work.batch),
+        step=weights.over_layers(run.decode_layer, work.batch),
         fits=memories(weights, work, drives, run.on_gpu, run.stored),
         work=work,
         batch_run=work.batch,

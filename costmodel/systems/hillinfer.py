@@ -146,15 +146,20 @@ def hillinfer(
     launches = np.minimum(work.batch, 1.0)
     attended = tiers.gpu + retention * (1 - tiers.gpu)
 
-    def stages(kind: LLM) -> dict[str, Span]:
-        layer = gpu_layer(kind, work, attended, gpu(hw))
-        if isinstance(kind, Recurrent):
+    def stages(layer_type: LLM) -> dict[str, Span]:
+        layer = gpu_layer(layer_type, work, attended, gpu(hw))
+        if isinstance(layer_type, Recurrent):
             return {"gpu": layer}
-        pools = pools_of(kind, work, tiers, retention, sigma, hop)
-        csd_ = csd_path(hw, kind, pools, score_precision, score_source, chunks, launches)
-        return {"prefetch": prefetch(hw, kind, work, tiers, pools, csd_), "gpu": layer}
+        pools = pools_of(layer_type, work, tiers, retention, sigma, hop)
+        csd_ = csd_path(
+            hw, layer_type, pools, score_precision, score_source, chunks, launches
+        )
+        return {
+            "prefetch": prefetch(hw, layer_type, work, tiers, pools, csd_),
+            "gpu": layer,
+        }
 
-    prompt = over_layers(llm, lambda kind: prompt_layer(hw, kind, work, tiers))
+    prompt = over_layers(llm, lambda layer_type: prompt_layer(hw, layer_type, work, tiers))
     head = output_head(llm, work.batch, gpu(hw))
     return Estimate(
         prefill=serial(layers=prompt, head=head),

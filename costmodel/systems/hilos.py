@@ -74,8 +74,12 @@ def hilos(
     tiers = place_weights(hw, llm, work, weights, caching)
     streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm))
     return Estimate(
-        prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, alpha), b),
-        step=streamed.over_kinds(lambda kind: decode_layer(hw, kind, work, caching), b),
+        prefill=streamed.over_layers(
+            lambda layer_type: prefill_layer(hw, layer_type, work, alpha), b
+        ),
+        step=streamed.over_layers(
+            lambda layer_type: decode_layer(hw, layer_type, work, caching), b
+        ),
         fits=capacity_check(hw, streamed, work, caching),
         work=work,
         batch_run=b,

@@ -194,14 +194,16 @@ def inf2(
     split = split_batch(hw, llm, work, tiers, alpha)
     spill = Spill(writeback, interval)
 
-    def decode(kind: WeightStream) -> Span:
-        return decode_layer(hw, kind, work, split, spill, buffering)
+    def decode(layer_type: WeightStream) -> Span:
+        return decode_layer(hw, layer_type, work, split, spill, buffering)
 
     check = capacity_check(hw, streamed, work, split, buffered, devices.capacity)
     beside = np.greater(split.beside, 0)
     return Estimate(
-        prefill=streamed.over_kinds(lambda kind: prefill_layer(hw, kind, work, split), b),
-        step=streamed.over_kinds(decode, b),
+        prefill=streamed.over_layers(
+            lambda layer_type: prefill_layer(hw, layer_type, work, split), b
+        ),
+        step=streamed.over_layers(decode, b),
         fits=check,
         work=work,
         batch_run=b,
@@ -243,11 +245,11 @@ def capacity_check(
     """
     llm, tiers = weights.llm, weights.tiers
 
-    def caches(kind: LLM) -> Real:
+    def caches(layer_type: LLM) -> Real:
         """X, K and V of one layer in host memory [B]."""
-        x = kind.x_bytes(split.with_x, work.final)
-        kv = kind.kv_bytes(split.beside, work.final)
-        return x + kv + kind.kv_bytes(split.near, buffered)
+        x = layer_type.x_bytes(split.with_x, work.final)
+        kv = layer_type.kv_bytes(split.beside, work.final)
+        return x + kv + layer_type.kv_bytes(split.near, buffered)
 
     in_host = host_weights(hw, llm, tiers) + llm.sum_over_layers(caches)
     stored = llm.kv_cache_bytes(split.near, work.final)

@@ -56,9 +56,9 @@ def with_prefill(
     """Complete an estimate: the prefill, head and memory check that all four systems share."""
     disk = storage(hw)
 
-    def prompt(kind: LLM) -> Span:
-        stored = disk.store_new(kind.kv_bytes(work.batch, work.prompt), tiers)
-        return prefill_layer(kind, work, gpu(hw), stored)
+    def prompt(layer_type: LLM) -> Span:
+        stored = disk.store_new(layer_type.kv_bytes(work.batch, work.prompt), tiers)
+        return prefill_layer(layer_type, work, gpu(hw), stored)
 
     head = output_head(llm, work.batch, gpu(hw))
     return Estimate(
@@ -126,8 +126,8 @@ def evict(
     # the GPU attends to all it holds and to what is retained of the rest
     attended = tiers.gpu + alpha * (tiers.host + tiers.drive)
 
-    def stages(kind: LLM) -> dict[str, Span]:
-        kv = kind.kv_bytes(work.batch, work.context)
+    def stages(layer_type: LLM) -> dict[str, Span]:
+        kv = layer_type.kv_bytes(work.batch, work.context)
         proxy = scored * kv
         read = stream(
             tiers.drive * proxy,
@@ -136,13 +136,13 @@ def evict(
             link=disk.drive_link.inward,
         )
         score = cpu_scoring(hw)((tiers.host + tiers.drive) * proxy, "scores on the CPU")
-        retained = fetch(hw, kind, work, tiers, alpha, in_sequence, sigma)
+        retained = fetch(hw, layer_type, work, tiers, alpha, in_sequence, sigma)
         prefetch = overlap(
             score_and_fetch=serial(read=read, score=score, fetch=retained),
-            store_new=disk.store_new(kind.kv_bytes(work.batch, 1), tiers),
+            store_new=disk.store_new(layer_type.kv_bytes(work.batch, 1), tiers),
             demote=disk.demote(kv, tiers, (1 - sigma) * migration),
         )
-        return {"prefetch": prefetch, "gpu": gpu_layer(kind, work, attended, gpu(hw))}
+        return {"prefetch": prefetch, "gpu": gpu_layer(layer_type, work, attended, gpu(hw))}
 
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
@@ -164,12 +164,12 @@ def full_cache(hw: Machine, llm: LLM, work: Workload, *, placement: Real) -> Est
     """
     tiers = place(hw, llm, work, placement)
 
-    def stages(kind: LLM) -> dict[str, Span]:
+    def stages(layer_type: LLM) -> dict[str, Span]:
         prefetch = overlap(
-            fetch=fetch(hw, kind, work, tiers, share=1.0, in_sequence=1.0),
-            store_new=storage(hw).store_new(kind.kv_bytes(work.batch, 1), tiers),
+            fetch=fetch(hw, layer_type, work, tiers, share=1.0, in_sequence=1.0),
+            store_new=storage(hw).store_new(layer_type.kv_bytes(work.batch, 1), tiers),
         )
-        return {"prefetch": prefetch, "gpu": gpu_layer(kind, work, 1.0, gpu(hw))}
+        return {"prefetch": prefetch, "gpu": gpu_layer(layer_type, work, 1.0, gpu(hw))}
 
     return with_prefill(hw, llm, work, tiers, pipelined_layers(llm, stages))
 
@@ -195,16 +195,16 @@ def h2o(
     tiers = place(hw, llm, work, placement)
     disk = storage(hw)
 
-    def layer(kind: LLM) -> Span:
-        kv = kind.kv_bytes(work.batch, work.context)
+    def layer(layer_type: LLM) -> Span:
+        kv = layer_type.kv_bytes(work.batch, work.context)
         cold, off_gpu = tiers.drive * kv, (tiers.host + tiers.drive) * kv
         return serial(
             from_ssd=stream(
                 cold, "S / B_ssd", flash=disk.drives.read, link=disk.drive_link.inward
             ),
             to_gpu=disk.gpu_link.inward(off_gpu, "(C + S) / B_c"),
-            gpu=gpu_layer(kind, work, 1.0, gpu(hw)),
-            store_new=disk.store_new(kind.kv_bytes(work.batch, 1), tiers),
+            gpu=gpu_layer(layer_type, work, 1.0, gpu(hw)),
+            store_new=disk.store_new(layer_type.kv_bytes(work.batch, 1), tiers),
             demote=disk.demote(kv, tiers, migration),
         )
 

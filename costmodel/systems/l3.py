@@ -35,7 +35,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
     longest_requests,
-    seen_by_kinds,
+    seen_by_type,
     tokens_beside_states,
     weights_and_states,
 )
@@ -43,7 +43,7 @@ from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, Skew, over_kinds
+from nearkv.costmodel.model.queue import Load, Serving, Skew, over_layer_types
 from nearkv.costmodel.model.registry import Knob, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
@@ -123,7 +123,7 @@ def l3(
         reserve=policy,
         skew=fullest_rankset(hw, llm, interleave, placement),
         minimum_chunk=hw.policy.minimum_chunk,
-        kinds=seen_by_kinds(llm, work),
+        by_type=seen_by_type(llm, work),
     )
     memories = fits(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
@@ -165,15 +165,15 @@ def iteration(
     """
     in_turns = interleave * paired(load.sequences, data_parallel(hw, llm))
 
-    def layer(kind: LLM, seen: Load) -> Span:
-        turn = phase(hw, llm, seen.share(0.5), overlap_comm, kind)
-        undivided = one_batch(hw, llm, seen, overlap_comm, kind)
+    def layer(layer_type: LLM, seen: Load) -> Span:
+        turn = phase(hw, llm, seen.share(0.5), overlap_comm, layer_type)
+        undivided = one_batch(hw, llm, seen, overlap_comm, layer_type)
         return serial(interleaved=2 * in_turns * turn, one_batch=(1 - in_turns) * undivided)
 
-    return over_kinds(llm, load, layer)
+    return over_layer_types(llm, load, layer)
 
 
-def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> Span:
+def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, layer_type: LLM) -> Span:
     """One layer while the GPU computes a sub-batch and the banks attend for the other (fig. 7).
 
     A layer with a recurrent state has nothing at the banks: the GPU updates it.
@@ -181,41 +181,43 @@ def phase(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> S
     Args:
         hw, llm, overlap_comm: as in `l3`.
         load: of one sub-batch; the other is as large.
-        kind: of layer.
+        layer_type: a model of such layers.
     """
-    gpu_part = gpu_side(hw, llm, load, kind)
-    if isinstance(kind, Recurrent):
-        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, kind))
+    gpu_part = gpu_side(hw, llm, load, layer_type)
+    if isinstance(layer_type, Recurrent):
+        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, layer_type))
     return overlap(
         gpu=gpu_part,
-        pim=pim_side(hw, kind, load, overlap_comm),
-        cache=prompt_cache(hw, kind, load, overlap_comm),
+        pim=pim_side(hw, layer_type, load, overlap_comm),
+        cache=prompt_cache(hw, layer_type, load, overlap_comm),
     )
 
 
-def one_batch(hw: Machine, llm: LLM, load: Load, overlap_comm: Real, kind: LLM) -> Span:
+def one_batch(
+    hw: Machine, llm: LLM, load: Load, overlap_comm: Real, layer_type: LLM
+) -> Span:
     """One layer without sub-batches: attention of prompts and of decoding overlap (fig. 3b)."""
     tokens = load.sequences + load.prompt
-    if isinstance(kind, Recurrent):
-        gpu_part = gpu_side(hw, llm, load, kind)
-        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, kind))
+    if isinstance(layer_type, Recurrent):
+        gpu_part = gpu_side(hw, llm, load, layer_type)
+        return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, layer_type))
     products = overlap(
-        gpu=linear(hw, llm, tokens, kind=kind),
-        cache=prompt_cache(hw, kind, load, overlap_comm),
+        gpu=linear(hw, llm, tokens, layer_type=layer_type),
+        cache=prompt_cache(hw, layer_type, load, overlap_comm),
     )
     attention = overlap(
-        gpu=prefill_attention(hw, kind, load.squares),
-        pim=pim_side(hw, kind, load, overlap_comm),
+        gpu=prefill_attention(hw, layer_type, load.squares),
+        pim=pim_side(hw, layer_type, load, overlap_comm),
     )
     return serial(linear=products, attention=attention)
 
 
-def gpu_side(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None) -> Span:
+def gpu_side(hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None) -> Span:
     """T_GPU of one layer: t_batch of decoding requests and chunks, t_p of the chunks (eq. 1)."""
     tokens = load.sequences + load.prompt
     return serial(
-        linear=linear(hw, llm, tokens, kind=kind),
-        prefill=prefill_attention(hw, kind or llm, load.squares),
+        linear=linear(hw, llm, tokens, layer_type=layer_type),
+        prefill=prefill_attention(hw, layer_type or llm, load.squares),
     )
 
 

@@ -42,16 +42,16 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
     longest_requests,
     request_size,
-    seen_by_kinds,
+    seen_by_type,
     tokens_beside_states,
     tokens_held,
     weights_and_states,
 )
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import KIND_OF, Recurrent
+from nearkv.costmodel.model.layers import LAYER_CLASS, Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, Serving, over_kinds
+from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
 from nearkv.costmodel.model.registry import Knob, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
@@ -63,7 +63,7 @@ from nearkv.hardware.machine import Machine
     platform="dgx-a100-pim",
     cite="l3",
     owns=("gpu", "host"),
-    attends=tuple(KIND_OF),
+    attends=tuple(LAYER_CLASS),
     knobs={"policy": POLICY},
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
@@ -79,10 +79,10 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     """
     hw = in_use(hw, llm, most=work.batch)
 
-    def layer(kind: LLM, load: Load) -> Span:
+    def layer(layer_type: LLM, load: Load) -> Span:
         return serial(
-            linear=linear(hw, llm, load.sequences, kind=kind),
-            attention=decode_attention(hw, llm, load, kind),
+            linear=linear(hw, llm, load.sequences, layer_type=layer_type),
+            attention=decode_attention(hw, llm, load, layer_type),
         )
 
     return cached_on_gpus(hw, llm, work, layer, policy)
@@ -105,12 +105,12 @@ def cached_on_gpus(
     """
     kept = partial(on_gpus, hw, llm)
     serving = Serving(
-        iteration=lambda load: over_kinds(llm, load, layer),
+        iteration=lambda load: over_layer_types(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
         capacity=tokens_held(beside_weights(hw, llm), llm, work, policy, kept),
         replicas=data_parallel(hw, llm),
         reserve=policy,
-        kinds=seen_by_kinds(llm, work),
+        by_type=seen_by_type(llm, work),
     )
     cache = cache_needed(llm, work, serving, kept)
     needed = serving.replicas * llm.weight_bytes + cache
@@ -157,24 +157,24 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
     """
     hw = served(hw, llm, work)
 
-    def layer(kind: LLM, load: Load) -> Span:
-        attended = load if isinstance(kind, Recurrent) else load.share(1 - cpu_share)
-        products = linear(hw, llm, load.sequences, kind=kind)
-        attention = decode_attention(hw, llm, attended, kind)
-        kept = cpu_share * kind.kv_bytes(load.tokens, 1)
+    def layer(layer_type: LLM, load: Load) -> Span:
+        attended = load if isinstance(layer_type, Recurrent) else load.share(1 - cpu_share)
+        products = linear(hw, llm, load.sequences, layer_type=layer_type)
+        attention = decode_attention(hw, llm, attended, layer_type)
+        kept = cpu_share * layer_type.kv_bytes(load.tokens, 1)
         return overlap(
             gpu=serial(linear=products, attention=attention),
             cpu=host_attention(hw)(kept, "kappa tokens / L"),
         )
 
     serving = Serving(
-        iteration=lambda load: over_kinds(llm, load, layer),
+        iteration=lambda load: over_layer_types(llm, load, layer),
         prefill=lambda prompts, load: all_prompts_alone(hw, llm, prompts, load),
         capacity=capacities(hw, llm, work).holding(cpu_share) * work.context,
         replicas=data_parallel(hw, llm),
         longest_capacity=np.greater(cpu_share, 0)
         * tokens_held(hw.host.memory, llm, work, 0.0),
-        kinds=seen_by_kinds(llm, work),
+        by_type=seen_by_type(llm, work),
     )
     return steady(work, serving, both_memories(hw, llm, work, serving, cpu_share))
 
@@ -197,7 +197,7 @@ def both_memories(
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
     gpu_need = replicas * llm.weight_bytes + size.unit * on_gpu
-    if llm.kinds:
+    if llm.layer_types:
         gpu_need = gpu_need + residents * llm.all_state_bytes(1)
     return fits(gpu=(gpu_need, gpu(hw).memory), host=(size.unit * on_host, hw.host.memory))
 
@@ -237,11 +237,11 @@ def hbm_pim(
     hw = in_use(hw, llm, most=work.batch)
     banks = Port("gpu.banks", "read", hw.gpu.count * hw.gpu.pim_bandwidth)
 
-    def layer(kind: LLM, load: Load) -> Span:
+    def layer(layer_type: LLM, load: Load) -> Span:
         def parts(part: Load) -> dict[str, Span]:
-            cache = kind.kv_bytes(part.tokens, 1)
+            cache = layer_type.kv_bytes(part.tokens, 1)
             return {
-                "gpu": products_and_states(hw, llm, part, kind),
+                "gpu": products_and_states(hw, llm, part, layer_type),
                 "pim": banks(cache, "kappa tokens / L"),
             }
 
@@ -278,19 +278,19 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     hw = in_use(hw, llm, most=np.minimum(hosted, work.batch))
     memory = dimms(hw)
 
-    def layer(kind: LLM, load: Load) -> Span:
+    def layer(layer_type: LLM, load: Load) -> Span:
         return serial(
-            linear=products_and_states(hw, llm, load, kind),
-            attention=memory.ranks(kind.kv_bytes(load.tokens, 1), "kappa tokens / L"),
+            linear=products_and_states(hw, llm, load, layer_type),
+            attention=memory.ranks(layer_type.kv_bytes(load.tokens, 1), "kappa tokens / L"),
         )
 
     serving = Serving(
-        iteration=lambda load: over_kinds(llm, load, layer),
+        iteration=lambda load: over_layer_types(llm, load, layer),
         prefill=lambda prompts, load: prompts_to_dimms(hw, llm, prompts, load),
         capacity=tokens_beside_states(hw, llm, work, memory.capacity, policy),
         replicas=data_parallel(hw, llm),
         reserve=policy,
-        kinds=seen_by_kinds(llm, work),
+        by_type=seen_by_type(llm, work),
     )
     memories = fits(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),

@@ -51,17 +51,23 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     tp = np.minimum(hw.gpu.count, hw.nvlink.count)
     hw = hw.with_values({"gpu.count": tp, "nvlink.count": tp})
     replica = Replica(hw, gpu(hw))
-    sequence = llm.sum_over_layers(lambda kind: sequence_bytes(kind, tp, work.final))
+    sequence = llm.sum_over_layers(
+        lambda layer_type: sequence_bytes(layer_type, tp, work.final)
+    )
     usable = hw.derate.paged_memory * replica.gpus.memory
     fitting = np.floor((usable - llm.weight_bytes) / sequence)
     b = np.clip(fitting, 1.0, np.maximum(work.batch, 1.0))
     rounds = work.batch / b
     step = serial(
-        layers=over_layers(llm, lambda kind: replica.decode(kind, b, work.context)),
+        layers=over_layers(
+            llm, lambda layer_type: replica.decode(layer_type, b, work.context)
+        ),
         head=replica.head(llm, b),
     )
     prefill = serial(
-        layers=over_layers(llm, lambda kind: replica.prefill(kind, b, work.prompt)),
+        layers=over_layers(
+            llm, lambda layer_type: replica.prefill(layer_type, b, work.prompt)
+        ),
         head=replica.head(llm, b),
     )
     return Estimate(

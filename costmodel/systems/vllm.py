@@ -48,17 +48,21 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     gpus = gpu(hw, "cluster_gpu")
     usable = hw.derate.paged_memory * gpus.memory
     tp = hw.cluster_gpu.count / hw.cluster_host.count
-    sequence = llm.sum_over_layers(lambda kind: sequence_bytes(kind, tp, work.final))
+    sequence = llm.sum_over_layers(
+        lambda layer_type: sequence_bytes(layer_type, tp, work.final)
+    )
     b = reduced_batch(work.batch, sequence, usable - llm.weight_bytes)
     cluster = parallel(hw, b)
     step = serial(
         layers=over_layers(
-            llm, lambda kind: decode_layer(kind, b, work.context, gpus, cluster)
+            llm, lambda layer_type: decode_layer(layer_type, b, work.context, gpus, cluster)
         ),
         **communicate(hw, llm, cluster.micro, cluster),
     )
     prefill = serial(
-        layers=over_layers(llm, lambda kind: prefill_layer(kind, work, b, gpus, cluster)),
+        layers=over_layers(
+            llm, lambda layer_type: prefill_layer(layer_type, work, b, gpus, cluster)
+        ),
         **communicate(hw, llm, cluster.micro * work.prompt, cluster),
     )
     rounds = work.batch / b

@@ -108,26 +108,26 @@ def zero_inference(
     unpinned = 1 - np.where(np.equal(pin, 0), on_gpu, np.equal(pin, 2))
     weights = streamed(hw, llm, ssd_weights, unpinned)
 
-    def decode_layer(kind: WeightStream) -> Span:
+    def decode_layer(layer_type: WeightStream) -> Span:
         computed = serial(
-            products=products(kind, b, FUSED),
-            attention=attend(hw, kind, work, on_gpu),
+            products=products(layer_type, b, FUSED),
+            attention=attend(hw, layer_type, work, on_gpu),
         )
-        return fetched(kind, kind.llm.layer_weight_bytes(b), prefetch, computed)
+        return fetched(layer_type, layer_type.llm.layer_weight_bytes(b), prefetch, computed)
 
-    def prefill_layer(kind: WeightStream) -> Span:
-        packed = kind.llm.layer_weight_bytes(b * work.prompt)
-        leaving = (1 - on_gpu) * kind.llm.kv_bytes(b, work.prompt)
+    def prefill_layer(layer_type: WeightStream) -> Span:
+        packed = layer_type.llm.layer_weight_bytes(b * work.prompt)
+        leaving = (1 - on_gpu) * layer_type.llm.kv_bytes(b, work.prompt)
         outward = link(hw, "gpu_link", "pageable").outward
         computed = overlap(
-            compute=prompts(kind, work, packed),
+            compute=prompts(layer_type, work, packed),
             cache=outward(leaving, "KV of prompts, to a buffer that is not pinned"),
         )
-        return fetched(kind, packed, prefetch, computed)
+        return fetched(layer_type, packed, prefetch, computed)
 
     return Estimate(
-        prefill=weights.over_kinds(prefill_layer, b),
-        step=weights.over_kinds(decode_layer, b),
+        prefill=weights.over_layers(prefill_layer, b),
+        step=weights.over_layers(decode_layer, b),
         fits=memories(weights, work, drives_of(hw), on_gpu, 0.0),
         work=work,
         batch_run=b,

@@ -54,7 +54,7 @@ def _planes(span: Span, probes: Array) -> Planes:
         return _plane(span.seconds, probes)
     if isinstance(span, Repeat):
         times = float(np.ravel(span.times)[0])
-        if not times:  # as layers of a kind that another model of the study has
+        if not times:  # as layers of a type that another model of the study has
             return np.zeros((1, probes.shape[1] + 1))
         return _leading(times * _planes(span.span, probes))
     parts = [_planes(part, probes) for part in span.parts.values()]

@@ -55,7 +55,7 @@ def model_rows() -> Rows:
 
 
 def model_numbers(name: str) -> Rows:
-    """What follows from a model's numbers, its kinds of layer, then every number with its source.
+    """What follows from a model's numbers, its layer types, then every number with its source.
 
     Raises:
         InputError: no such name, or a file that cannot be read.
@@ -119,8 +119,8 @@ def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any
 
 
 def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
-    """One row per kind of layer."""
-    for name, kind in (llm.kinds or {"full": llm}).items():
+    """One row per layer type."""
+    for name, kind in (llm.layer_types or {"full": llm}).items():
         count = float(kind.layers)
         note = _cache_note(kind)
         if float(kind.experts) > 1:
@@ -135,7 +135,7 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
 
 
 def _cache_note(kind: LLM) -> str:
-    """What a layer of one kind keeps of a sequence."""
+    """What a layer of one type keeps of a sequence."""
     token = f"{float(kind.kv_bytes(1, 1)):,.0f} B per token"
     match kind:
         case Recurrent():
@@ -152,17 +152,17 @@ def _cache_note(kind: LLM) -> str:
 
 
 def _whose(llm: LLM, key: str) -> str:
-    """Whose number it is, where kinds of layer have different ones."""
-    if key not in _SHAPE or not llm.kinds:
+    """Whose number it is, where layer types have different ones."""
+    if key not in _SHAPE or not llm.layer_types:
         return ""
-    own = {float(getattr(kind, key)) for kind in llm.kinds.values()}
-    frequent = max(llm.kinds, key=lambda name: float(llm.kinds[name].layers))
+    own = {float(getattr(kind, key)) for kind in llm.layer_types.values()}
+    frequent = max(llm.layer_types, key=lambda name: float(llm.layer_types[name].layers))
     return f"of {frequent} layers" if key != "layers" and len(own) > 1 else ""
 
 
 def _attending_heads(llm: LLM) -> dict[str, int]:
     """Heads of the layers that attend, in a model most of whose layers keep a state."""
-    kinds = list(llm.kinds.values())
+    kinds = list(llm.layer_types.values())
     attending = [kind for kind in kinds if not isinstance(kind, Recurrent)]
     if not attending or len(attending) == len(kinds):
         return {}
@@ -170,4 +170,4 @@ def _attending_heads(llm: LLM) -> dict[str, int]:
 
 
 def _counts(llm: LLM) -> list[str]:
-    return [f"{kind.layers:g} {name}" for name, kind in llm.kinds.items()]
+    return [f"{kind.layers:g} {name}" for name, kind in llm.layer_types.items()]

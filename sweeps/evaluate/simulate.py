@@ -242,8 +242,8 @@ def _iteration(serving: Serving, dp: int) -> list[list[float]]:
 def _load(
     serving: Serving, n: Real, t: Real, h: Real, p: Real = 0.0, q: Real = 0.0
 ) -> Load:
-    """A load, as in `Queue.seconds`, with what layers of each kind see of it."""
-    return Load(n, t, h, p, q).on_kinds(serving.kinds, serving.skew)
+    """A load, as in `Queue.seconds`, with what layers of each type see of it."""
+    return Load(n, t, h, p, q).on_layer_types(serving.by_type, serving.skew)
 
 
 def _iteration_of_one(serving: Serving, dp: int) -> list[list[float]]:

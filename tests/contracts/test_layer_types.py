@@ -64,7 +64,7 @@ def test_a_system_without_the_physics_of_a_kind_says_why() -> None:
 def test_a_state_costs_what_does_not_grow_with_context(name: str) -> None:
     """28 of 32 layers keep a state: K and V of the other four are all that a context adds."""
     llm = model("jamba-v0.1")
-    only = Mixed(**{**vars(llm), "layer_kinds": {"state": llm.kinds["state_dense"]}})
+    only = Mixed(**{**vars(llm), "types_by_name": {"state": llm.layer_types["state_dense"]}})
     short = evaluate(name, only, Workload(4.0, 1024.0, 64.0))
     assert evaluate(name, only, Workload(4.0, 65536.0, 64.0))[1] == pytest.approx(short[1])
     assert short[1] > 0
@@ -80,7 +80,7 @@ def evaluate(name: str, llm: LLM, work: Workload, **knobs: Real) -> tuple[Real, 
 def test_one_kind_of_all_layers_costs_what_layers_that_are_alike_cost(name: str) -> None:
     plain, work = model("llama2-70b"), Workload(8.0, 16384.0, 64.0)
     half = replace(plain, layers=plain.layers / 2)
-    split = Mixed(**vars(plain), layer_kinds={"full_dense": half, "full_moe": half})
+    split = Mixed(**vars(plain), types_by_name={"full_dense": half, "full_moe": half})
     assert evaluate(name, split, work) == pytest.approx(evaluate(name, plain, work))
 
 
@@ -89,11 +89,11 @@ def test_one_kind_of_all_layers_costs_what_layers_that_are_alike_cost(name: str)
 @pytest.mark.slow
 def test_a_window_beyond_the_context_is_full_attention(name: str, model_name: str) -> None:
     llm = model(model_name)
-    wide = {label: widened(kind) for label, kind in llm.kinds.items()}
-    full = {label: plain(kind) for label, kind in llm.kinds.items()}
+    wide = {label: widened(kind) for label, kind in llm.layer_types.items()}
+    full = {label: plain(kind) for label, kind in llm.layer_types.items()}
     work = Workload(4.0, 8192.0, 64.0)
-    unlimited = Mixed(**{**vars(llm), "layer_kinds": wide})
-    alike = Mixed(**{**vars(llm), "layer_kinds": full})
+    unlimited = Mixed(**{**vars(llm), "types_by_name": wide})
+    alike = Mixed(**{**vars(llm), "types_by_name": full})
     assert evaluate(name, unlimited, work) == pytest.approx(evaluate(name, alike, work))
     longer = evaluate(name, llm, Workload(4.0, 65536.0, 64.0))
     assert longer[1] < evaluate(name, unlimited, Workload(4.0, 65536.0, 64.0))[1]

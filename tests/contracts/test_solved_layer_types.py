@@ -33,7 +33,7 @@ def mixed(rng: np.random.Generator, *names: str) -> LLM:
         for name, count in zip(names, counts, strict=True)
     }
     whole = replace(plain, layers=float(counts.sum()))
-    return Mixed(**vars(whole), layer_kinds=kinds)
+    return Mixed(**vars(whole), types_by_name=kinds)
 
 
 def kind_of(name: str, plain: LLM, rng: np.random.Generator) -> LLM:

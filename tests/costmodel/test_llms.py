@@ -209,7 +209,7 @@ def test_the_shape_of_mixtral_8x7b_is_that_of_its_paper_which_has_no_routers() -
 def test_glam_is_sixteen_dense_layers_and_sixteen_of_64_experts() -> None:
     """HILOS Table 2 in matrices of two per MLP, one embedding of 256,000 tokens."""
     attention, mlp, embeddings = 4 * 4096**2, 2 * 4096 * 16_384, 256_000 * 4096
-    kinds = model("glam-143b").kinds
+    kinds = model("glam-143b").layer_types
     assert {name: kind.layers for name, kind in kinds.items()} == {"full_dense": 16, "full_moe": 16}
     assert kinds["full_dense"].layer_parameters(1) == attention + mlp
     assert kinds["full_moe"].layer_parameters(64) == attention + 64 * mlp

@@ -86,7 +86,7 @@ def test_where_hilos_loses_to_flexgen_on_latents(printed: dict[str, str]) -> Non
 def test_what_a_kernel_must_do_with_latents() -> None:
     """Each element of a row takes 128 x (576 + 512) / 576 multiply-adds, a kernel does 5."""
     each = 128 * (576 + 512) / 576
-    latent = model("deepseek-v3").kinds["latent_moe"]
+    latent = model("deepseek-v3").layer_types["latent_moe"]
     assert latent.group == pytest.approx(each)
     assert f"{each:.0f} for each" in PROSE
     assert f"passes the row {-(-each // 5):.0f} times" in PROSE

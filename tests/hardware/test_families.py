@@ -153,7 +153,7 @@ def test_a_latent_without_a_query_rank_has_one_query_matrix() -> None:
     llm = llm_from_part(part_of_config(config, "lite", "config.json", "test"), NATIVE)
     # 2048 x 16 x 192 of queries; 2048 x 576 and 512 x 16 x 256 of latents; 16 x 128 x 2048 out
     matrices = 2048 * 16 * 192 + 2048 * 576 + 512 * 16 * 256 + 16 * 128 * 2048
-    assert llm.kinds["latent_moe"].attention_parameters == matrices
+    assert llm.layer_types["latent_moe"].attention_parameters == matrices
 
 
 def test_exaone_names_its_windows_by_a_pattern_of_letters() -> None:
@@ -172,7 +172,7 @@ def test_granite_4_without_experts_keeps_its_shared_mlp() -> None:
     """Granite 4.0 H Micro has no experts: the shared MLP is all that a layer has."""
     config = {**CONFIGS["granite-4.0-h-small"][1], "num_local_experts": 0}
     llm = llm_from_part(part_of_config(config, "micro", "config.json", "test"), NATIVE)
-    for kind in llm.kinds.values():
+    for kind in llm.layer_types.values():
         assert kind.layer_parameters(1) - kind.attention_parameters == 3 * 4096 * 1536
 
 

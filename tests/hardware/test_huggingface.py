@@ -16,7 +16,7 @@ import pytest
 from support.configs import LLAMA as LLAMA_3
 from support.systems import NATIVE, model
 
-from nearkv.costmodel.model.layers import attention_kind
+from nearkv.costmodel.model.layers import attention_of
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.catalog import load_llm
@@ -146,12 +146,12 @@ def test_a_key_of_unknown_meaning_is_named(tmp_path: Path) -> None:
         load_llm(written(tmp_path, {**LLAMA, "cross_layer_kv": 2}))
 
 
-# --- kinds of layer -----------------------------------------------------------------------------
+# --- layer types -----------------------------------------------------------------------------
 
 
 def layers(llm: LLM) -> dict[str, float]:
     """Number of layers of each kind."""
-    return {name: float(kind.layers) for name, kind in llm.kinds.items()}
+    return {name: float(kind.layers) for name, kind in llm.layer_types.items()}
 
 
 def test_windows_from_a_layer_on_only_where_they_are_used(tmp_path: Path) -> None:
@@ -171,7 +171,9 @@ def test_layer_types_override_the_pattern_of_a_family(tmp_path: Path) -> None:
 
 def test_every_kind_reads_its_attention_from_its_name(tmp_path: Path) -> None:
     llm = read(tmp_path, {**LLAMA, "model_type": "mistral", "sliding_window": 4096})
-    assert {name: attention_kind(kind) for name, kind in llm.kinds.items()} == {"window": "window"}
+    assert {name: attention_of(kind) for name, kind in llm.layer_types.items()} == {
+        "window": "window"
+    }
 
 
 # --- quantisation -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def two_kinds(window: float) -> Mixed:
     """The small model with one full layer, and two that attend to a window of tokens."""
     full = LLM(**{**SHAPE, "layers": 1.0})
     windowed = Windowed(**{**SHAPE, "layers": 2.0}, window=window)
-    return Mixed(**SHAPE, layer_kinds={"full": full, "window": windowed})
+    return Mixed(**SHAPE, types_by_name={"full": full, "window": windowed})
 
 
 def check(span: Span, expected: Amounts) -> None:

@@ -34,11 +34,11 @@ from nearkv.hardware.machine import Machine
 
 SUBLAYERS = ("attention", "qkv", "fc")
 """In the order in which Algorithm 1 maps them."""
-_ONE_KIND = "its tables are of heads of one kind of layer"
+_ONE_TYPE = "its tables are of heads of one layer type"
 LACKS = {
-    "full": _ONE_KIND,
-    "window": _ONE_KIND,
-    "chunk": _ONE_KIND,
+    "full": _ONE_TYPE,
+    "window": _ONE_TYPE,
+    "chunk": _ONE_TYPE,
     "latent": "all heads share one row, which a split by heads would keep on both sides",
     "sparse": "all heads share one row, which a split by heads would keep on both sides",
     "state": "its chips have no unit that updates a state",

@@ -211,12 +211,14 @@ def prefill_layer(hw: Machine, weights: WeightStream, work: Workload, alpha: Rea
 
 def kernel_power(hw: Machine, llm: LLM) -> Real:
     """Power of the attention kernels, maximum over the kernels that the layers need [W]."""
-    return llm.most_of_a_layer(lambda kind: devices_of(hw, kind).kernel_power)
+    return llm.most_of_a_layer(lambda layer_type: devices_of(hw, layer_type).kernel_power)
 
 
 def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
     """Host memory for rows that wait to be spilled: c tokens of all layers (sec. 4.3) [B]."""
-    token = llm.sum_over_layers(lambda kind: cache_bytes(kind, b, caching.alpha, 1))
+    token = llm.sum_over_layers(
+        lambda layer_type: cache_bytes(layer_type, b, caching.alpha, 1)
+    )
     return caching.writeback * caching.interval * token
 
 
@@ -242,7 +244,7 @@ def capacity_check(
     """K and V, or X, of all tokens in flash, buffers in DRAM; weights where they live."""
     llm, tiers, b = weights.llm, weights.tiers, work.batch
     cache = llm.sum_over_layers(
-        lambda kind: cache_bytes(kind, b, caching.alpha, work.final)
+        lambda layer_type: cache_bytes(layer_type, b, caching.alpha, work.final)
     )
     in_host = host_weights(hw, llm, tiers) + buffer_bytes(llm, b, caching)
     return fits(

@@ -30,7 +30,7 @@ from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_bytes,
     longest_requests,
     request_bytes,
-    seen_by_kinds,
+    seen_by_type,
 )
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -75,9 +75,9 @@ def _excess(hw: Machine, llm: LLM, tokens: Real) -> Real:
 
 def _on_gpus(hw: Machine, llm: LLM, tokens: Real) -> Real:
     """What GPUs would keep of a request, states included, by its tokens [B]."""
-    if not llm.kinds:
+    if not llm.layer_types:
         return kv_token_bytes(llm) * tokens
-    return llm.sum_over_layers(lambda kind: on_gpus(hw, llm, kind, tokens))
+    return llm.sum_over_layers(lambda layer_type: on_gpus(hw, llm, layer_type, tokens))
 
 
 def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
@@ -163,7 +163,7 @@ def at_share(capacity: Real, share: Real) -> Real:
 def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
     """Requests that the memories hold, at the context of the step."""
     replicas = data_parallel(hw, llm)
-    if not llm.kinds:
+    if not llm.layer_types:
         context = work.context
         host = hw.host.memory / kv_token_bytes(llm)
         return Capacities(
@@ -214,22 +214,22 @@ class Pace:
 
 def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
     """Measure an iteration of the GPUs in use and of the CPU, by type of layer."""
-    if not llm.kinds:
+    if not llm.layer_types:
         cache = kv_token_bytes(llm) * work.context
         return [_pace(hw, llm, llm, cache, cache)]
-    seen = seen_by_kinds(llm, work)
+    seen = seen_by_type(llm, work)
     measured: list[Pace] = []
-    for name, kind in llm.kinds.items():
-        tokens = kind.layers * seen[name].tokens * work.context
-        read, kept = kind.cache_traffic(tokens, 1), kind.kv_bytes(tokens, 1)
-        measured.append(_pace(hw, llm, kind, read, kept))
+    for name, layer_type in llm.layer_types.items():
+        tokens = layer_type.layers * seen[name].tokens * work.context
+        read, kept = layer_type.cache_traffic(tokens, 1), layer_type.kv_bytes(tokens, 1)
+        measured.append(_pace(hw, llm, layer_type, read, kept))
     return measured
 
 
-def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
+def _pace(hw: Machine, llm: LLM, layer_type: LLM, read: Real, kept: Real) -> Pace:
     """Measure the layers of one type, given bytes of one request that a GPU or a CPU reads."""
     dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp, kind=kind).parts
+    one_each = linear(hw, llm, dp, layer_type=layer_type).parts
     flops = one_each["products"].parts["compute"].seconds / dp
     all_reduce = one_each["all_reduce"].seconds / dp
     waits = one_each["launch"].seconds + one_each["latency"].seconds
@@ -239,17 +239,17 @@ def _pace(hw: Machine, llm: LLM, kind: LLM, read: Real, kept: Real) -> Pace:
         """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
         of_replica = np.maximum(requests / dp, 1.0)
         visits = np.minimum(requests / dp, 1.0)
-        weights = kind.layer_weight_bytes(of_replica) / weights_read
+        weights = layer_type.layer_weight_bytes(of_replica) / weights_read
         slower = np.maximum(visits * weights, flops * requests)
-        return kind.layers * (visits * waits + slower + all_reduce * requests)
+        return layer_type.layers * (visits * waits + slower + all_reduce * requests)
 
     return Pace(
         products=products,
         gpu_attention=gpu_attention(hw)(read).seconds,
         cpu_attention=host_attention(hw)(kept).seconds,
-        attention_launch=kind.layers * attention_launch(hw),
+        attention_launch=layer_type.layers * attention_launch(hw),
         replicas=dp,
-        movable=0.0 if isinstance(kind, Recurrent) else 1.0,
+        movable=0.0 if isinstance(layer_type, Recurrent) else 1.0,
     )
 
 
@@ -280,7 +280,7 @@ def balanced_share(
     most = np.minimum((memory.gpu + memory.host) / (1 + memory.state), memory.batch)
     both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
     last = np.clip(memory.host / memory.fewest, both_full, 1.0)
-    candidates = balance.of_mixed_layers if llm.kinds else balance.of_layers_alike
+    candidates = balance.of_mixed_layers if llm.layer_types else balance.of_layers_alike
     return least_of(balance.seconds, candidates(first, both_full, last))
 
 

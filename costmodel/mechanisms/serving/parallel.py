@@ -14,7 +14,7 @@ from nearkv.costmodel.mechanisms.serving.dimm import dimms
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.queue import Load, over_kinds
+from nearkv.costmodel.model.queue import Load, over_layer_types
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.hardware.machine import Machine
 
@@ -90,7 +90,7 @@ def gpu_tokens(hw: Machine, llm: LLM) -> Real:
 
 
 def linear(
-    hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0, kind: LLM | None = None
+    hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0, layer_type: LLM | None = None
 ) -> Span:
     """All matrix products of one layer on tp x dp GPUs, and two ring all-reduces.
 
@@ -100,9 +100,9 @@ def linear(
     Args:
         tokens: computed, over all replicas [1].
         passes: times a replica reads the weights [1].
-        kind: of layer, where the model has several.
+        layer_type: a model of such layers, where the model has several.
     """
-    layer = kind or llm
+    layer = layer_type or llm
     tp = tensor_parallel(hw, llm)
     dp = data_parallel(hw, llm)
     gpus = gpu(hw)
@@ -137,21 +137,23 @@ def prefill_attention(hw: Machine, llm: LLM, squares: Real) -> Span:
 
 
 def prompts_alone(
-    hw: Machine, llm: LLM, prompts: Real, load: Load, kind: LLM | None = None
+    hw: Machine, llm: LLM, prompts: Real, load: Load, layer_type: LLM | None = None
 ) -> Span:
     """One layer of prefill, prompt by prompt on every replica, prefill first (L3 sec. 6.1)."""
-    layer = kind or llm
+    layer = layer_type or llm
     passes = prompts / data_parallel(hw, llm)
     return serial(
-        linear=linear(hw, llm, load.prompt, passes, kind),
+        linear=linear(hw, llm, load.prompt, passes, layer_type),
         attention=prefill_attention(hw, layer, load.squares),
     )
 
 
 def all_prompts_alone(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     """Prefill of all layers, prompt by prompt on every replica."""
-    return over_kinds(
-        llm, load, lambda kind, seen: prompts_alone(hw, llm, prompts, seen, kind)
+    return over_layer_types(
+        llm,
+        load,
+        lambda layer_type, seen: prompts_alone(hw, llm, prompts, seen, layer_type),
     )
 
 
@@ -160,14 +162,14 @@ def prompts_to_dimms(hw: Machine, llm: LLM, prompts: Real, load: Load) -> Span:
     bus = dimms(hw).bus
     to_dimms = link(hw, "gpu_link", "link").outward
 
-    def layer(kind: LLM, seen: Load) -> Span:
-        cache = kind.kv_bytes(seen.kept_share * seen.prompt, 1)
+    def layer(layer_type: LLM, seen: Load) -> Span:
+        cache = layer_type.kv_bytes(seen.kept_share * seen.prompt, 1)
         return overlap(
-            compute=prompts_alone(hw, llm, prompts, seen, kind),
+            compute=prompts_alone(hw, llm, prompts, seen, layer_type),
             cache=stream(cache, "4 D l", link=to_dimms, bus=bus),
         )
 
-    return over_kinds(llm, load, layer)
+    return over_layer_types(llm, load, layer)
 
 
 def attention_launch(hw: Machine) -> Real:
@@ -175,13 +177,15 @@ def attention_launch(hw: Machine) -> Real:
     return hw.gpu.maybe("attention_launch", 0.0)
 
 
-def decode_attention(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None) -> Span:
+def decode_attention(
+    hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None
+) -> Span:
     """Attention of one layer on the GPUs; each replica launches its kernels.
 
     A latent row, which all heads share, is on every GPU of a replica, and so many heads multiply
     with it that the products may take longer than reading it.
     """
-    layer = kind or llm
+    layer = layer_type or llm
     launch = Port("gpu.launch", "wait", 1.0, "s")
     visits = np.minimum(load.sequences / data_parallel(hw, llm), 1.0)
     kernels = visits * attention_launch(hw)
@@ -195,27 +199,27 @@ def decode_attention(hw: Machine, llm: LLM, load: Load, kind: LLM | None = None)
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
 
 
-def products_and_states(hw: Machine, llm: LLM, load: Load, kind: LLM) -> Span:
+def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
     """What GPUs do for decoding in one layer whose attention is elsewhere.
 
     No attention unit updates a recurrent state, so it stays in the memory of the GPUs.
     """
-    products = linear(hw, llm, load.sequences, kind=kind)
-    if not isinstance(kind, Recurrent):
+    products = linear(hw, llm, load.sequences, layer_type=layer_type)
+    if not isinstance(layer_type, Recurrent):
         return products
-    return serial(products=products, states=decode_attention(hw, llm, load, kind))
+    return serial(products=products, states=decode_attention(hw, llm, load, layer_type))
 
 
-def gpu_copies(hw: Machine, llm: LLM, kind: LLM) -> Real:
+def gpu_copies(hw: Machine, llm: LLM, layer_type: LLM) -> Real:
     """Times that a replica keeps the cache of a layer: a latent row once a GPU [1]."""
-    return tensor_parallel(hw, llm) if isinstance(kind, Latent) else 1.0
+    return tensor_parallel(hw, llm) if isinstance(layer_type, Latent) else 1.0
 
 
-def on_gpus(hw: Machine, llm: LLM, kind: LLM, tokens: Real) -> Real:
+def on_gpus(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:
     """Cache or state of a sequence in one layer, over all GPUs of a replica [B]."""
-    cache = kind.kv_bytes(1, tokens)
-    state = kind.state_bytes(1)
-    return gpu_copies(hw, llm, kind) * (cache + state)
+    cache = layer_type.kv_bytes(1, tokens)
+    state = layer_type.state_bytes(1)
+    return gpu_copies(hw, llm, layer_type) * (cache + state)
 
 
 def gpu_attention(hw: Machine) -> Port:

@@ -1,4 +1,4 @@
-"""What requests of a queue keep and attend to where layers are of several kinds.
+"""What requests of a queue keep and attend to where layers are of several types.
 
 A window ends what a layer keeps, a recurrent state does not grow, so a token more is not a size
 more: a request takes f(c) bytes at a context c, and a queue of requests the mean of f over their
@@ -31,34 +31,34 @@ OfLayer = Callable[[LLM, Real], Real]
 """Kind of layer, tokens of a sequence -> bytes that one layer keeps of it [B]."""
 
 
-def cache_bytes(kind: LLM, tokens: Real) -> Real:
+def cache_bytes(layer_type: LLM, tokens: Real) -> Real:
     """K and V of a sequence in one layer [B]."""
-    return kind.kv_bytes(1, tokens)
+    return layer_type.kv_bytes(1, tokens)
 
 
-def state_bytes(kind: LLM, tokens: Real) -> Real:
+def state_bytes(layer_type: LLM, tokens: Real) -> Real:
     """Recurrent state of a sequence in one layer, of any length [B]."""
-    return kind.state_bytes(1)
+    return layer_type.state_bytes(1)
 
 
-def seen_by_kinds(llm: LLM, work: Workload) -> Mapping[str, Seen]:
-    """What layers of each kind see of a load, averaged over the lives of its requests."""
-    return {name: _seen(kind, work) for name, kind in llm.kinds.items()}
+def seen_by_type(llm: LLM, work: Workload) -> Mapping[str, Seen]:
+    """What layers of each type see of a load, averaged over the lives of its requests."""
+    return {name: _seen(layer_type, work) for name, layer_type in llm.layer_types.items()}
 
 
-def _seen(kind: LLM, work: Workload) -> Seen:
+def _seen(layer_type: LLM, work: Workload) -> Seen:
     contexts, prompts = work.contexts, work.prompts
     pairs = [prompt**2 for prompt in prompts]
-    read = [kind.cache_traffic(1, context) for context in contexts]
-    multiplied = _mean(kind.attention_flops(1, context) for context in contexts)
-    computed = _mean(kind.prefill_attention_flops(1, prompt) for prompt in prompts)
-    kept = _mean(kind.kv_bytes(1, prompt) for prompt in prompts)
+    read = [layer_type.cache_traffic(1, context) for context in contexts]
+    multiplied = _mean(layer_type.attention_flops(1, context) for context in contexts)
+    computed = _mean(layer_type.prefill_attention_flops(1, prompt) for prompt in prompts)
+    kept = _mean(layer_type.kv_bytes(1, prompt) for prompt in prompts)
     evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
     return Seen(
-        tokens=_ratio(_mean(read), kind.cache_traffic(1, 1) * _mean(contexts)),
-        products=_ratio(multiplied, kind.attention_flops(1, 1) * _mean(contexts)),
-        squares=_ratio(computed, kind.prefill_attention_flops(1, 1) * _mean(pairs)),
-        kept=_ratio(kept, kind.kv_bytes(1, 1) * _mean(prompts)),
+        tokens=_ratio(_mean(read), layer_type.cache_traffic(1, 1) * _mean(contexts)),
+        products=_ratio(multiplied, layer_type.attention_flops(1, 1) * _mean(contexts)),
+        squares=_ratio(computed, layer_type.prefill_attention_flops(1, 1) * _mean(pairs)),
+        kept=_ratio(kept, layer_type.kv_bytes(1, 1) * _mean(prompts)),
         sizes=np.maximum(evenness * work.spread.context_square, 1.0),
     )
 
@@ -106,12 +106,12 @@ def request_bytes(llm: LLM, work: Workload, of_layer: OfLayer) -> RequestBytes:
 
     Args:
         llm, work: what runs.
-        of_layer: kind of layer, tokens of a sequence -> what one layer keeps [B].
+        of_layer: layer type, tokens of a sequence -> what one layer keeps [B].
     """
 
     def at(tokens: Real) -> Real:
         """Over all layers, of a sequence of these tokens [B]."""
-        return llm.sum_over_layers(lambda kind: of_layer(kind, tokens))
+        return llm.sum_over_layers(lambda layer_type: of_layer(layer_type, tokens))
 
     return RequestBytes(
         mean=_mean(at(context) for context in work.contexts),
@@ -135,8 +135,8 @@ class RequestSize:
 
 
 def request_size(llm: LLM, work: Workload) -> RequestSize:
-    """The cache of a request in tokens, or in bytes where layers are of several kinds."""
-    if not llm.kinds:
+    """The cache of a request in tokens, or in bytes where layers are of several types."""
+    if not llm.layer_types:
         return RequestSize(kv_token_bytes(llm), work.context, work.longest)
     of_request = request_bytes(llm, work, cache_bytes)
     return RequestSize(1.0, of_request.mean, of_request.longest)
@@ -151,9 +151,9 @@ def tokens_held(
         memory: for caches, over all replicas [B].
         llm, work: what runs.
         reserve: 1 where a request is admitted with its final length.
-        of_layer: kind of layer, tokens of a sequence -> what one layer keeps in it [B].
+        of_layer: layer type, tokens of a sequence -> what one layer keeps in it [B].
     """
-    if not llm.kinds:
+    if not llm.layer_types:
         return memory / kv_token_bytes(llm)
     taken = request_bytes(llm, work, of_layer).reserved(reserve)
     requests = memory / np.maximum(taken, 1e-30)
@@ -171,7 +171,7 @@ def tokens_beside_states(
         reserve: as in `tokens_held`.
     """
     held = tokens_held(memory, llm, work, reserve)
-    if not llm.kinds:
+    if not llm.layer_types:
         return held
     states = tokens_held(beside_weights(hw, llm), llm, work, reserve, state_bytes)
     return np.where(has_states(llm), np.minimum(held, states), held)[()]
@@ -180,14 +180,14 @@ def tokens_beside_states(
 def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> Real:
     """Memory that GPUs need whose caches are elsewhere [B]."""
     weights = serving.replicas * llm.weight_bytes
-    if not llm.kinds:
+    if not llm.layer_types:
         return weights
     return weights + cache_needed(llm, work, serving, state_bytes)
 
 
 def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:
     """Requests of the longest size whose caches a memory holds [1]."""
-    if not llm.kinds:
+    if not llm.layer_types:
         return memory / (kv_token_bytes(llm) * work.longest)
     longest = request_bytes(llm, work, cache_bytes).longest
     return memory / np.maximum(longest, 1e-30)
@@ -207,7 +207,7 @@ def cache_needed(
         llm, work, serving: what runs, and how it is served.
         of_layer: as in `tokens_held`.
     """
-    if not llm.kinds:
+    if not llm.layer_types:
         return kv_token_bytes(llm) * memory_needed(work, serving)
     of_request = request_bytes(llm, work, of_layer)
     of_residents = resident(work, serving) * of_request.mean

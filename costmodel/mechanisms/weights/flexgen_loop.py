@@ -28,7 +28,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 ATTENDS = ("full", "window", "chunk", "latent", "state")
-"""Attention that the loop models kind by kind."""
+"""Attention that the loop models type by type."""
 LACKS = {"sparse": "gathering chosen rows from host memory or drives is not timed"}
 """Why it models no other attention."""
 

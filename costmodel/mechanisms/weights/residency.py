@@ -144,7 +144,7 @@ def host_weights(hw: Machine, llm: LLM, tiers: Residency) -> Real:
 
 def _pinned_over_exact(llm: LLM) -> Real:
     """Bytes of a layer's matrices in buffers of powers of two, over their own [1]."""
-    if not llm.kinds:
+    if not llm.layer_types:
         return _pinned_bytes(llm) / _matrix_bytes(llm)
     return llm.sum_over_layers(_pinned_bytes) / llm.sum_over_layers(_matrix_bytes)
 
@@ -197,7 +197,9 @@ def most_in_host(llm: LLM, work: Workload, alpha: Real) -> Real:
 
 def x_cache_bytes(llm: LLM, work: Workload) -> Real:
     """X of the batch, all layers [B]."""
-    return llm.sum_over_layers(lambda kind: kind.x_bytes(work.batch, work.final))
+    return llm.sum_over_layers(
+        lambda layer_type: layer_type.x_bytes(work.batch, work.final)
+    )
 
 
 def weights_or_drives(
@@ -271,7 +273,9 @@ def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
 
 def layer_copies(llm: LLM, work: Workload) -> Real:
     """Host memory for the layer that is read and the one attended to [B]."""
-    return 2 * llm.most_of_a_layer(lambda kind: kind.kv_bytes(work.batch, work.final))
+    return 2 * llm.most_of_a_layer(
+        lambda layer_type: layer_type.kv_bytes(work.batch, work.final)
+    )
 
 
 SSD_WEIGHTS = Knob(

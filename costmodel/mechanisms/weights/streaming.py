@@ -166,15 +166,15 @@ class WeightStream:
         """One layer of a step with a recurrent state, which stays on the GPU."""
         return self.layer(b, state=update_state(self.llm, b, self.gpu))
 
-    def over_kinds(self, layer: Callable[[WeightStream], Span], b: Real) -> Span:
-        """All layers kind by kind, then the output head for one token of each of b sequences.
+    def over_layers(self, layer: Callable[[WeightStream], Span], b: Real) -> Span:
+        """All layers type by type, then the output head for one token of each of b sequences.
 
         Args:
-            layer: one layer of a kind, given the stream of a model whose layers are all like it.
+            layer: one layer of a type, given the stream of a model whose layers are all like it.
         """
 
-        def layer_of(kind: LLM) -> Span:
-            weights = self if kind is self.llm else replace(self, llm=kind)
+        def layer_of(layer_type: LLM) -> Span:
+            weights = self if layer_type is self.llm else replace(self, llm=layer_type)
             return layer(weights)
 
         layers = over_layers(self.llm, layer_of)

@@ -11,7 +11,7 @@ K = 1024.0
 
 
 def kind(name: str, label: str) -> LLM:
-    return model(name).kinds[label]
+    return model(name).layer_types[label]
 
 
 def test_a_latent_layer_absorbs_its_projections() -> None:

@@ -227,7 +227,7 @@ def test_widths_are_16_bits_unless_a_model_says_otherwise() -> None:
 
 MIXED = Mixed(
     **{**SIZES, **HEADS, "layers": 5},
-    layer_kinds={
+    types_by_name={
         "window": replace(WINDOW, layers=3.0),
         "state": replace(STATE, layers=2.0),
         "latent": replace(LATENT, layers=0.0),
@@ -268,10 +268,10 @@ def test_a_system_answers_not_modelled_for_layers_it_does_not_sum_over() -> None
         "full": replace(plain, layers=np.array([32.0, 16.0])),
         "window": Windowed(**{**vars(plain), "layers": np.array([0.0, 16.0])}, window=4096.0),
     }
-    llm = Mixed(**vars(mixed), layer_kinds=kinds)
+    llm = Mixed(**vars(mixed), types_by_name=kinds)
     no_kinds = not_modelled(llm, ())
     assert {sentence: where.tolist() for sentence, where in no_kinds.items()} == {
-        "layers of several kinds are not modelled": [False, True],
+        "layers of several types are not modelled": [False, True],
         "sliding-window attention is not modelled": [False, True],
     }
     assert list(not_modelled(llm, ("full",))) == ["sliding-window attention is not modelled"]
@@ -281,7 +281,7 @@ def test_a_system_answers_not_modelled_for_layers_it_does_not_sum_over() -> None
 
 def test_every_matrix_of_a_recurrent_mixer_is_multiplied_once() -> None:
     """Two FLOPs a weight and token, however they are shared out between the two projections."""
-    kinds = model("jamba-v0.1").kinds.values()
+    kinds = model("jamba-v0.1").layer_types.values()
     recurrent = [kind for kind in kinds if isinstance(kind, Recurrent)]
     assert recurrent
     for kind in recurrent:
@@ -295,7 +295,7 @@ def test_short_contexts_fill_no_window() -> None:
 
 
 def kind(name: str, label: str) -> LLM:
-    return model(name).kinds[label]
+    return model(name).layer_types[label]
 
 
 def test_a_window_bounds_bytes_and_flops_and_makes_prefill_linear() -> None:

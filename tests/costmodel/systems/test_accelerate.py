@@ -84,5 +84,5 @@ def test_transformers_caches_latents_projected_to_heads() -> None:
 
 def test_eager_attention_of_a_prompt_is_in_heads() -> None:
     """The whole square: keys of 192 and values of 128 elements, 128 heads, 2 FLOPs each."""
-    kind = DEEPSEEK.kinds["latent_moe"]
+    kind = DEEPSEEK.layer_types["latent_moe"]
     assert kind.eager_attention_flops(2, 1000.0) == 2 * 2 * 1000**2 * 128 * (192 + 128)

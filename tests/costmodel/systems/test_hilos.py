@@ -459,6 +459,6 @@ def test_states_stay_in_the_memory_of_the_gpu() -> None:
 def test_the_kernel_of_a_latent_layer_is_bound_by_its_multiply_adds() -> None:
     """128 heads share a row: HILOS's kernels, built for 5 queries, pass it 49 times."""
     system, llm, work = SYSTEMS["hilos"], model("deepseek-v3"), Workload(16.0, 65536.0, 64.0)
-    assert llm.kinds["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
+    assert llm.layer_types["latent_moe"].group == pytest.approx(128 * (2 * 512 + 64) / 576)
     step = system(machine_of(system), llm, work, {**middle(system), "alpha": 0.0}).step
     assert step.attribution()["csd.kernel"] > 0.9 * step.seconds

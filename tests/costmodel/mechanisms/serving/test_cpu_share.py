@@ -251,7 +251,7 @@ def test_only_layers_with_a_cache_move_to_the_cpu() -> None:
     hw = load_platform("dgx-a100-pim").machine()
     llm = model("jamba-v0.1", hw)
     movable = [pace.movable for pace in paces(hw, llm, Workload(4.0, 4000.0, 2.0))]
-    assert movable == [float(not isinstance(kind, Recurrent)) for kind in llm.kinds.values()]
+    assert movable == [float(not isinstance(kind, Recurrent)) for kind in llm.layer_types.values()]
 
 
 def test_a_share_of_nothing_needs_no_room() -> None:

@@ -29,7 +29,7 @@ def node(gpus: float) -> Machine:
 def layer_of(name: str, hw: Machine) -> LLM:
     """A layer of a model, of its first kind."""
     llm = model(name, hw)
-    return next(iter(llm.kinds.values()), llm)
+    return next(iter(llm.layer_types.values()), llm)
 
 
 def test_one_token_reads_its_four_experts_unpacking_them() -> None:

@@ -1,4 +1,4 @@
-"""Queues of requests on models of several kinds of layer: what is kept, read and admitted."""
+"""Queues of requests on models of several layer types: what is kept, read and admitted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.systems import model
 from support.tiny import ALL_WEIGHTS, LAYERS, SHAPE, WORK, amounts, estimate, needed, two_kinds
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_kinds
+from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_type
 from nearkv.costmodel.model.latent import Latent, Sparse
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -54,7 +54,7 @@ def parts(numbers: list[Real]) -> np.ndarray:
 
 def mixed(**kinds: LLM) -> Mixed:
     layers = sum(float(np.asarray(kind.layers)) for kind in kinds.values())
-    return Mixed(**{**SHAPE, "layers": layers}, layer_kinds=kinds)
+    return Mixed(**{**SHAPE, "layers": layers}, types_by_name=kinds)
 
 
 def test_a_window_ends_what_a_step_reads() -> None:
@@ -90,7 +90,7 @@ def test_memory_holds_requests_of_their_mean_or_of_their_final_size() -> None:
 
 
 def test_a_state_is_read_and_written_and_does_not_grow() -> None:
-    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    llm = mixed(full=two_kinds(1.0).layer_types["full"], state=state(2.0))
     answer = estimate("gpu-only", FOUR, llm, policy=0.0)
     weights = 2 * ALL_WEIGHTS  # the mixer has as many parameters as the attention
     kept = 5 * (110.5 * ROW + 2 * 1000 * 2)
@@ -107,7 +107,7 @@ def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + rows)
     run = amounts(answer.step)["gpu.tensor run"]
     attended = 3 * 2 * 5 * 110.5 * 6 * (2 * 4 + 2)
-    assert run == pytest.approx(3 * llm.kinds["latent"].linear_flops(5.0) + attended)
+    assert run == pytest.approx(3 * llm.layer_types["latent"].linear_flops(5.0) + attended)
 
 
 CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
@@ -149,7 +149,7 @@ def test_of_prompts_only_what_windows_keep_goes_to_the_dimms(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "units", "memory"), PIM)
 def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
-    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    llm = mixed(full=two_kinds(1.0).layer_types["full"], state=state(2.0))
     answer = estimate(name, FOUR, llm, **knobs_of(name))
     step, cache, states = amounts(answer.step), 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     passes = 1 if name == "rank-pim" else 2
@@ -164,7 +164,7 @@ def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
 
 def test_states_end_how_many_requests_the_dimms_serve() -> None:
     """Room for the states of 3.5 requests beside the weights: half of one idle, 3 run."""
-    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    llm = mixed(full=two_kinds(1.0).layer_types["full"], state=state(2.0))
     memory = (ALL_WEIGHTS + 3.5 * 2 * 1000 * 2) / 8
     one_replica: dict[str, Real] = {"gpu.memory": memory, "policy.weights_per_gpu": 700.0}
     assert estimate("rank-pim", one_replica, llm, policy=0.0).batch_run == pytest.approx(3)
@@ -173,11 +173,11 @@ def test_states_end_how_many_requests_the_dimms_serve() -> None:
 def test_requests_that_fill_a_window_load_ranksets_evenly() -> None:
     """Of a trace whose contexts differ, nearly all windows of 64 tokens are full."""
     work, llm = load_trace("dolphin").workload, two_kinds(64.0)
-    seen = seen_by_kinds(llm, work)
+    seen = seen_by_type(llm, work)
     assert seen["window"].sizes == pytest.approx(1, rel=0.01)
     assert seen["full"].sizes == pytest.approx(work.spread.context_square)
-    load = Load(4.0, 4 * work.context, 0.0).on_kinds(seen, lambda sequences, sizes: 2 * sizes)
-    assert load.kinds["window"].hottest == pytest.approx(2 * 4 * 64, rel=0.02)
+    load = Load(4.0, 4 * work.context, 0.0).on_layer_types(seen, lambda sequences, sizes: 2 * sizes)
+    assert load.by_type["window"].hottest == pytest.approx(2 * 4 * 64, rel=0.02)
 
 
 def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
@@ -189,7 +189,7 @@ def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
 
 
 def test_states_of_the_cpus_requests_stay_with_the_gpus() -> None:
-    llm = mixed(full=two_kinds(1.0).kinds["full"], state=state(2.0))
+    llm = mixed(full=two_kinds(1.0).layer_types["full"], state=state(2.0))
     answer = estimate("cpu-offload", FOUR, llm, cpu_share=0.4)
     cache, states = 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     read = amounts(answer.step)
@@ -220,10 +220,10 @@ def test_an_indexer_reads_all_keys_and_multiplies_with_what_it_chose() -> None:
     kept = 4 * 3 * 5 * 110.5 * (6 + 5) * 2
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + kept)
     read = 4 * 3 * 5 * (60 * 6 + 110.5 * 5) * 2
-    weights = 2 * 3 * llm.kinds["sparse"].layer_bytes(1.0)
+    weights = 2 * 3 * llm.layer_types["sparse"].layer_bytes(1.0)
     assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(weights + read)
     attended = 3 * 2 * 5 * (110.5 * 2 * 5 + 60 * 6 * (2 * 4 + 2))
-    linear = 3 * llm.kinds["sparse"].linear_flops(5.0)
+    linear = 3 * llm.layer_types["sparse"].linear_flops(5.0)
     assert amounts(answer.step)["gpu.tensor run"] == pytest.approx(linear + attended)
 
 

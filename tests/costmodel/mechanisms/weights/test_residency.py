@@ -182,7 +182,7 @@ PINNED = load_platform("inf2-a100").machine().with_values({"policy.pinned_roundi
         (
             Mixed(
                 **SHAPE,
-                layer_kinds={
+                types_by_name={
                     "narrow": replace(TINY, layers=1.0),
                     "wide": replace(TINY, layers=2.0, ffn=40.0),
                 },
