@@ -31,7 +31,7 @@ from nearkv.solvers.subbatch.schedule import (
     optimal,
 )
 from nearkv.sweeps.explore.rows import Rows
-from nearkv.sweeps.study.sizes import Choice, Values, in_si, repeatable, size
+from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
 from nearkv.sweeps.study.study import swapped
 from nearkv.sweeps.study.traces import Trace, load_trace
 
@@ -196,7 +196,7 @@ def _lengths(
     """Contexts in flight and prompts that wait."""
     prompts = np.zeros(0)
     if question.prompts:
-        prompts = np.array(repeatable(question.prompts, size, "--prompts"))
+        prompts = np.array(values(question.prompts, size, "--prompts", different=False))
     if question.trace:
         trace = load_trace(question.trace, seed=question.seed)
         contexts = resident_contexts(trace, capacity, random)
@@ -208,7 +208,7 @@ def _lengths(
         )
     if written[:1].isalpha():
         raise unknown("trace", written, [*names("trace"), "FILE.csv"], "--requests")
-    return np.array(repeatable(question.requests, size, "--requests")), prompts
+    return np.array(values(question.requests, size, "--requests", different=False)), prompts
 
 
 def resident_contexts(

@@ -194,15 +194,29 @@ class Block:
             numbers: more hardware numbers to replace, by `role.key`, in SI.
             read: takes the name of each hardware number that is read, `role.key`.
         """
-        mesh = {axis: _same_everywhere(values) for axis, values in mesh.items()}
-        replaced = {key: mesh[axis] for axis, key in self.sets.items()}
+        replaced: dict[str, Numbers] = {}
+        swept: dict[str, Requested] = {}
+        workload: dict[str, Numbers] = {}
+        for axis, values in mesh.items():
+            # the formulas compute much faster with a number than with an array of one
+            value = values.reshape(-1)[0] if values.size == 1 else values
+            if axis in self.sets:
+                replaced[self.sets[axis]] = value
+            elif axis in self.system.defaults:
+                swept[axis] = value
+            else:
+                workload[axis] = value
         machine = self.platform.machine().with_values({**replaced, **numbers})
         if read is not None:
             machine = recording(machine, read)
-        models = mesh["model"].astype(int)
+        models = workload["model"].astype(int)
         llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
-        swept = {name: mesh[name] for name in self.system.defaults if name in mesh}
-        return machine, llm, self._workload(mesh), {**swept, **self.requested}
+        if self.traces:
+            work = workload_of(self.traces, workload["trace"].astype(int))
+        else:
+            lengths = workload["context_tok"], workload["output_tokens"]
+            work = Workload(workload["batch"], *lengths)
+        return machine, llm, work, {**swept, **self.requested}
 
     @property
     def draws(self) -> dict[str, str]:
@@ -212,9 +226,12 @@ class Block:
     @property
     def _set_widths(self) -> list[str]:
         """Widths of elements that the user set, which override those of a model's own."""
-        own = "precision."
-        addresses = self.sets.values()
-        return [name.removeprefix(own) for name in addresses if name.startswith(own)]
+        widths = []
+        for address in self.sets.values():
+            role, _, key = address.partition(".")
+            if role == "precision":
+                widths.append(key)
+        return widths
 
     def overridden(self, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
         """Sentence on a width that the user set -> where the model states its own."""
@@ -225,14 +242,3 @@ class Block:
                 sentence = f"precision.{key} as set, not the model's own"
                 notes[sentence] = np.isin(models, stating)
         return notes
-
-    def _workload(self, mesh: Mapping[str, Numbers]) -> Workload:
-        if self.traces:
-            return workload_of(self.traces, mesh["trace"].astype(int))
-        return Workload(mesh["batch"], mesh["context_tok"], mesh["output_tokens"])
-
-
-def _same_everywhere(values: Numbers) -> Numbers:
-    """An array of one number as that number, with which the formulas compute much faster."""
-    is_one = isinstance(values, np.ndarray) and values.size == 1
-    return values.reshape(-1)[0] if is_one else values

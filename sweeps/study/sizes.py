@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -168,24 +168,20 @@ def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
     raise InputError(f"{where} {values!r}: give a name or a path, or a list of these")
 
 
-def values(given: Values, read: Reader, where: str) -> list[float]:
-    """Read the different values of an axis, as `repeatable` reads them.
-
-    Raises:
-        InputError: as there, or a value that comes twice.
-    """
-    numbers = repeatable(given, read, where)
-    _check_different(numbers, given, where)
-    return numbers
-
-
-def repeatable(given: Values, read: Reader, where: str) -> list[float]:
-    """Read a list of values and ranges; a value may come more than once.
+def values(given: Values, read: Reader, where: str, different: bool = True) -> list[float]:
+    """Read a list of values and ranges.
 
     A range is `low:high:xFACTOR` or `low:high:+STEP`.
 
+    Args:
+        given: one or several.
+        read: reads one.
+        where: what they are for, used in errors.
+        different: whether no value may come twice.
+
     Raises:
-        InputError: an empty item, a value that `read` refuses, or a range that never ends.
+        InputError: an empty item, a value that `read` refuses or that comes twice, or a range that
+            never ends.
     """
     numbers: list[float] = []
     for item in items(given, where):
@@ -193,6 +189,8 @@ def repeatable(given: Values, read: Reader, where: str) -> list[float]:
         numbers += _range(item, read, where) if is_range else [read(item, where)]
     if not numbers:
         raise InputError(f"{where}: has no value; give one, or leave it out")
+    if different:
+        _check_different(numbers, given, where)
     return numbers
 
 
@@ -231,8 +229,7 @@ def choices(given: Values, where: str, different: bool = True) -> tuple[Choice, 
     if not read:
         raise InputError(f"{where}: has no value; give one, or leave it out")
     if different:
-        keys = [item if isinstance(item, str) else item.si for item in read]
-        _check_different(keys, given, where)
+        _check_different(read, given, where)
     return tuple(read)
 
 
@@ -254,7 +251,7 @@ def in_si(amounts: Iterable[Choice], key: Key, where: str) -> list[float]:
     return numbers
 
 
-def _check_different(read: list[Any], given: Values, where: str) -> None:
+def _check_different(read: Sequence[object], given: Values, where: str) -> None:
     if len(set(read)) < len(read):
         raise InputError(f"{where}: {given!r} gives a value twice; give every value once")
 

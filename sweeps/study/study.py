@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -25,6 +25,7 @@ from nearkv.sweeps.study.bands import (
 from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid, Numbers
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
+    Amount,
     Choice,
     Sizes,
     Values,
@@ -33,7 +34,6 @@ from nearkv.sweeps.study.sizes import (
     in_si,
     names,
     pairs,
-    repeatable,
     size,
     values,
 )
@@ -171,7 +171,7 @@ def _paired(given: Values, where: str) -> tuple[Any, ...]:
     if axis in NAMED:
         return names(given, where)
     if axis in LENGTHS:
-        return tuple(repeatable(given, size, where))
+        return tuple(values(given, size, where, different=False))
     return choices(given, where, different=False)
 
 
@@ -232,31 +232,26 @@ def field_of(axis: str) -> str:
 
 def _blocks(study: Study) -> list[Block]:
     """The blocks of a study without paired axes."""
-    model_names = once(_names_of(study.models), "--model")
-    once(_names_of(study.platforms), "--platform")
     once(study.traces, "--trace")
     if study.plugins:
         load_plugins(study.plugins)
     systems = list(map(find_system, study.systems))
-    parts = tuple(map(_read_model, study.models))
-    if not systems or not parts:
+    if not systems or not study.models:
         raise InputError("nothing to evaluate; name at least one system and one --model")
     once(study.systems, "systems")
+    parts, labels = _models(study.models)
     check_knobs(systems, study.knobs)
+    workload = [Axis("model", np.arange(float(len(parts))), labels)]
     traces: tuple[Trace, ...] = ()
     if study.traces or study.method != "fluid":
-        lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
-        traces = traces_of(study.traces, study.method, study.seed, lengths)
-    labels = tuple(part.name for part in parts)
-    if len(set(labels)) < len(labels):
-        labels = tuple(model_names)
-    workload = [_name_axis("model", labels)]
-    if traces:
-        workload.append(_name_axis("trace", study.traces))
+        has_lengths = any(getattr(study, axis) != getattr(Study, axis) for axis in LENGTHS)
+        traces = traces_of(study.traces, study.method, study.seed, has_lengths)
+        workload.append(Axis("trace", np.arange(float(len(traces))), study.traces))
     else:
         workload.append(Axis("batch", np.array(study.batch)))
         workload.append(Axis("context_tok", np.array(study.context)))
         workload.append(Axis("output_tokens", np.array(study.output_tokens)))
+    once([_name_of(platform) for platform in study.platforms], "--platform")
     divided: list[Block] = []
     for system in systems:
         for named in study.platforms or (system.platform,):
@@ -264,16 +259,20 @@ def _blocks(study: Study) -> list[Block]:
             for platform in swapped(own, study.parts):
                 sets, axes, ruled = _axes(system, platform, study)
                 for case in product(*ruled):
-                    swept = [item for item in case if isinstance(item, Axis)]
-                    rules = [item for item in case if not isinstance(item, Axis)]
-                    grid = Grid((*workload, *axes, *swept))
+                    swept: list[Axis] = []
+                    requested: dict[str, str] = {}
+                    for item in case:
+                        if isinstance(item, Axis):
+                            swept.append(item)
+                        else:
+                            requested |= [item]
                     block = Block(
                         system=system,
                         platform=platform,
                         parts=parts,
-                        grid=grid,
+                        grid=Grid((*workload, *axes, *swept)),
                         sets=sets,
-                        requested=dict(rules),
+                        requested=requested,
                         traces=traces,
                         method=study.method,
                     )
@@ -281,21 +280,27 @@ def _blocks(study: Study) -> list[Block]:
     return divided
 
 
-def _read_model(model: str | Part) -> Part:
-    if isinstance(model, Part):
-        return model
-    part = load_llm(model)
-    check_published(part)
-    return part
+def _models(stated: Sequence[str | Part]) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+    """The models of a study, and how a table names each.
+
+    Two files may hold models of one name; a table then names all as they were stated.
+    """
+    names = list(map(_name_of, stated))
+    once(names, "--model")
+    parts: list[Part] = []
+    labels: dict[str, None] = {}
+    for model in stated:
+        part = load_llm(model) if isinstance(model, str) else model
+        if isinstance(model, str):
+            check_published(part)
+        parts.append(part)
+        labels[part.name] = None
+    distinct = len(labels) == len(parts)
+    return tuple(parts), tuple(labels if distinct else names)
 
 
-def _names_of(named: Iterable[str | Part | Platform]) -> tuple[str, ...]:
-    return tuple(item if isinstance(item, str) else item.name for item in named)
-
-
-def _name_axis(name: str, labels: tuple[str, ...]) -> Axis:
-    """An axis of names, as their places in the list."""
-    return Axis(name, np.arange(float(len(labels))), labels)
+def _name_of(named: str | Part | Platform) -> str:
+    return named if isinstance(named, str) else named.name
 
 
 def swapped(platform: Platform, parts: Mapping[str, Sequence[str]]) -> Iterator[Platform]:
@@ -388,11 +393,11 @@ def _knob_cases(
         elif isinstance(value, str) and knob.kind == "choice":
             known = [*knob.choices, *knob.rules, "auto"]
             raise unknown(f"value of {name}", text, known)
-        elif isinstance(value, str) or not _takes(knob, value.si):
+        elif isinstance(value, Amount) and _takes(knob, value.si):
+            numbers.append(value.si)
+        else:
             problem = _knob_fault(system, knob)
             raise InputError(f"--knob {name}: {text!r} {problem}")
-        else:
-            numbers.append(value.si)
     if not numbers:
         return rules
     return [Axis(name, np.array(numbers), knob.choices), *rules]
