@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 Residuals = Callable[[Numbers], Numbers]
 """Points (k, factors) -> residuals (k, rows) [1]."""
 

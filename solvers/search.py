@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 Points = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Evaluate = Callable[[Points, Numbers], Numbers]

@@ -22,7 +22,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Real = float | NDArray[np.float64]
+Numbers = NDArray[np.float64]
+Real = float | Numbers
 """A number for every design point: a scalar or an array that broadcasts with the others."""
 Mask = bool | np.bool_ | NDArray[np.bool_]
 """A flag for every design point."""

@@ -12,7 +12,8 @@ import math
 import numpy as np
 import pulp
 
-from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import Array, HeadTables, Three
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.mechanisms.hbm_lpddr.head_tables import HeadTables, Three
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.mapping.tables import Mapping, evaluate
 
@@ -44,7 +45,7 @@ def milp(tables: HeadTables) -> Mapping:
     return mapping
 
 
-def _flat(three: Three) -> list[Array]:
+def _flat(three: Three) -> list[Numbers]:
     return [np.ravel(table) for table in three]
 
 
@@ -57,14 +58,14 @@ class _Program:
         self.lp = pulp.LpProblem("head_mapping", pulp.LpMinimize)
         self.x = [self._choices(i, table) for i, table in enumerate(self.seconds)]
 
-    def _choices(self, i: int, table: Array) -> dict[int, pulp.LpVariable]:
+    def _choices(self, i: int, table: Numbers) -> dict[int, pulp.LpVariable]:
         """One binary for every number of units that sub-layer i can have."""
         choices = {}
         for n in np.flatnonzero(np.isfinite(table)).tolist():
             choices[n] = self.lp.add_variable(f"x_{i}_{n}", cat="Binary")
         return choices
 
-    def _total(self, tables: list[Array], size: float) -> pulp.LpAffineExpression:
+    def _total(self, tables: list[Numbers], size: float) -> pulp.LpAffineExpression:
         """Sum of three tables at the choice, in units of a size."""
         terms = []
         for table, row in zip(tables, self.x, strict=True):
@@ -73,7 +74,7 @@ class _Program:
                 terms.append(weight * chosen)
         return pulp.lpSum(terms)
 
-    def _limit(self, tables: Three, headroom: Array) -> None:
+    def _limit(self, tables: Three, headroom: Numbers) -> None:
         """Bytes of the choice fit one memory."""
         capacity = float(np.ravel(headroom)[0])
         size = max(capacity, 1.0)
@@ -128,9 +129,9 @@ def brute(tables: HeadTables) -> Mapping:
     return evaluate(tables, attention, qkv, fc)
 
 
-def _cube(three: Three) -> Array:
+def _cube(three: Three) -> Numbers:
     """Sum of three tables for every mapping, in the order of `Choice.total`."""
     attention, qkv, fc = (table.reshape(table.shape[-1]) for table in three)
     pairs = attention[:, None] + qkv
-    cube: Array = pairs[:, :, None] + fc
+    cube: Numbers = pairs[:, :, None] + fc
     return cube

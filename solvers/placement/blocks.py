@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
     COLUMNS,
     DECODE,
@@ -36,7 +37,7 @@ from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
-from nearkv.solvers.placement.linear import Program, Simplex, Vector
+from nearkv.solvers.placement.linear import Program, Simplex
 
 _COLUMNS = (*SHARES, "y", "T_pre", "T_gen")
 Y = len(SHARES)
@@ -115,9 +116,9 @@ class _Times:
         units: scales of T_pre and T_gen [s].
     """
 
-    seconds: Vector
-    on_cpu: Vector
-    units: Vector
+    seconds: Numbers
+    on_cpu: Numbers
+    units: Numbers
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,13 @@ class BlockProblem:
     fixed: Mapping[str, float]
 
     @cached_property
-    def usable(self) -> Vector:
+    def usable(self) -> Numbers:
         """Bytes each row of `MEMORY` may use [B]."""
         sizes = capacity(self.hw)
         return np.array([sizes[tier] for tier in TIER], float)
 
     @cached_property
-    def unit(self) -> Vector:
+    def unit(self) -> Numbers:
         """Scale of each memory row, the usable bytes of its own tier [B]."""
         return np.maximum(self.usable, 1.0)
 
@@ -181,7 +182,7 @@ class BlockProblem:
         )
 
     @cached_property
-    def _bytes(self) -> tuple[Vector, Vector]:
+    def _bytes(self) -> tuple[Numbers, Numbers]:
         """Rows of memory of one sequence, scaled; what of them goes with 1 / nb."""
         alone, batched = (
             BlockSchedule(self.hw, self.llm, self.work, 1.0, gbs, 1.0).memory()
@@ -242,7 +243,7 @@ class BlockProblem:
         return self._attention_rates[min(gbs, LARGE_BATCH) - 1]
 
     @cached_property
-    def _terms(self) -> Vector:
+    def _terms(self) -> Numbers:
         """What each number of a box adds to the LP's matrix, a flat matrix a number of `program`.
 
         A block shares the weights: their columns are w y, and their rows those of a sequence.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 
-Vector = NDArray[np.float64]
-Numbers = NDArray[np.int32]
+Indices = NDArray[np.int32]
 _TOLERANCE = 1e-9
 """Of HiGHS, below its own 1e-7: bounds must meet values up to a relative 1e-9."""
 _SMALLEST_ENTRY = 1e-12
@@ -38,16 +38,16 @@ class Program:
         rows, columns: their names.
     """
 
-    cost: Vector
-    matrix: Vector
-    limit: Vector
+    cost: Numbers
+    matrix: Numbers
+    limit: Numbers
     equal: NDArray[np.bool_]
-    low: Vector
-    high: Vector
+    low: Numbers
+    high: Numbers
     rows: Sequence[str]
     columns: Sequence[str]
 
-    def bound(self, prices: Vector) -> float:
+    def bound(self, prices: Numbers) -> float:
         """Lower bound of the optimum, proven by any prices of the rows (weak duality).
 
         Args:
@@ -57,12 +57,12 @@ class Program:
         left = self.cost - prices @ self.matrix
         return float(prices @ self.limit + left @ np.where(left > 0, self.low, self.high))
 
-    def having(self, matrix: Vector, low: Vector) -> Program:
+    def having(self, matrix: Numbers, low: Numbers) -> Program:
         """The program with other entries and lower bounds of the same size."""
         rest = (self.high, self.rows, self.columns)
         return Program(self.cost, matrix, self.limit, self.equal, low, *rest)
 
-    def with_row(self, name: str, entries: Vector, limit: float) -> Program:
+    def with_row(self, name: str, entries: Numbers, limit: float) -> Program:
         """The program with one constraint more: entries . x <= limit."""
         return replace(
             self,
@@ -87,8 +87,8 @@ class Optimum:
 
     value: float
     bound: float
-    x: Vector
-    prices: Vector
+    x: Numbers
+    prices: Numbers
     basis: Any = None
 
 
@@ -190,7 +190,7 @@ class Simplex:
 
 
 @cache
-def _every_entry(rows: int, columns: int) -> tuple[Numbers, Numbers, Numbers]:
+def _every_entry(rows: int, columns: int) -> tuple[Indices, Indices, Indices]:
     """Row starts and column indices of a dense matrix, and that no column is integer."""
     start = columns * np.arange(rows + 1, dtype=np.int32)
     index = np.tile(np.arange(columns, dtype=np.int32), rows)
@@ -231,7 +231,7 @@ def reference(program: Program, solver: Any = None) -> Optimum | None:
     return Optimum(float(program.cost @ values), program.bound(prices), values, prices)
 
 
-def _form(pulp: Any, x: Sequence[Any], entries: Vector) -> Any:
+def _form(pulp: Any, x: Sequence[Any], entries: Numbers) -> Any:
     """A linear form in PuLP's variables, those with an entry."""
     pairs = zip(x, entries.tolist(), strict=True)
     return pulp.LpAffineExpression([(column, entry) for column, entry in pairs if entry])

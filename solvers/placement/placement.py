@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.weights.placement import (
     DECODE,
     MEMORY,
@@ -27,7 +28,7 @@ from nearkv.solvers.placement.blocks import (
     shortage,
     single_block,
 )
-from nearkv.solvers.placement.linear import Optimum, Program, Simplex, Vector, reference
+from nearkv.solvers.placement.linear import Optimum, Program, Simplex, reference
 from nearkv.solvers.placement.search import GAP, BestBlock, full, paper
 
 SEARCHES = {"full": full, "paper": paper}
@@ -191,7 +192,7 @@ def _space(problem: BlockProblem, gpu_batch: int | None, num_batches: int | None
     return Box(*gbs, *nb)
 
 
-def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Vector:
+def _least_wear(program: Program, optimum: Optimum, solve: Simplex) -> Numbers:
     """Of all shares as fast as an optimum, those with least cache on disk, then least host weights.
 
     Optimal shares are rarely unique. Flash wears by the cache written to it; free host memory is
@@ -246,29 +247,29 @@ def _placement(
     )
 
 
-def _filled(problem: BlockProblem, needed: Vector) -> Vector:
+def _filled(problem: BlockProblem, needed: Numbers) -> Numbers:
     """Share of what it may hold that each row of `MEMORY` needs [1].
 
     Raises:
         InputError: a memory is overfull.
     """
     none = np.zeros(len(MEMORY))
-    filled: Vector = np.divide(needed, problem.usable, out=none, where=problem.usable > 0)
+    filled: Numbers = np.divide(needed, problem.usable, out=none, where=problem.usable > 0)
     if np.any(filled > 1 + _OVERFULL):
         raise _unsolved(f"its solution fills a memory {np.max(filled):.3g} times")
     return filled
 
 
-def _by_tier(values: Vector) -> dict[str, list[float]]:
+def _by_tier(values: Numbers) -> dict[str, list[float]]:
     """Values of the rows of `MEMORY`, by tier."""
     rows = list(zip(TIER, values.tolist(), strict=True))
     return {tier: [value for where, value in rows if where == tier] for tier in ADDRESS}
 
 
-def _without_rounding(x: Vector) -> Vector:
+def _without_rounding(x: Numbers) -> Numbers:
     """The shares of an optimum, none negative and those of each tensor adding up to 1."""
     of_tensors = np.maximum(x[: len(SHARES)], 0.0).reshape(len(_TENSORS), -1)
-    shares: Vector = of_tensors / of_tensors.sum(axis=1, keepdims=True)
+    shares: Numbers = of_tensors / of_tensors.sum(axis=1, keepdims=True)
     return shares.ravel()
 
 

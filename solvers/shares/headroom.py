@@ -1,4 +1,4 @@
-"""Shares at which every memory holds what it must; where there are none, the least short.
+"""Numbers at which every memory holds what it must; where there are none, the least short.
 
 Symbols: x share.
 """
@@ -11,12 +11,9 @@ from functools import reduce
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.capacity import Fits
-
-Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class _Need:
         need = self.start + np.multiply(x, self.rise)
         return np.maximum(np.subtract(need, self.capacity), 0.0)
 
-    def interval(self, spare: Real) -> tuple[Shares, Shares]:
+    def interval(self, spare: Real) -> tuple[Numbers, Numbers]:
         """Lowest and highest share whose need exceeds the capacity by no more than a spare [1].
 
         A need that does not change with the share bounds nothing.
@@ -59,7 +56,7 @@ class _Need:
 
 def feasible_share(
     start: Fits, end: Fits, least: Real = 0.0, most: Real = 1.0
-) -> tuple[Shares, Shares]:
+) -> tuple[Numbers, Numbers]:
     """The shares at which every memory holds what it must, its need being affine in the share.
 
     Args:
@@ -88,7 +85,7 @@ def feasible_share(
 
 def _interval(
     needs: Sequence[_Need], spare: Real, least: Real, most: Real
-) -> tuple[Shares, Shares]:
+) -> tuple[Numbers, Numbers]:
     """Lowest and highest share that every need allows, cut to an interval [1]."""
     low = np.asarray(least, float)
     high = np.asarray(most, float)
@@ -99,7 +96,9 @@ def _interval(
     return low, high
 
 
-def _least_short(needs: Sequence[_Need], least: Real, most: Real) -> tuple[Shares, Shares]:
+def _least_short(
+    needs: Sequence[_Need], least: Real, most: Real
+) -> tuple[Numbers, Numbers]:
     """The share at which the shortest memory misses the fewest bytes, and how many [1, B].
 
     The most that any memory misses is convex and piecewise linear in the share: it is least at an
@@ -116,8 +115,8 @@ def _least_short(needs: Sequence[_Need], least: Real, most: Real) -> tuple[Share
     return best, missing
 
 
-def _crossings(needs: Sequence[_Need]) -> Iterator[Shares]:
-    """Shares where two memories miss equally many bytes, or one just fits."""
+def _crossings(needs: Sequence[_Need]) -> Iterator[Numbers]:
+    """Numbers where two memories miss equally many bytes, or one just fits."""
     for one, other in combinations(needs, 2):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             apart = np.subtract(other.excess, one.excess)
@@ -126,7 +125,7 @@ def _crossings(needs: Sequence[_Need]) -> Iterator[Shares]:
         yield np.nan_to_num(crossing)
 
 
-def _shortest(needs: Sequence[_Need], x: Real) -> Shares:
+def _shortest(needs: Sequence[_Need], x: Real) -> Numbers:
     """Bytes missing in the memory that is shortest [B]."""
     missing = (need.short(x) for need in needs)
     return reduce(np.maximum, missing, np.zeros(()))

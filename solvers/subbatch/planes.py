@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Real, Repeat, Span
+from nearkv.costmodel.algebra.span import Leaf, Numbers, Real, Repeat, Span
 from nearkv.hardware.errors import InputError
 
 Planes = NDArray[np.float64]
 """One row a plane: constant, slope along each variable [s]; seconds = max(planes @ [1, x])."""
-Array = NDArray[np.float64]
 
 _BASE = 4096.0
 """Where slopes are measured: far enough from zero, at which no weights are read."""
@@ -49,7 +48,7 @@ def planes(make: Callable[..., Span], variables: int) -> Planes:
     return _planes(make(*points.T), probes)
 
 
-def _planes(span: Span, probes: Array) -> Planes:
+def _planes(span: Span, probes: Numbers) -> Planes:
     if isinstance(span, Leaf):
         return _plane(span.seconds, probes)
     if isinstance(span, Repeat):
@@ -72,7 +71,7 @@ def _planes(span: Span, probes: Array) -> Planes:
     return total
 
 
-def _plane(seconds: Real, probes: Array) -> Planes:
+def _plane(seconds: Real, probes: Numbers) -> Planes:
     """The plane through the seconds at the base and its steps, checked at the probes."""
     variables = probes.shape[1]
     points = 1 + variables + len(probes)

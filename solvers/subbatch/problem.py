@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap
-from nearkv.costmodel.algebra.span import Span
+from nearkv.costmodel.algebra.span import Numbers, Span
 from nearkv.costmodel.mechanisms.serving.parallel import data_parallel, in_use
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load
@@ -32,7 +32,6 @@ _ROUNDING = 1e-12
 
 Chunks = tuple[tuple[int, float], ...]
 """(prompt, tokens) of every prompt that rides in a sub-batch."""
-Array = NDArray[np.float64]
 Split = NDArray[np.bool_]
 """True where a request is in sub-batch 1."""
 
@@ -63,14 +62,14 @@ class SubbatchProblem:
         costs: of a phase.
     """
 
-    contexts: Array
+    contexts: Numbers
     rankset_of: NDArray[np.int64]
     ranksets: int
-    prompts: Array
+    prompts: Numbers
     costs: Costs
 
     @property
-    def loads(self) -> Array:
+    def loads(self) -> Numbers:
         """Tokens each request puts on each rankset, as if spread evenly [1].
 
         Shape (requests, ranksets).
@@ -79,7 +78,7 @@ class SubbatchProblem:
         if np.all(self.rankset_of < 0):
             return contexts
         on_rankset = self.rankset_of[:, np.newaxis] == np.arange(self.ranksets)
-        load: Array = self.ranksets * contexts * on_rankset
+        load: Numbers = self.ranksets * contexts * on_rankset
         return load
 
     def __post_init__(self) -> None:
@@ -104,7 +103,7 @@ def costs_of(hw: Machine, llm: LLM) -> Costs:
     def load(
         n: object, hottest: object = 0.0, prompt: object = 0.0, squares: object = 0.0
     ) -> Load:
-        def on_all(amount: object) -> Array:
+        def on_all(amount: object) -> Numbers:
             return replicas * np.asarray(amount, float)
 
         held = on_all(hottest)

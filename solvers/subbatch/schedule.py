@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pulp
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.solvers.subbatch.problem import (
     CHUNK_TOKENS,
-    Array,
     Chunks,
     Costs,
     Split,
@@ -89,7 +89,7 @@ class Schedule:
 # --- by rule: nothing is proven ----------------------------------------------------------------
 
 
-def even_halves(contexts: Array) -> Split:
+def even_halves(contexts: Numbers) -> Split:
     """Step 2 of L3 sec. 5.3: longest first, each to the sub-batch with fewer tokens."""
     in_one = np.zeros(len(contexts), bool)
     sums = [0.0, 0.0]
@@ -276,7 +276,7 @@ class Halves:
     bound: float
 
 
-def evenest(contexts: Array, time_limit: float = 10.0) -> Halves:
+def evenest(contexts: Numbers, time_limit: float = 10.0) -> Halves:
     """Step 2 alone, solved: the split whose larger half has fewest tokens."""
     total = float(contexts.sum())
     shares = (contexts / total).tolist()

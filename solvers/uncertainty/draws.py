@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 OUTER = 0.9
 """The share of measurements below the highest stated quantile; 0.1 lie below the lowest."""
 

@@ -6,9 +6,8 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
 
 
 def quantiles(samples: Numbers, shares: Sequence[float]) -> Numbers:

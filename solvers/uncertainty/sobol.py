@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 Model = Callable[[Mapping[str, Numbers]], Numbers]
 """Ranks of every unknown by name, k each in (0, 1) -> k values, in an array of its own."""
 SCRAMBLINGS = 8

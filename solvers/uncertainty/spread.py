@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-Numbers = NDArray[np.float64]
+from nearkv.costmodel.algebra.span import Numbers
+
 FREEDOM = 4.0
 """Degrees of freedom of Student's law of the errors [1].
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.frontier import frontier
 from nearkv.sweeps.evaluate.blanks import warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.evaluate.slo import RATIOS, Target, check_quantities, parse_targets
-from nearkv.sweeps.jobs.best import Numbers, Places, Reducer, best_numbers, whole_rows
+from nearkv.sweeps.jobs.best import Places, Reducer, best_numbers, whole_rows
 from nearkv.sweeps.jobs.plan import plan
 from nearkv.sweeps.jobs.progress import QUICK, SweepRun
 from nearkv.sweeps.jobs.workers import Workers

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.sweeps.evaluate.blanks import running_without, warn_of_blanks
 from nearkv.sweeps.evaluate.columns import on_request
@@ -54,7 +55,6 @@ MOST_KEPT = 1_000_000
 MANY = 10**10
 """More design points than this take hours."""
 
-Numbers = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
@@ -22,7 +23,6 @@ from nearkv.solvers.knobs import Requested, Resolved, resolve_knobs
 from nearkv.sweeps.study.bands import Band, draws_of
 from nearkv.sweeps.study.traces import Trace, workload_of
 
-Numbers = NDArray[np.float64]
 Inputs = tuple[Machine, LLM, Workload, dict[str, Requested]]
 """Machine, model, workload and knobs: what a system is called with."""
 NONE: Mapping[str, Numbers] = MappingProxyType({})

@@ -9,20 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import check_published
 from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_system
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.study.bands import (
-    MODEL_ERROR,
-    RATIO_ERROR,
-    SAMPLES,
-    Band,
-    check_band,
-)
-from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid, Numbers
+from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, SAMPLES, Band, check_band
+from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
     Amount,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.sweeps.study.grid import Box, shape_of
@@ -14,7 +14,6 @@ from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
-Numbers = NDArray[np.float64]
 FITS = "fits_share"
 """Column of the share of the draws in which a design fits."""
 

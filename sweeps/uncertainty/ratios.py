@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block
 from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
 from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
 
-Numbers = NDArray[np.float64]
 FASTER = {"speedup": "faster_share", "total_speedup": "total_faster_share"}
 """Ratio -> column of the share of the draws in which it is above 1."""
 

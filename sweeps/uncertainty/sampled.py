@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
@@ -26,7 +26,6 @@ from nearkv.sweeps.study.bands import Band
 from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import NONE, Block
 
-Numbers = NDArray[np.float64]
 ELEMENTS_AT_ONCE = 1 << 17
 """Design points times draws evaluated together; bounds the memory of any question."""
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate.catalogue import column_rows
@@ -27,7 +27,6 @@ from nearkv.sweeps.validation.questions import (
     quantity_at,
 )
 
-Values = NDArray[np.float64]
 BASELINE = "over."
 """Begins a column of the baseline in a formula."""
 _AXES = ("system", "model", "platform", "trace", "batch", "context_tok", "output_tokens")
@@ -54,7 +53,7 @@ def question_of(claim: Claim, baseline: bool = False) -> Question:
     )
 
 
-def predict(claim: Claim) -> Values:
+def predict(claim: Claim) -> Numbers:
     """The prediction of the models: the lowest and the highest value over the claim's grid.
 
     Raises:
@@ -73,7 +72,7 @@ def predict(claim: Claim) -> Values:
     return np.array([values.min(), values.max()])
 
 
-def _values(claim: Claim) -> Values:
+def _values(claim: Claim) -> Numbers:
     """What the claim states, at every point of its grid, in its unit."""
     if claim.metric == "number":
         return np.array([number_at(claim.system) / size_of(claim.unit)])
@@ -106,7 +105,7 @@ def columns_in(metric: str) -> list[str]:
     return [word for word in dict.fromkeys(metric.split()) if word.isidentifier()]
 
 
-def formula(claim: Claim, column: Callable[[str, bool], Values]) -> Values:
+def formula(claim: Claim, column: Callable[[str, bool], Numbers]) -> Numbers:
     """A claim's metric from columns, divided by the baseline's where it does not name these.
 
     Args:
@@ -117,19 +116,19 @@ def formula(claim: Claim, column: Callable[[str, bool], Values]) -> Values:
         InputError: there is no such column.
     """
 
-    def value_of(word: str, baseline: bool = False) -> Values:
+    def value_of(word: str, baseline: bool = False) -> Numbers:
         if ":" in word or word[0].isdigit():
             return np.array(number_or_size(word))
         name = word.removeprefix(BASELINE)
         return column(name, baseline or name != word)
 
-    values: Values = arithmetic(claim.metric, value_of)
+    values: Numbers = arithmetic(claim.metric, value_of)
     if claim.over and BASELINE not in claim.metric:
         values = values / arithmetic(claim.metric, partial(value_of, baseline=True))
     return values
 
 
-def _column(claim: Claim, metric: str, baseline: bool) -> Values:
+def _column(claim: Claim, metric: str, baseline: bool) -> Numbers:
     """A column at every point, systems along the first axis; NaN where it has no answer.
 
     Raises:
@@ -147,38 +146,38 @@ def _column(claim: Claim, metric: str, baseline: bool) -> Values:
 # --- trends ---------------------------------------------------------------------------------------
 
 
-def _rises(_: Values, y: Values) -> bool:
+def _rises(_: Numbers, y: Numbers) -> bool:
     return bool(np.all(np.diff(y) > 0))
 
 
-def _falls(_: Values, y: Values) -> bool:
+def _falls(_: Numbers, y: Numbers) -> bool:
     return bool(np.all(np.diff(y) < 0))
 
 
-def _exceeds_one(_: Values, y: Values) -> bool:
+def _exceeds_one(_: Numbers, y: Numbers) -> bool:
     return bool(np.all(y > 1))
 
 
-def _exponent(x: Values, y: Values) -> float:
+def _exponent(x: Numbers, y: Numbers) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def _linearity(x: Values, y: Values) -> float:
+def _linearity(x: Numbers, y: Numbers) -> float:
     return float(np.corrcoef(x, y)[0, 1] ** 2)
 
 
-def _last_that_pays(x: Values, y: Values) -> float:
+def _last_that_pays(x: Numbers, y: Numbers) -> float:
     gains = np.append(y[1:] / y[:-1] > WORTHWHILE, False)
     return float(x[np.argmin(gains)])
 
 
-def _largest(x: Values, _: Values) -> float:
+def _largest(x: Numbers, _: Numbers) -> float:
     return float(np.max(x))
 
 
 WORTHWHILE = 1.01
 """Gain from one value of an axis to the next from which on the next one pays [1]."""
-TRENDS: dict[str, Callable[[Values, Values], float]] = {
+TRENDS: dict[str, Callable[[Numbers, Numbers], float]] = {
     "rises": _rises,
     "falls": _falls,
     "exceeds 1": _exceeds_one,
@@ -192,13 +191,13 @@ exceeds 1 everywhere; the exponent of a power law; R^2 of a straight line; the v
 to which each step gains a hundredth; the largest value of the axis that fits."""
 
 
-def _trend(name: str) -> Callable[[Values, Values], float]:
+def _trend(name: str) -> Callable[[Numbers, Numbers], float]:
     if name not in TRENDS:
         raise unknown("trend", name, TRENDS)
     return TRENDS[name]
 
 
-def _along(claim: Claim, columns: Columns, values: Values) -> Values:
+def _along(claim: Claim, columns: Columns, values: Numbers) -> Numbers:
     """The trend of a metric along an axis of its grid, for each case of the other axes.
 
     With `take` mean the metric is averaged over the other axes first.

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
 from nearkv.sweeps.validation.own_files import read_claims
-from nearkv.sweeps.validation.prediction import Values, command_of, predict
+from nearkv.sweeps.validation.prediction import command_of, predict
 
 Row = dict[str, Any]
 
@@ -97,7 +98,7 @@ def verdict(claim: Claim, relative: float) -> str:
     return "near" if relative <= NEAR else "miss"
 
 
-def error(claim: Claim, predicted: Values) -> float:
+def error(claim: Claim, predicted: Numbers) -> float:
     """Relative distance of a prediction from a statement; 0 where a bound is kept [1].
 
     Both ends of the prediction are compared with both of the statement, and the worse counts; a

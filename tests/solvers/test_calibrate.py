@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearkv.solvers.calibrate import Numbers, fit, left_out, tangent
+from nearkv.costmodel.algebra.span import Numbers
+from nearkv.solvers.calibrate import fit, left_out, tangent
 
 
 def line(points: Numbers) -> Numbers:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.solvers.search import crossings, largest, peak
 
 
@@ -105,9 +106,6 @@ def test_a_rate_without_a_value_is_no_peak() -> None:
     best_of = peak(lambda point, value: np.where(value < 3, np.nan, value), np.array([2.0, 40.0]))
     assert np.isnan(best_of.value[0])
     assert (best_of.value[1], best_of.rate[1]) == (40, 40)
-
-
-Numbers = NDArray[np.float64]
 
 
 def test_a_range_of_millions_is_searched_where_its_peak_may_be() -> None:

@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Numbers, Real, Span
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     MOST_UNITS,
     Asymmetric,
@@ -31,8 +30,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
 
-Array = NDArray[np.float64]
-Three = tuple[Array, Array, Array]
+Three = tuple[Numbers, Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class HeadTables:
     seconds: Three
     hbm: Three
     lpddr: Three
-    hbm_headroom: Array
-    lpddr_headroom: Array
-    units: Array
+    hbm_headroom: Numbers
+    lpddr_headroom: Numbers
+    units: Numbers
 
     @cached_property
     def points(self) -> tuple[int, ...]:
@@ -154,7 +152,9 @@ def _tables(
     )
 
 
-def units_first(name: str, units: Real, two: Asymmetric, llm: LLM, work: Workload) -> Array:
+def units_first(
+    name: str, units: Real, two: Asymmetric, llm: LLM, work: Workload
+) -> Numbers:
     """Count 0..N along a new first axis, in front of all axes that design points have [1].
 
     Args:

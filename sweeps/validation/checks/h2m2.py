@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import attend, gemm, side
 from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     SUBLAYERS,
@@ -36,7 +35,6 @@ from nearkv.sweeps.explore.mapping_trace import random_trace, replay
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import model_on
 
-Values = NDArray[np.float64]
 PLATFORM = "gh-asymmetric"
 BATCHES = {"gpt3-175b": 32.0, "chinchilla-70b": 64.0, "llama2-70b": 128.0}
 """Batches of sec. 5.2."""
@@ -73,7 +71,7 @@ def solved(
 
 
 def _resolved(
-    system: str, hw: Machine, llm: LLM, batch: float, lengths: Values
+    system: str, hw: Machine, llm: LLM, batch: float, lengths: Numbers
 ) -> Resolved:
     spec = find_system(system)
     work = Workload(batch, lengths, 1.0).at(lengths)
@@ -85,19 +83,19 @@ def estimate(system: str, name: str) -> Estimate:
     return solved(system, name)[0].estimate
 
 
-def seconds(system: str, name: str, changes: Mapping[str, float] | None = None) -> Values:
+def seconds(system: str, name: str, changes: Mapping[str, float] | None = None) -> Numbers:
     """A step at every length of a model's grid [s]."""
     resolved, _, _ = solved(system, name, tuple((changes or {}).items()))
     step = resolved.estimate.step.seconds
     return np.broadcast_to(step, LENGTHS[name].shape)
 
 
-def _speedup(system: str, name: str) -> Values:
+def _speedup(system: str, name: str) -> Numbers:
     """Speed-up over LPDDR-only at every length [1]."""
     return seconds("lpddr-only", name) / seconds(system, name)
 
 
-def _unpaged(name: str) -> Values:
+def _unpaged(name: str) -> Numbers:
     """A step with greedy's mapping, address translation for free [s]."""
     resolved, hw, llm = solved("h2m2", name)
     work = resolved.estimate.work
@@ -165,12 +163,12 @@ def crossover_context(name: str, first: str, second: str) -> float:
     """Context at which the first system stops being the faster one (sec. 5.2.1) [tokens]."""
     hw, llm = model_on(PLATFORM, name)
 
-    def lead(_: Any, tokens: Values) -> Values:
+    def lead(_: Any, tokens: Numbers) -> Numbers:
         steps = []
         for system in (first, second):
             resolved = _resolved(system, hw, llm, BATCHES[name], tokens)
             steps.append(np.asarray(resolved.estimate.step.seconds))
-        ahead: Values = np.log(steps[1] / steps[0])
+        ahead: Numbers = np.log(steps[1] / steps[0])
         return ahead
 
     lengths = np.arange(64.0, 2049.0, 64.0)
@@ -181,18 +179,18 @@ def crossover_context(name: str, first: str, second: str) -> float:
 # --- what HBM holds, fig. 3 and 14, sec. 4.3 ----------------------------------------------------
 
 
-def _on_hbm(name: str) -> dict[str, Values]:
+def _on_hbm(name: str) -> dict[str, Numbers]:
     """Bytes of each sub-layer on HBM at every length [GB]."""
     also = estimate("h2m2", name).also
     return {part: np.asarray(also[f"hbm_{part}_gb"]) for part in SUBLAYERS}
 
 
 @check
-def hbm_fill(name: str) -> Values:
+def hbm_fill(name: str) -> Numbers:
     """Share of HBM that H2M2 fills, at every length (fig. 14) [1]."""
     _, hw, _ = solved("h2m2", name)
     used = np.asarray(estimate("h2m2", name).also["hbm_used_gb"]) * 1e9
-    filled: Values = used / (hw.hbm.count * hw.hbm.memory)
+    filled: Numbers = used / (hw.hbm.count * hw.hbm.memory)
     return filled
 
 
@@ -247,7 +245,7 @@ def _first_only(tables: Any, last: int) -> Any:
 
 
 @check
-def attention_share_of_bytes(name: str) -> Values:
+def attention_share_of_bytes(name: str) -> Numbers:
     """The KV cache's share of a model's bytes, at every length (fig. 3) [1]."""
     _, llm = model_on(PLATFORM, name)
     batch, lengths = BATCHES[name], LENGTHS[name]

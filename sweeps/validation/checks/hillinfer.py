@@ -6,9 +6,8 @@ Source: HillInfer sec. 1 to 5.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.near_storage.eviction import place
 from nearkv.costmodel.mechanisms.near_storage.scoring import (
     Pools,
@@ -29,7 +28,6 @@ from nearkv.solvers.beta import best_beta
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import Question, columns_of, model_on
 
-Values = NDArray[np.float64]
 BED = "aipc-4090"
 ALPHA = 0.2
 """Retention of every experiment (sec. 5.2)."""
@@ -174,7 +172,7 @@ def ranking_overlap(heads: str) -> Real:
 
 
 @check
-def batches_that_run(model: str, least: str, most: str) -> Values:
+def batches_that_run(model: str, least: str, most: str) -> Numbers:
     """The batches that HillInfer serves together, 1,920 + 128 tokens (fig. 15) [1]."""
     rows = columns_of(
         Question(
@@ -187,5 +185,5 @@ def batches_that_run(model: str, least: str, most: str) -> Values:
     )
     batch = rows["batch"].astype(float)
     together = rows["batch_run"].astype(float) >= batch
-    runs: Values = batch[(rows["status"] == "ok") & together]
+    runs: Numbers = batch[(rows["status"] == "ok") & together]
     return runs

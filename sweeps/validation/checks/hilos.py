@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     alpha_closed_form,
     interval_of_page,
@@ -29,7 +28,6 @@ from nearkv.sweeps.validation.questions import (
     model_on,
 )
 
-Values = NDArray[np.float64]
 PLATFORM = "hilos-a100"
 WORK = Workload(16.0, 32768.0, 64.0)
 RULE = f"alpha=0.5;{PUBLISHED}"
@@ -89,7 +87,7 @@ def ssd_over_pci(platform: str, devices: str) -> Real:
     return csd(hw, 1.0).read.rate / link(hw, "uplink", "uplink").inward.rate
 
 
-def _steps(model: str, alphas: str, intervals: str) -> Values:
+def _steps(model: str, alphas: str, intervals: str) -> Numbers:
     """Decode steps at 32K with the devices at which B_SSD / B_PCI is 3 [ms]."""
     knobs = f"alpha={alphas};interval={intervals};devices=16;{PUBLISHED}"
     rows = columns_of(Question("hilos", model, platform=PLATFORM, knob=knobs))
@@ -97,7 +95,7 @@ def _steps(model: str, alphas: str, intervals: str) -> Values:
 
 
 @check
-def best_alpha(*models: str) -> Values:
+def best_alpha(*models: str) -> Numbers:
     """The fastest of alpha = 0, 25, 50, 75 % at 32K, model by model (sec. 6.4, fig. 13) [%]."""
     alphas = ",".join(map(str, ALPHAS))
     fastest = [int(np.argmin(_steps(model, alphas, "16"))) for model in models]
@@ -105,7 +103,7 @@ def best_alpha(*models: str) -> Values:
 
 
 @check
-def best_interval(*models: str) -> Values:
+def best_interval(*models: str) -> Numbers:
     """The best of c = 1, 2, 4 ... 64 at 32K, for every model and alpha of `best_alpha` [tokens].
 
     Of those that no measurement could tell from the fastest, the one nearest to a page of entries,
@@ -146,7 +144,7 @@ def write_saving(alpha: str) -> Real:
 
 
 @check
-def kernel_rates() -> Values:
+def kernel_rates() -> Numbers:
     """KV that each kernel of Table 3 streams (sec. 6.4) [GB/s]."""
     hw = load_platform(PLATFORM).machine()
     rates = [attention_kernel(hw.csd, float(group))[0] / 1e9 for group in KERNEL_GROUPS]
@@ -165,7 +163,7 @@ def gigabytes_a_drive(model: str, batch: str, context: str, devices: str) -> Rea
 
 
 @check
-def host_utilisation(*models: str) -> Values:
+def host_utilisation(*models: str) -> Numbers:
     """Busy share of GPU (tensor cores, memory) and host DRAM in a step of ANS, 16K to 128K [%].
 
     Source: Sec. 4.1, fig. 4c.
@@ -203,7 +201,7 @@ def gains_grow_but_least_for_moe(moe: str, *dense: str) -> float:
     return float(always_rising and np.all(np.array(above_moe) > 0))
 
 
-def _gain(model: str, batch: str = "", context: str = "") -> Values:
+def _gain(model: str, batch: str = "", context: str = "") -> Numbers:
     """Decode throughput of HILOS over FLEX(SSD) [1]."""
     rates = []
     for system, knobs in (("hilos", RULE), ("flexgen-ssd", PUBLISHED)):
@@ -211,5 +209,5 @@ def _gain(model: str, batch: str = "", context: str = "") -> Values:
             system, model, platform=PLATFORM, knob=knobs, batch=batch, context=context
         )
         rates.append(columns_of(question)["decode_tok_s"].astype(float))
-    gain: Values = rates[0] / rates[1]
+    gain: Numbers = rates[0] / rates[1]
     return gain

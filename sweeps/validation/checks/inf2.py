@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.mechanisms.near_storage.tiled_attention import near_storage
 from nearkv.costmodel.model.resources import csd, gpu
 from nearkv.sweeps.validation.checks import check
@@ -16,8 +15,6 @@ from nearkv.sweeps.validation.questions import (
     estimate_of,
     model_on,
 )
-
-Values = NDArray[np.float64]
 
 
 @check
@@ -31,7 +28,7 @@ def prompt_bytes_written(platform: str, system: str, role: str) -> Real:
 
 
 @check
-def rebuilding_is_free(platform: str, *models: str) -> Values:
+def rebuilding_is_free(platform: str, *models: str) -> Numbers:
     """1 where rebuilding K and V on the GPU costs nothing, 0 where as much as devices need to
     attend [1].
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.costmodel.mechanisms.serving.cpu_share import host_attention
 from nearkv.costmodel.mechanisms.serving.dimm import (
     bank_bandwidth,
@@ -32,7 +32,6 @@ from nearkv.solvers.subbatch.schedule import even_halves
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import Question, columns_of, model_on
 
-Values = NDArray[np.float64]
 PLATFORM = "dgx-a100-pim"
 SMALLEST_DIMM = 16 * 2.0**30
 SMALLEST_RANKSETS = 2.0
@@ -94,7 +93,7 @@ def both_are_needed(times: str, *models: str) -> float:
 
 
 @check
-def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
+def tbt_over_gpu(model: str, ranksets: str, context: str) -> Numbers:
     """TPOT of L3 over that of GPUs with endless memory, at each batch [%].
 
     Source: Sec. 6.3.
@@ -105,18 +104,18 @@ def tbt_over_gpu(model: str, ranksets: str, context: str) -> Values:
 
 
 @check
-def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Values:
+def bars_of_fig_11(model: str, context: str, *ranksets: str) -> Numbers:
     """TPOT of GPUs and of L3 at every batch, over the GPUs' at the smallest [1].
 
     Source: Fig. 11.
     """
     gpus = _tbt(model, "gpu-only", float(context))
     bars = [gpus, *(_tbt(model, "l3", float(context), count) for count in ranksets)]
-    normalised: Values = np.concatenate(bars) / gpus[0]
+    normalised: Numbers = np.concatenate(bars) / gpus[0]
     return normalised
 
 
-def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
+def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Numbers:
     """One step of a batch, without regard to memory [s]."""
     hw, llm = model_on(PLATFORM, model)
     hw = hw.with_values(
@@ -130,7 +129,7 @@ def _tbt(model: str, system: str, context: float, ranksets: str = "") -> Values:
     if "interleave" in knobs:
         knobs["interleave"] = ONE_BATCH
     resolved = resolve_knobs(spec, hw, llm, work, knobs)
-    step: Values = np.asarray(resolved.estimate.step.seconds)
+    step: Numbers = np.asarray(resolved.estimate.step.seconds)
     return step
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import Question, estimate_of, model_on
 
-Values = NDArray[np.float64]
 CONTEXTS = "16k,32k,64k,128k"
 """Contexts up to the 128K that the text states (HILOS sec. 6.1); figures may show others."""
 CONTEXT = 32768.0
@@ -65,7 +63,7 @@ def traffic_ratio(
 
 
 @check
-def kv_time_share(platform: str, system: str, batch: str, *models: str) -> Values:
+def kv_time_share(platform: str, system: str, batch: str, *models: str) -> Numbers:
     """Share of the run that moves the KV cache, 16K to 128K [%].
 
     Source: HILOS fig. 2b, INF² fig. 3b.

@@ -14,11 +14,10 @@ from support.systems import SYSTEMS, model
 from nearkv.costmodel.algebra.blend import blend
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.overlap import Overlap
-from nearkv.costmodel.algebra.span import Leaf, Port, Repeat, Serial, Span
+from nearkv.costmodel.algebra.span import Leaf, Numbers, Port, Repeat, Serial, Span
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.solvers.search import Numbers
 from nearkv.solvers.shares.minimum import Highest, curve_between, minimise
 from nearkv.sweeps.explore.knob import best_knob, why_alpha
 from nearkv.sweeps.study.study import Study

@@ -7,12 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.solvers.uncertainty.draws import Measured, ranks
 from nearkv.solvers.uncertainty.sobol import sobol_indices
-
-Numbers = NDArray[np.float64]
 
 
 def test_laws_of_measurements_are_normal_in_the_logarithm() -> None:

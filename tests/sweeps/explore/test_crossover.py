@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import nearkv
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import Numbers, Points
+from nearkv.solvers.search import Points
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.explore.crossover import Race, crossovers, why_crossover

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from support.command_line import succeed
 
 import nearkv
+from nearkv.costmodel.algebra.span import Numbers
 from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.uncertainty.sobol import Index, sobol_indices
@@ -26,9 +26,6 @@ def swept(study: Study, name: str) -> np.ndarray:
 
 
 L3 = Study(("l3",), ("gpt-89b",), context="6000")
-
-
-Numbers = NDArray[np.float64]
 
 
 def ishigami(rank: Mapping[str, Numbers]) -> Numbers:
