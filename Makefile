@@ -8,7 +8,7 @@ WORKERS = $(shell expr $(CORES) + 2)
 export PYTHONDONTWRITEBYTECODE :=
 SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
 
-.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench performance lock
+.PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench resume performance lock
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -76,6 +76,9 @@ cover: setup ## which branches of each module the tests run, other processes inc
 
 bench: setup ## measure speed, as ratios within one run
 	$(BIN)/python -m bench
+
+resume: setup ## kill and resume sweeps of three forms, ten times each; takes minutes
+	$(BIN)/python -m bench resume
 
 performance: setup ## measure what commands cost, write docs/performance.md
 	$(BIN)/python -m bench.performance

@@ -107,7 +107,7 @@ def check_rows(parts: Sequence[Block]) -> None:
 
 
 def _whole(block: Block, extra: Collection[str]) -> Columns:
-    pieces = block.grid.boxes(POINTS_AT_ONCE)
+    pieces = block.grid.boxes(block.at_once(POINTS_AT_ONCE))
     return stack([columns(block, box, extra=extra) for box in pieces])
 
 

@@ -62,7 +62,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         [
             _solved(block, box, knob, robust)
             for block in solved
-            for box in block.grid.boxes(POINTS_AT_ONCE)
+            for box in block.grid.boxes(block.at_once(POINTS_AT_ONCE))
         ]
     )
 

@@ -76,7 +76,7 @@ def to_file(study: Study, path: Path, only: Sequence[str], run: SweepRun) -> Non
             done = f"{place} is complete already, with {rows_of(rows.size)}"
             run.say(f"{done}; nothing was left to do")
             return
-        _check_size(rows, path, form, output.finished_rows, run)
+        _check_size(output, path, run)
         try:
             _evaluate(output, run)
             output.finish(provenance(rows.blocks))
@@ -332,17 +332,23 @@ def _new_file(path: Path) -> Iterator[IO[bytes]]:
     os.replace(temporary, path)
 
 
-def _check_size(rows: Plan, path: Path, form: str, done: int, run: SweepRun) -> None:
+def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:
     """Say how long a sweep will take, and refuse one that is too large.
 
     Raises:
         InputError: there are very many rows, or more than the disk holds, and the user says no.
     """
-    size = announce(rows, partial(encoded, rows.packed(), form), run, "write", done)
+    rows, done = output.rows, output.finished_rows
+    task = partial(encoded, rows.packed(), output.form)
+    size = announce(rows, task, run, "write", done)
     if rows.size > MANY and not done and not run.confirm(f"Write {rows.size:,} rows?"):
         many = f"{rows.size:,} rows are very many"
         best = "--top and --best-per keep only the best"
         raise InputError(f"{path}: {many}; --yes writes them, {best}")
+    if (
+        size and output.form != "parquet"
+    ):  # a text is joined while its parts are still there
+        size += size + size_of(output.parts)
     check_disk(path, size, run)
 
 

@@ -22,7 +22,7 @@ from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole
 
 SWEPT_AT_ONCE = 1 << 16
-"""Design points of a box of a sweep: arrays that stay in cache, and half a gigabyte for H2M2."""
+"""Design points of a box of a sweep, whose arrays stay in cache."""
 Kind = Literal["text", "whole", "number"]
 
 
@@ -65,7 +65,7 @@ class Plan:
         number = first = rows = 0
         boxes: list[tuple[int, Box]] = []
         for index, block in enumerate(self.blocks):
-            for box in block.grid.boxes(min(SWEPT_AT_ONCE, most)):
+            for box in block.grid.boxes(min(block.at_once(SWEPT_AT_ONCE), most)):
                 more = size_of(box)
                 if boxes and rows + more > most:
                     yield Piece(number, first, rows, tuple(boxes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -172,6 +173,7 @@ def _on_cluster(
     logging.disable()  # one sentence says what matters
     try:
         with catch_warnings(action="ignore"):  # every task checks the version that matters
+            asyncio.run(_shake_hands(address))
             client = Client(address, timeout=PATIENCE, set_as_default=False)
             client.wait_for_workers(1, timeout=PATIENCE)
     except (OSError, ValueError, RuntimeError, MemoryError) as problem:
@@ -204,6 +206,23 @@ def _on_cluster(
         raise InputError(f"--scheduler {address}: {reason}") from None
     finally:
         logging.disable(logging.NOTSET)
+
+
+async def _shake_hands(address: str) -> None:
+    """Connect to a scheduler once.
+
+    A `Client` waits without end for the first word of a service that listens and is no Dask.
+
+    Raises:
+        OSError: nothing answers in time.
+    """
+    from distributed import Security
+    from distributed.comm.core import connect
+
+    secrets = Security().get_connection_args("client")
+    connecting = connect(address, timeout=PATIENCE, **secrets)
+    comm = await asyncio.wait_for(connecting, 2 * PATIENCE)
+    await comm.close()
 
 
 def _first_line(problem: BaseException) -> str:

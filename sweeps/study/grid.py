@@ -158,6 +158,16 @@ class Block:
         """Whether formulas answer alone: no simulation, and no band around the numbers."""
         return self.method != "simulate" and self.band is None
 
+    def at_once(self, most: int) -> int:
+        """Design points to evaluate together, of at most so many.
+
+        Fewer where a solver tabulates each number of heads or layers at every point: a hundred
+        numbers in place of one, which would fill gigabytes.
+        """
+        solvers = {knob.solver for knob in self.system.knobs.values()}
+        tabulates = any(solver.startswith("mapping-") for solver in solvers)
+        return max(most // 8, 1) if tabulates else most
+
     @cached_property
     def display_grid(self) -> Grid:
         """The axes as columns show them: a hardware number in the unit that its name ends in."""

@@ -146,7 +146,7 @@ def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:
     for axis, side in zip(block.grid.axes, box, strict=True):
         values = axis.values[side]
         axes.append(Axis(axis.name, values, axis.labels))
-    most = max(ELEMENTS_AT_ONCE // block.band.samples, 1)
+    most = max(block.at_once(ELEMENTS_AT_ONCE) // block.band.samples, 1)
     grid = Grid(tuple(axes))
     for inner in grid.boxes(most):
         outer = []

@@ -175,6 +175,15 @@ def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
         )
 
 
+def test_a_service_that_says_nothing_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never speaks
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        begun = time.monotonic()
+        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+        assert "no Dask cluster with workers answers there" in said
+        assert time.monotonic() - begun < 30, "two connections of at most 5 s, and the start"
+
+
 def speak_another_language(server: socket.socket) -> None:
     with suppress(OSError):
         while True:

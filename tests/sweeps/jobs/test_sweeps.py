@@ -190,6 +190,25 @@ def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.Mo
     check_disk(tmp_path / "out.csv", 2001.0, quietly())
 
 
+def test_a_text_needs_space_for_its_parts_and_their_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SimpleNamespace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    study = Study(("hilos",), ("opt-66b",), "1:64:+1", "1k:100k:+1k")  # 1.5 MB of text
+    said: list[str] = []
+
+    def refuse(question: str) -> bool:
+        said.append(question)
+        return False
+
+    run = replace(quietly(), quiet=False, say=said.append, confirm=refuse)
+    free.free = 1 << 20
+    with pytest.raises(InputError, match=r"are to be written, 1.05 MB are free"):
+        to_file(study, tmp_path / "out.csv", (), run)
+    to_file(study, tmp_path / "out.parquet", (), run)
+
+
 def test_a_chunk_computes_only_what_is_wanted() -> None:
     (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
     assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
