@@ -155,7 +155,8 @@ def _intervals(slope: Numbers, after: Numbers) -> tuple[Numbers, Numbers, list[N
     variance = np.where(flat, 0.0, inverse**2)
     covariance = (directions.T * variance) @ directions
     error = np.sqrt(np.diag(covariance))
-    touched = np.any(np.abs(directions[flat]) > _SINGULAR, axis=0) | (free == 0)
+    in_flat = np.abs(directions[flat]) > _SINGULAR
+    touched = np.any(in_flat, axis=0) | (free == 0)
     half = np.where(touched, 1.0, np.minimum(wide * error, 1.0))
     chord = 1 / np.max(np.abs(directions), axis=1)
     lost = flat | (free == 0) | (2 * wide * inverse >= chord)

@@ -54,7 +54,8 @@ def frontier(costs: Costs) -> Mask:
 
 def _first_of_equals(columns: Costs) -> Mask:
     """Mark the first of equal rows in an ordered table."""
-    differs = np.any(columns[:, 1:] != columns[:, :-1], axis=0)
+    earlier, later = columns[:, :-1], columns[:, 1:]
+    differs = np.any(later != earlier, axis=0)
     return np.append(True, differs)[: columns.shape[1]]
 
 

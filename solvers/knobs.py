@@ -174,7 +174,8 @@ def _search(question: _Question, searched: list[str]) -> Resolved:
         else np.arange(int(knob.low), int(knob.high) + 1.0)
         for knob in knobs
     ]
-    mesh = np.stack([values.ravel() for values in np.meshgrid(*ranges, indexing="ij")])
+    combined = np.meshgrid(*ranges, indexing="ij")
+    mesh = np.stack([values.ravel() for values in combined])
     best = _best_of(trials, searched, mesh.reshape(*mesh.shape, *points))
     if not any(knob.kind == "number" for knob in knobs):
         return _trial(question, best, searched)

@@ -99,7 +99,8 @@ def dequantise_traffic(weights: Real, width: Real, operand: Real, gpu: Gpu) -> R
         operand: width of the wider operand [B].
     """
     taken = gpu.product_width(operand)
-    copies = np.where(np.less(width, taken), weights / width * taken, 0.0)[()]
+    is_narrow = np.less(width, taken)
+    copies = np.where(is_narrow, weights / width * taken, 0.0)[()]
     # written by dequantising, read by the product
     return 2 * copies
 

@@ -121,7 +121,8 @@ def flexgen_raid(
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, copies, passing)
     free = host(hw).memory - host_weights(hw, llm, tiers) - copies
     fitting = kv_share_in(free, llm, work)
-    in_dram = np.where(np.asarray(split) > 0, fitting, np.floor(fitting))[()]
+    is_filled = np.greater(split, 0)
+    in_dram = np.where(is_filled, fitting, np.floor(fitting))[()]
     drives = file_storage(hw, "ssd", link(hw, "uplink", "uplink"), host(hw))
     streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, in_dram, gpu_batches)

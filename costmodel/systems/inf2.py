@@ -62,7 +62,8 @@ def alpha_of_host_memory(
     buffers = llm.kv_cache_bytes(work.batch, buffered)
     beyond = x_cache_bytes(llm, work) - buffers
     free = host(hw).memory - host_weights(hw, llm, tiers) - buffers
-    filled = np.clip(np.divide(free, np.maximum(beyond, 1.0)), 0.0, 1.0)
+    share = np.divide(free, np.maximum(beyond, 1.0))
+    filled = np.clip(share, 0.0, 1.0)
     return np.where(beyond > 0, filled, 1.0)[()]
 
 

@@ -91,7 +91,8 @@ def fetch(
     """
     disk = storage(hw)
     kv = share * llm.kv_bytes(work.batch, work.context)
-    cold, off_gpu = (1 - sigma) * tiers.drive * kv, (tiers.host + tiers.drive) * kv
+    cold = (1 - sigma) * tiers.drive * kv
+    off_gpu = (tiers.host + tiers.drive) * kv
     gather = scattered(hw, "ssd", disk.drives)
     return overlap(
         sequence=disk.drives.read(in_sequence * cold, "S / B_ssd"),

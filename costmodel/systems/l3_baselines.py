@@ -199,7 +199,10 @@ def both_memories(
     gpu_need = replicas * llm.weight_bytes + size.unit * on_gpu
     if llm.layer_types:
         gpu_need = gpu_need + residents * llm.all_state_bytes(1)
-    return fits(gpu=(gpu_need, gpu(hw).memory), host=(size.unit * on_host, hw.host.memory))
+    return fits(
+        gpu=(gpu_need, gpu(hw).memory),
+        host=(size.unit * on_host, hw.host.memory),
+    )
 
 
 SUB_BATCHES = switch(

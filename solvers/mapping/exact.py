@@ -71,7 +71,8 @@ def _overfull(flat: HeadTables) -> Array:
     for on_hbm, on_lpddr in zip(flat.hbm, flat.lpddr, strict=True):
         both = on_hbm + on_lpddr
         least = least + both.min(1)
-    overfull: Array = least > (flat.hbm_headroom + flat.lpddr_headroom) * _EQUAL
+    held = flat.hbm_headroom + flat.lpddr_headroom
+    overfull: Array = least > held * _EQUAL
     return overfull
 
 
@@ -205,7 +206,8 @@ def _prefix_minimum(table: Array, top: Array) -> Array:
     nothing = np.full((len(table), 1), np.inf)
     least = np.concatenate([nothing, least], 1)
     # one index into all rows, which takes a third of the time of an index of rows and one of units
-    first = least.shape[1] * _before_pairs(np.arange(len(table))) + 1
+    row = _before_pairs(np.arange(len(table)))
+    first = least.shape[1] * row + 1
     values: Array = least.ravel().take(top + first)
     return values
 

@@ -55,7 +55,8 @@ class Program:
         """
         prices = np.where(self.equal, prices, np.minimum(prices, 0.0))
         left = self.cost - prices @ self.matrix
-        return float(prices @ self.limit + left @ np.where(left > 0, self.low, self.high))
+        corner = np.where(left > 0, self.low, self.high)
+        return float(prices @ self.limit + left @ corner)
 
     def having(self, matrix: Numbers, low: Numbers) -> Program:
         """The program with other entries and lower bounds of the same size."""

@@ -76,7 +76,13 @@ def minimise(start: Span, end: Span, low: Real = 0.0, high: Real = 1.0) -> Choic
     """
     curve = curve_between(start, end)
     lowest = _lowest(curve, curve.tangent(low), curve.tangent(high))
-    return Choice(lowest.x[()], lowest.f[()], lowest.bound[()], low, high)
+    return Choice(
+        value=lowest.x[()],
+        seconds=lowest.f[()],
+        bound=lowest.bound[()],
+        low=low,
+        high=high,
+    )
 
 
 # --- the curve ----------------------------------------------------------------------------------
@@ -181,7 +187,8 @@ class Sum:
 
     def at(self, where: Mask) -> Sum:
         """These curves at some of the design points."""
-        return Sum(self.line.at(where), [curve.at(where) for curve in self.bent])
+        bent = [curve.at(where) for curve in self.bent]
+        return Sum(self.line.at(where), bent)
 
 
 @dataclass(frozen=True)
@@ -282,8 +289,9 @@ def _highest(parts: list[Curve]) -> Curve:
     opened: list[Curve] = []
     for part in parts:
         opened += part.parts if isinstance(part, Highest) else _lines(part) or [part]
-    lines = _non_dominated([curve for curve in opened if isinstance(curve, Line)])
-    highest = [*lines, *[curve for curve in opened if not isinstance(curve, Line)]]
+    lines = [curve for curve in opened if isinstance(curve, Line)]
+    bent = [curve for curve in opened if not isinstance(curve, Line)]
+    highest = [*_non_dominated(lines), *bent]
     return highest[0] if len(highest) == 1 else Highest(highest)
 
 
@@ -339,7 +347,8 @@ def _added(lines: list[Line]) -> Line:
         return Line(seconds, seconds)
     common = [total(level)] if level else []
     start = total([*common, *[line.start for line in sloped]])
-    return Line(start, total([*common, *[line.end for line in sloped]]))
+    end = total([*common, *[line.end for line in sloped]])
+    return Line(start, end)
 
 
 def _higher(one: Tangent, other: Tangent) -> Tangent:

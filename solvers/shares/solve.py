@@ -73,7 +73,8 @@ def solve(
     Raises:
         NotAffineError: amounts are not affine, as far as that is checked.
     """
-    edges = np.sort(np.stack(np.broadcast_arrays(-np.inf, *breaks, np.inf)), axis=0)
+    unordered = np.broadcast_arrays(-np.inf, *breaks, np.inf)
+    edges = np.sort(np.stack(unordered), axis=0)
     pieces = [_piece(evaluate, low, high, *ends) for ends in pairwise(edges)]
     if len(pieces) == 1:
         (piece,) = pieces
@@ -88,7 +89,8 @@ def solve(
             first, last = evaluate(piece.choice.start), evaluate(piece.choice.end)
     if not explained:
         return Solved(piece.choice)
-    return Solved(piece.choice, binding(first.step, last.step, piece.choice, low, high))
+    bound_by = binding(first.step, last.step, piece.choice, low, high)
+    return Solved(piece.choice, bound_by)
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,12 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
         replacement = getattr(other.choice, name)
         values[name] = np.where(taken, replacement, value)[()]
     values["bound"] = np.where(alike, lowest, values["bound"])[()]
-    short = np.where(taken, other.short, best.short)
-    return replace(best, choice=Choice(**values), ok=best.ok | other.ok, short=short)
+    return replace(
+        best,
+        choice=Choice(**values),
+        ok=best.ok | other.ok,
+        short=np.where(taken, other.short, best.short),
+    )
 
 
 def _check_affine(piece: _Piece, between: Estimate) -> None:
@@ -168,10 +174,11 @@ def _check_affine(piece: _Piece, between: Estimate) -> None:
     Raises:
         NotAffineError: one is not on it.
     """
-    triples = zip(*map(_amounts, (piece.at_start, piece.at_end, between)), strict=True)
-    for start, end, actual in triples:
-        miss = np.abs(actual - ((1 - _PROBE) * start + _PROBE * end))
-        if np.any(miss > _ROUNDING * np.maximum(np.abs(start), np.abs(end))):
+    evaluations = (piece.at_start, piece.at_end, between)
+    for start, end, actual in zip(*map(_amounts, evaluations), strict=True):
+        on_line = (1 - _PROBE) * start + _PROBE * end
+        size = np.maximum(np.abs(start), np.abs(end))
+        if np.any(np.abs(actual - on_line) > _ROUNDING * size):
             raise NotAffineError
 
 

@@ -177,7 +177,8 @@ def sigma_breaks(
     # a share that never leaves has no break; 1 is beyond the range of the skew
     migration = knobs["migration"]
     leaves = np.greater(migration, 0)
-    return (1 - np.where(leaves, most / np.where(leaves, migration, 1.0), 0.0),)
+    share = most / np.where(leaves, migration, 1.0)
+    return (1 - np.where(leaves, share, 0.0),)
 
 
 MIGRATION = Knob(

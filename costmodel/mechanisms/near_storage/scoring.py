@@ -239,7 +239,9 @@ def beta_eq4(r: Rates, alpha: Real) -> Real:
 
 def beta_sec54(r: Rates, alpha: Real) -> Real:
     """f_c (B_s B_c + a B_c f_s + a B_s f_s) / (B_s f_s (B_c + a f_c)), sec. 5.4 [1]."""
-    numerator = r.f_c * (r.b_s * r.b_c + alpha * r.b_c * r.f_s + alpha * r.b_s * r.f_s)
+    links = r.b_s * r.b_c
+    fetched = alpha * r.b_c * r.f_s + alpha * r.b_s * r.f_s
+    numerator = r.f_c * (links + fetched)
     denominator = r.b_s * r.f_s * (r.b_c + alpha * r.f_c)
     return numerator / denominator
 
@@ -252,4 +254,5 @@ def beta_balanced(r: Rates, alpha: Real, sigma: Real, hop: Real) -> Real:
     cold = (1 - sigma) * alpha
     csd = 1 / r.f_s + cold / r.b_s + hop * cold / r.b_c
     hot = sigma * alpha / r.b_c
-    return np.maximum((csd - hot) / (1 / r.f_c + alpha / r.b_c), 0.0)
+    cpu_per_byte = 1 / r.f_c + alpha / r.b_c
+    return np.maximum((csd - hot) / cpu_per_byte, 0.0)

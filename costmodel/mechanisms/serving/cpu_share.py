@@ -90,8 +90,10 @@ def least_share(hw: Machine, llm: LLM, work: Workload) -> Real:
     states = _on_gpus(hw, llm, 0.0)
     cached = total([_on_gpus(hw, llm, one) - states for one in contexts])
     excess = total([_excess(hw, llm, one) for one in contexts])
-    at_end = _excess(hw, llm, work.longest) / (4 * np.maximum(work.batch, 1.0))
-    return np.minimum(np.maximum(excess, at_end) / np.maximum(cached, _NONE), 1.0)
+    requests = np.maximum(work.batch, 1.0)
+    at_end = _excess(hw, llm, work.longest) / (4 * requests)
+    most = np.maximum(excess, at_end)
+    return np.minimum(most / np.maximum(cached, _NONE), 1.0)
 
 
 def takes_excess(hw: Machine, llm: LLM, work: Workload, share: Real) -> NDArray[np.bool_]:
@@ -142,7 +144,8 @@ class Capacities:
     def fits(self, share: Real) -> NDArray[np.bool_]:
         """Whether both memories hold what they must at a CPU share."""
         n = self.resident(share)
-        on_gpu, on_host = self.on_gpus(share) * n, share * n
+        on_gpu = self.on_gpus(share) * n
+        on_host = share * n
         gpu_holds = np.less_equal(on_gpu, self.gpu * (1 + _ROUNDING))
         host_holds = np.less_equal(on_host, self.host * (1 + _ROUNDING))
         return gpu_holds & host_holds
@@ -156,7 +159,8 @@ def at_share(capacity: Real, share: Real) -> Real:
         share: of each that it keeps [1].
     """
     any_share = np.greater(share, 0)
-    requests = np.divide(capacity, np.where(any_share, share, 1.0))
+    of_each = np.where(any_share, share, 1.0)
+    requests = np.divide(capacity, of_each)
     return np.where(any_share, requests, np.inf)
 
 
@@ -170,8 +174,10 @@ def capacities(hw: Machine, llm: LLM, work: Workload) -> Capacities:
             gpu_tokens(hw, llm) / context, host / context, work.batch, replicas
         )
     cache = np.maximum(request_bytes(llm, work, cache_bytes).mean, _NONE)
-    gpu, host = beside_weights(hw, llm) / cache, hw.host.memory / cache
-    return Capacities(gpu, host, work.batch, replicas, llm.all_state_bytes(1) / cache)
+    gpu = beside_weights(hw, llm) / cache
+    host = hw.host.memory / cache
+    state = llm.all_state_bytes(1) / cache
+    return Capacities(gpu, host, work.batch, replicas, state)
 
 
 # --- the pace of an iteration -----------------------------------------------------------------
@@ -204,8 +210,10 @@ class Pace:
     def on_gpus(self, n: Real, share: Real) -> Real:
         """GPU seconds of an iteration over its requests, [products(n) + (1 - c) n a] / n [s]."""
         attended = (1 - self.movable * share) * n
-        launches = np.minimum(attended / self.replicas, 1.0) * self.attention_launch
-        return (self.products(n) + launches + self.gpu_attention * attended) / n
+        busy_replicas = np.minimum(attended / self.replicas, 1.0)
+        launches = busy_replicas * self.attention_launch
+        attention = self.gpu_attention * attended
+        return (self.products(n) + launches + attention) / n
 
     def on_cpu(self, share: Real) -> Real:
         """CPU seconds of an iteration over its requests, c a [s]."""
@@ -221,7 +229,8 @@ def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
     measured: list[Pace] = []
     for name, layer_type in llm.layer_types.items():
         tokens = layer_type.layers * seen[name].tokens * work.context
-        read, kept = layer_type.cache_traffic(tokens, 1), layer_type.kv_bytes(tokens, 1)
+        read = layer_type.cache_traffic(tokens, 1)
+        kept = layer_type.kv_bytes(tokens, 1)
         measured.append(_pace(hw, llm, layer_type, read, kept))
     return measured
 
@@ -277,7 +286,8 @@ def balanced_share(
     balance = Balance(paces(hw, llm, work), memory)
     gpus_full = np.clip(1 + memory.state - memory.gpu / memory.fewest, 0.0, 1.0)
     first = np.maximum(gpus_full, least_share(hw, llm, work))
-    most = np.minimum((memory.gpu + memory.host) / (1 + memory.state), memory.batch)
+    both_hold = (memory.gpu + memory.host) / (1 + memory.state)
+    most = np.minimum(both_hold, memory.batch)
     both_full = np.clip(memory.host / np.maximum(most, _NONE), first, 1.0)
     last = np.clip(memory.host / memory.fewest, both_full, 1.0)
     candidates = balance.of_mixed_layers if llm.layer_types else balance.of_layers_alike

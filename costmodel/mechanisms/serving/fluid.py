@@ -84,13 +84,15 @@ def steady(
     first = np.where(n < resident(work, serving), n, held)
     later = np.maximum(1 - first / batch, 0.0)
     steps = np.maximum(work.output - 1, 1e-9)
-    iterations = np.maximum(work.batch / np.maximum(n, 1e-9) * steps, 1e-9)
+    rounds = work.batch / np.maximum(n, 1e-9)
+    iterations = np.maximum(rounds * steps, 1e-9)
     drain = drain_of(work, np.less(held, work.batch), iterations)
     # what the last requests decode in the drain takes no full iteration
     full = np.maximum(iterations - drain.remainder, 0.0)
 
     any_steps = np.greater(work.output, 1)
-    riding = np.where(any_steps & np.greater(full, 0), serving.chunked * later, 0.0)
+    may_ride = any_steps & np.greater(full, 0)
+    riding = np.where(may_ride, serving.chunked * later, 0.0)
     # fewer than one iteration cannot spread prompts
     carried = riding * work.batch * work.prompt / np.maximum(full, 1.0)
     prefill = prompts_first(work, serving, (1 - riding) * work.batch)
@@ -113,7 +115,8 @@ def steady(
 
 def prompts_first(work: Workload, serving: Serving, requests: Real) -> Span:
     """Prefill of requests that ride in no iteration, given how many [1]."""
-    return serving.prefill(requests, serving.load_of(work, 0.0, requests * work.prompt))
+    load = serving.load_of(work, 0.0, requests * work.prompt)
+    return serving.prefill(requests, load)
 
 
 def decoding_beside(n: Real, serving: Serving, later: Real) -> Real:
@@ -161,7 +164,8 @@ def resident_in(held: Real, batch: Real, replicas: Real) -> Real:
         replicas: dp [1].
     """
     one_each = np.minimum(replicas, batch)
-    queued = np.minimum(np.maximum(held - replicas / 2, one_each), batch)
+    filled = np.maximum(held - replicas / 2, one_each)
+    queued = np.minimum(filled, batch)
     holds_all = np.less_equal(batch, np.multiply(held, 1 + _ROUNDING))
     return np.where(holds_all, batch, queued)[()]
 
@@ -189,7 +193,8 @@ def decoding(work: Workload, serving: Serving) -> Real:
     prompt_rate = work.prompt / np.maximum(work.output - 1, 1.0)
     chunks = prompt_rate / np.maximum(serving.minimum_chunk, 1.0)
     fewest = np.minimum(dp, most)
-    beside_loading = np.maximum(np.maximum(most / (1 + chunks), most - dp), fewest)
+    not_loading = np.maximum(most / (1 + chunks), most - dp)
+    beside_loading = np.maximum(not_loading, fewest)
     carried = dp / np.maximum(chunks, 1e-30)
     riding = np.clip(carried, fewest, beside_loading)
     # hidden prompts take 56 more iterations to solve for: only where chunks carry too few
@@ -288,7 +293,8 @@ class Drain:
         Args:
             least: share of the requests that decodes until the end, one on each replica [1].
         """
-        k = np.maximum(self.longest / np.maximum(self.remainder, 1e-9) - 1, 1e-9)
+        remainder = np.maximum(self.remainder, 1e-9)
+        k = np.maximum(self.longest / remainder - 1, 1e-9)
         steepness = -np.log(least) / k
         until_last = -np.expm1(-steepness)
         slow = np.less_equal(k, _FAST)
@@ -314,12 +320,16 @@ def drain_of(work: Workload, queued: NDArray[np.bool_], iterations: Real) -> Dra
         queued: where some waited.
         iterations: of as many requests at a time as decode together, if none drained [1].
     """
-    steps, spread = np.maximum(work.output - 1, 0.0), work.spread
+    spread = work.spread
+    steps = np.maximum(work.output - 1, 0.0)
     differ = np.greater(spread.output_square, 1)
     residual = steps * spread.output_square / 2
     remainder = np.where(queued, np.minimum(residual, iterations), steps)
     longest = np.maximum(steps * spread.longest_output, remainder)
-    return Drain(np.where(differ, longest, 0.0), np.where(differ, remainder, 0.0))
+    return Drain(
+        longest=np.where(differ, longest, 0.0),
+        remainder=np.where(differ, remainder, 0.0),
+    )
 
 
 @dataclass(frozen=True)

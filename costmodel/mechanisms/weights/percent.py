@@ -209,7 +209,8 @@ def gpu_headroom(hw: Machine, llm: LLM, work: Workload, stated: Mapping[str, Rea
     free = gpu(hw).memory - np.where(on_gpu, cache, passing)
     streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
     resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-    share = np.clip((free - streaming) / np.maximum(resident - streaming, 1.0), 0.0, 1.0)
+    beyond_buffer = np.maximum(resident - streaming, 1.0)
+    share = np.clip((free - streaming) / beyond_buffer, 0.0, 1.0)
     return np.where(resident <= free, 1.0, share)
 
 
