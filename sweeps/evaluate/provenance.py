@@ -127,7 +127,11 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     """
     parts = list(parts)
     platforms = {block.platform.label: block.platform for block in parts}
-    models = {part.name: part for block in parts for part in block.parts}
+    models: dict[str, Part] = {}
+    for block in parts:
+        # labels tell models apart that are of one name, as two folders with a config.json
+        labels = block.grid.axes[0].labels
+        models |= zip(labels, block.parts, strict=True)
     named = {trace.name for block in parts for trace in block.traces}
     drawn = named & set(names("trace"))
     traces = {name: load_part(name, "trace") for name in sorted(drawn)}

@@ -130,14 +130,14 @@ def items(values: Values, where: str) -> Iterator[Any]:
     elif isinstance(values, os.PathLike):
         yield os.fspath(values)
     elif isinstance(values, bool | bytes | Mapping):
-        raise InputError(f"{where} {values!r}: {_FORMS}")
+        raise InputError(f"{where}={values!r}: {_FORMS}")
     elif isinstance(values, Real | Amount):
         yield values
     elif isinstance(values, Iterable):
         for value in values:
             yield from items(value, where)
     else:
-        raise InputError(f"{where} {values!r}: {_FORMS}")
+        raise InputError(f"{where}={values!r}: {_FORMS}")
 
 
 _FORMS = "give text, a number, a path, or a list of these"
@@ -165,7 +165,7 @@ def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
         for value in values:
             several += names(value, where, kind)
         return tuple(several)
-    raise InputError(f"{where} {values!r}: give a name or a path, or a list of these")
+    raise InputError(f"{where}={values!r}: give a name or a path, or a list of these")
 
 
 def values(given: Values, read: Reader, where: str, different: bool = True) -> list[float]:

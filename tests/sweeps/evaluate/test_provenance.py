@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from nearkv.sweeps.evaluate.provenance import provenance
 from nearkv.sweeps.study.study import Study, blocks
 
@@ -11,3 +14,20 @@ def test_provenance_names_the_choices_that_were_made() -> None:
     axes = provenance(blocks(study))["axes"]
     assert axes["writeback"] == ["naive"]
     assert axes["model"] == ["opt-66b"]
+
+
+def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    files = []
+    for folder, layers in (("first", 8), ("second", 16)):
+        file = tmp_path / folder / "mine" / "config.json"
+        file.parent.mkdir(parents=True)
+        config = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": layers}
+        config |= {"num_attention_heads": 8, "intermediate_size": 2048, "vocab_size": 1000}
+        config |= {"torch_dtype": "float16", "max_position_embeddings": 4096}
+        file.write_text(json.dumps(config))
+        files.append(str(file))
+    models = provenance(blocks(Study("hilos", files)))["models"]
+    layers_of = {}
+    for name, rows in models.items():
+        layers_of[name] = [row["value"] for row in rows if row["key"] == "layers"]
+    assert layers_of == {files[0]: [8], files[1]: [16]}

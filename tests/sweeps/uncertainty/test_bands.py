@@ -224,7 +224,7 @@ POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "
         ({"band": "x"}, "--band 'x': give a number of percent"),
         ({"band": True}, "--band True: give a number of percent"),
         ({"method": 3}, "unknown method '3'"),
-        ({"batch": True}, "--batch True: give text, a number"),
+        ({"batch": True}, "--batch=True: give text, a number"),
         ({"batch": {"a": 1}}, "give text, a number"),
         ({"sets": {1: 2}}, "sets: 1 is no name"),
     ],
