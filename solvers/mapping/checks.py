@@ -121,7 +121,8 @@ def brute(tables: HeadTables) -> Mapping:
     seconds = _cube(tables.seconds)
     # a capacity may still have an axis for every number that was set
     on_hbm = _cube(tables.hbm) <= np.reshape(tables.hbm_headroom, ())
-    on_both = on_hbm & (_cube(tables.lpddr) <= np.reshape(tables.lpddr_headroom, ()))
+    on_lpddr = _cube(tables.lpddr) <= np.reshape(tables.lpddr_headroom, ())
+    on_both = on_hbm & on_lpddr
     possible = on_both & np.isfinite(seconds)
     ok = on_both if possible.any() else on_hbm
     allowed = np.where(ok, seconds, np.inf)

@@ -137,7 +137,8 @@ def _up_to_fastest(tables: HeadTables) -> HeadTables:
     """
     seconds, hbm = list(tables.seconds), list(tables.hbm)
     for sublayer in (0, 1):
-        kept = slice(0, 1 + int(seconds[sublayer].argmin(1).max()))
+        fastest = seconds[sublayer].argmin(1).max()
+        kept = slice(0, 1 + int(fastest))
         seconds[sublayer] = seconds[sublayer][:, kept]
         hbm[sublayer] = hbm[sublayer][:, kept]
     (attention, qkv, fc), (on_attention, on_qkv, on_fc) = seconds, hbm

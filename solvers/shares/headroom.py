@@ -49,8 +49,9 @@ class _Need:
         # a need that hardly rises reaches the capacity at no share: its edge is infinite
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             edge = np.divide(headroom, self.rise)
-        low = np.where(np.less(self.rise, 0), edge, -np.inf)
-        high = np.where(np.greater(self.rise, 0), edge, np.inf)
+        falls, rises = np.less(self.rise, 0), np.greater(self.rise, 0)
+        low = np.where(falls, edge, -np.inf)
+        high = np.where(rises, edge, np.inf)
         return low, high
 
 

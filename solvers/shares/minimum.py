@@ -148,7 +148,8 @@ class Line:
         if self.is_level:
             return Tangent(x, self.start, 0.0)
         # start + x (end - start) would lose a small end behind a large start
-        return Tangent(x, (1 - x) * self.start + x * self.end, self.slope)
+        at_x = (1 - x) * self.start + x * self.end
+        return Tangent(x, at_x, self.slope)
 
     def covers(self, other: Line) -> bool:
         """Whether another line is nowhere above this one, at any share or design point."""
@@ -353,7 +354,9 @@ def _added(lines: list[Line]) -> Line:
 
 def _higher(one: Tangent, other: Tangent) -> Tangent:
     is_other = np.greater(other.f, one.f)
-    return Tangent(one.x, np.maximum(one.f, other.f), np.where(is_other, other.d, one.d))
+    f = np.maximum(one.f, other.f)
+    d = np.where(is_other, other.d, one.d)
+    return Tangent(one.x, f, d)
 
 
 # --- its minimum --------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def kernels(hw: Machine, llm: LLM, operand: Real) -> Gpu:
     rates = hw.derate
     wide = rates.maybe("experts_gemm", rates.gemm)
     packed = np.less(llm.weight_width, gpu(hw).product_width(operand))
-    stream = np.where(packed, rates.maybe("packed_hbm", rates.hbm), rates.hbm)[()]
+    of_packed = rates.maybe("packed_hbm", rates.hbm)
+    stream = np.where(packed, of_packed, rates.hbm)[()]
     grouped = {
         "derate.gemm": wide,
         "derate.gemm_narrow": wide,

@@ -54,11 +54,16 @@ def _seen(layer_type: LLM, work: Workload) -> Seen:
     computed = _mean(layer_type.prefill_attention_flops(1, prompt) for prompt in prompts)
     kept = _mean(layer_type.kv_bytes(1, prompt) for prompt in prompts)
     evenness = _ratio(_square_over_mean(read), _square_over_mean(contexts))
+    # by a layer that keeps and reads every token
+    all_read = layer_type.cache_traffic(1, 1) * _mean(contexts)
+    all_multiplied = layer_type.attention_flops(1, 1) * _mean(contexts)
+    all_computed = layer_type.prefill_attention_flops(1, 1) * _mean(pairs)
+    all_kept = layer_type.kv_bytes(1, 1) * _mean(prompts)
     return Seen(
-        tokens=_ratio(_mean(read), layer_type.cache_traffic(1, 1) * _mean(contexts)),
-        products=_ratio(multiplied, layer_type.attention_flops(1, 1) * _mean(contexts)),
-        squares=_ratio(computed, layer_type.prefill_attention_flops(1, 1) * _mean(pairs)),
-        kept=_ratio(kept, layer_type.kv_bytes(1, 1) * _mean(prompts)),
+        tokens=_ratio(_mean(read), all_read),
+        products=_ratio(multiplied, all_multiplied),
+        squares=_ratio(computed, all_computed),
+        kept=_ratio(kept, all_kept),
         sizes=np.maximum(evenness * work.spread.context_square, 1.0),
     )
 
