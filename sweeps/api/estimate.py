@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, names_of, study_of
+from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, study_of
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns, on_request
 from nearkv.sweeps.evaluate.no_effect import checked_point
@@ -21,6 +21,7 @@ from nearkv.sweeps.explore.explain import (
     check_has_tree,
     time_tree,
 )
+from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Block, Study
 from nearkv.sweeps.tables.table import records
 
@@ -158,8 +159,8 @@ class Prediction:
         return table if self.status == "ok" else table.head(0)
 
     def __repr__(self) -> str:
-        names = ("prefill_s", "step_ms", "total_s")
-        shown = [f"{name}={self[name]:.4g}" for name in names if self[name]]
+        brief = ("prefill_s", "step_ms", "total_s")
+        shown = [f"{name}={self[name]:.4g}" for name in brief if self[name]]
         answer = ", ".join(shown) or self["reason"]
         return f"<Prediction {self['system']} {self['model']}: {answer}>"
 
@@ -197,7 +198,7 @@ def estimate(
     """
     study = study_of(system, model, axes)
     block = checked_point(study)
-    extra = (BOTTLENECK, *on_request(names_of(also, "also") if also else ()))
+    extra = (BOTTLENECK, *on_request(names(also, "also")))
     (values,) = records(columns(block, block.grid.whole, extra=extra))
     return Prediction(study, block, values)
 

@@ -18,6 +18,7 @@ from nearkv.sweeps.api.arguments import (
     study_or_axes,
 )
 from nearkv.sweeps.api.tables import table_of_columns, table_of_rows
+from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def compare(
     from nearkv.sweeps.evaluate.compare import conclusion
 
     study = study_of(systems, model, axes)
-    ratios = names_of(ratio, "ratio") if ratio else ()
-    extra = on_request(names_of(also, "also") if also else ())
+    ratios = names(ratio, "ratio")
+    extra = on_request(names(also, "also"))
     columns = compared(study, ratios, (*extra, TIMES) if breakdown else extra)
     return table_of_columns(columns, conclusion(study, columns))
 
@@ -154,7 +155,7 @@ def pareto(
     limits = [where] if isinstance(where, str) else list(where)
     sides = names_of(by, "by")
     workload = ",".join(names_of(per, "per"))
-    extra = names_of(also, "also") if also else ()
+    extra = names(also, "also")
     front = front_of(chosen, ",".join(sides), limits, workload, run or ALONE, extra)
     first = front[sides[0]].astype(float)
     reach = f"{first.min():.4g} to {first.max():.4g}"
