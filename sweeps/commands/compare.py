@@ -63,7 +63,6 @@ def compare(
 
     Example: nearkv compare flexgen-ssd flexgen-dram hilos --model opt-66b --context 16k:128k:x2
     """
-    from nearkv.sweeps.api.questions import compare as answer
     from nearkv.sweeps.study.sizes import comma_list
 
     view, study = options.view_of(line), options.study_of(line, systems)
@@ -73,6 +72,10 @@ def compare(
     options.check_shown(view, breakdown, ratios, method)
     if file:
         (check_figure if is_figure(file) else check_output)(file)
+
+    # pandas is loaded only once the question is known to be sound
+    from nearkv.sweeps.api.questions import compare as answer
+
     table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
     if is_figure(file):
         draw_table(table, study, file, columns, systems[0] if len(systems) > 1 else "")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
     from nearkv.sweeps.study.study import Block
 
-TREE = ("span", "seconds", "share", "resource", "equation", "amount", "unit", "word")
+TREE = "span,seconds,share,resource,equation,amount,unit,word"
 """Columns that a terminal shows of a time tree."""
 
 Explain = Annotated[
@@ -75,7 +75,7 @@ def show_tree(point: Prediction, view: options.View) -> None:
     people = view.is_for_people
     rows = indented(point.tree, "span") if people else point.tree
     below = [point.conclusion]
-    print_table(rows, view, TREE if people else (), below=below, study=point.study)
+    print_table(rows, view, TREE if people else "", below=below, study=point.study)
     if point.study.band and people:
         show_band(point.block)
 

@@ -11,7 +11,7 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import numbers_by_kind, print_table
 from nearkv.sweeps.commands.writing import report_problems, write_toml
 
-NUMBERS = ("part", "key", "value", "unit", "kind", "source", "at", "range", "si", "note")
+NUMBERS = "part,key,value,unit,kind,source,at,range,si,note"
 """Columns of a number, the most important first."""
 
 PlatformOrPart = Annotated[
@@ -46,7 +46,7 @@ def hardware(
         return
     rows = hardware_rows()
     below = [f"{len(rows)} names; `nearkv hardware show NAME` prints every number of one."]
-    print_table(rows, view, ("name", "kind", "what", "roles"), below=below)
+    print_table(rows, view, "name,kind,what,roles", below=below)
 
 
 def show(

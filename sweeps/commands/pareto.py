@@ -10,16 +10,7 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import ask, tell
 
-DESIGN = (
-    "system",
-    "model",
-    "platform",
-    "batch",
-    "context_tok",
-    "output_tokens",
-    "devices",
-    "step_ms",
-)
+DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 """Columns that a terminal shows of a design."""
 
 FrontOf = Annotated[
@@ -89,5 +80,4 @@ def pareto(
     study = either(study_file, options.study_of(line, system))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
-    usual = [*DESIGN, *comma_list(by), "note"]
-    print_table(front, view, usual, study)
+    print_table(front, view, f"{DESIGN},{by},note", study)

@@ -26,40 +26,13 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
     from nearkv.sweeps.tables.table import Display
 
-BRIEF = [
-    "system",
-    "model",
-    "platform",
-    "trace",
-    "batch",
-    "context_tok",
-    "output_tokens",
-    "status",
-    "speedup",
-    "note",
-    "step_ms",
-    "short_of",
-    "short_gb",
-    "batch_run",
-    "throughput_tok_s",
-    "bottleneck",
-    "decode_tok_s",
-    "alpha",
-    "total_speedup",
-    "bottleneck_share",
-    "devices",
-    "n_attention",
-    "n_qkv",
-    "n_fc",
-    "prefill_s",
-    "energy_j_tok",
-    "memory_energy_j_tok",
-    "tpot_ms",
-    "tok_s_per_kusd",
-    "kv_gpu_gb",
-    "kv_host_gb",
-    "kv_drive_gb",
-]
+BRIEF = (
+    "system,model,platform,trace,batch,context_tok,output_tokens,status,speedup,note,"
+    "step_ms,short_of,short_gb,batch_run,throughput_tok_s,bottleneck,decode_tok_s,alpha,"
+    "total_speedup,bottleneck_share,devices,n_attention,n_qkv,n_fc,prefill_s,"
+    "energy_j_tok,memory_energy_j_tok,tpot_ms,tok_s_per_kusd,kv_gpu_gb,kv_host_gb,"
+    "kv_drive_gb"
+)
 """Columns that a terminal shows of design points, the most important first."""
 
 
@@ -70,7 +43,7 @@ TABLE = View()
 def print_table(
     table: pd.DataFrame | list[dict[str, Any]],
     view: View = TABLE,
-    usual: Iterable[str] = (),
+    usual: str = "",
     study: Study | None = None,
     requested: Iterable[str] = (),
     title: str = "",
@@ -84,7 +57,8 @@ def print_table(
     Args:
         table: rows, as a DataFrame or as dictionaries that all have the same keys.
         view: what is asked for; where columns are chosen, all formats show those.
-        usual: columns that readers see where none is chosen, the most important first.
+        usual: comma-separated columns that readers see where none is chosen, the most important
+            first; all where it is empty.
         study: what the table answers, whose provenance stands beside a file.
         requested: columns that readers see even if they do not fit.
         title, below: what stands above and below a terminal's table; a DataFrame's own conclusion
@@ -129,7 +103,7 @@ def print_table(
 def display(
     rows: Sequence[dict[str, Any]],
     view: View,
-    usual: Iterable[str],
+    usual: str,
     study: Study | None,
     requested: Iterable[str],
 ) -> Display:
@@ -158,7 +132,7 @@ def display(
         return Display([{name: row[name] for name in names} for row in rows], (), names)
     telling = [
         name
-        for name in usual
+        for name in dict.fromkeys(comma_list(usual))
         if name in rows[0] and not all(_is_as_usual(row, name) for row in rows)
     ]
     return Display(rows, telling, [*axes, *requested])

@@ -10,108 +10,44 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from nearkv.sweeps.study.study import Study
 
-POINT = [
-    "system",
-    "model",
-    "platform",
-    "trace",
-    "batch",
-    "context_tok",
-    "output_tokens",
-    "status",
-    "short_of",
-    "step_ms",
-]
-BETA = [
-    "model",
-    "platform",
-    "batch",
-    "context_tok",
-    "output_tokens",
-    "sigma",
-    "hop",
-    "status",
-    "short_of",
-    "step_ms",
-    "kv_gpu_gb",
-    "kv_host_gb",
-    "kv_drive_gb",
-    "value",
-    "t_cpu_ms",
-    "t_csd_ms",
-    "bound_ms",
-    "gap",
-    "bound_by",
-    "rule",
-    "rule_loss",
-    "rule_sec54",
-    "rule_sec54_loss",
-    "fastest",
-    "fastest_ms",
-]
+# Names of columns are written as `--columns` takes them, the most important first: a narrow
+# terminal drops the last.
+KNOB = (
+    "system,model,platform,trace,batch,context_tok,output_tokens,status,short_of,step_ms,"
+    "value,gap"
+)
+"""Columns that a terminal shows of `solve alpha` and `solve spill`."""
+MAPPING = (
+    "model,platform,batch,context_tok,method,status,reason,n_attention,n_qkv,n_fc,"
+    "step_ms,bound_ms,gap,bound_by,rule_loss,a_major_loss,q_major_loss,f_major_loss"
+)
+"""Columns that a terminal shows of `solve mapping`."""
+BETA = (
+    "model,platform,batch,context_tok,output_tokens,sigma,hop,status,short_of,step_ms,"
+    "kv_gpu_gb,kv_host_gb,kv_drive_gb,value,t_cpu_ms,t_csd_ms,bound_ms,gap,bound_by,rule,"
+    "rule_loss,rule_sec54,rule_sec54_loss,fastest,fastest_ms"
+)
 """Columns that a terminal shows of `solve beta`."""
-PLACED = [
-    "model",
-    "platform",
-    "context_tok",
-    "output_tokens",
-    "status",
-    "gpu_batch",
-    "num_batches",
-    "throughput_tok_s",
-    "wg",
-    "wc",
-    "wd",
-    "cg",
-    "cc",
-    "cd",
-    "hg",
-    "hc",
-    "binding",
-    "reason",
-]
-"""Columns that a terminal shows of several placements."""
-BATCH = [
-    "system",
-    "model",
-    "platform",
-    "context_tok",
-    "output_tokens",
-    "largest_batch",
-    "short_of",
-    "value",
-    "throughput_tok_s",
-    "step_ms",
-]
-"""Columns of `solve batch`, the most important first."""
-SPLIT = [
-    "load",
-    "method",
-    "decode_ms",
-    "bound_ms",
-    "gap",
-    "rule_loss",
-    "sub_batch_0",
-    "sub_batch_1",
-    "larger_tok",
-    "bound_tok",
-    "proof",
-    "chunks_0",
-    "chunks_1",
-    "phase_0_ms",
-    "phase_1_ms",
-    "iteration_ms",
-    "split_decode_ms",
-    "prompt_tok",
-    "most_prompt_tok",
-]
-"""Columns that a terminal shows of sub-batches, the most important first."""
+PLACED = (
+    "context_tok,output_tokens,status,gpu_batch,num_batches,throughput_tok_s,"
+    "wg,wc,wd,cg,cc,cd,hg,hc,binding,reason"
+)
+"""Columns that a terminal shows of several placements, behind the model and the machine."""
+BATCH = (
+    "system,model,platform,context_tok,output_tokens,largest_batch,short_of,value,"
+    "throughput_tok_s,step_ms"
+)
+"""Columns of `solve batch` that come before the others."""
+SPLIT = (
+    "load,method,decode_ms,bound_ms,gap,rule_loss,sub_batch_0,sub_batch_1,larger_tok,"
+    "bound_tok,proof,chunks_0,chunks_1,phase_0_ms,phase_1_ms,iteration_ms,"
+    "split_decode_ms,prompt_tok,most_prompt_tok"
+)
+"""Columns that a terminal shows of `solve subbatch`."""
 
 SEARCHED = ("method", "resolution")
 """Columns that say how an answer was searched, which people do not see."""
@@ -227,15 +163,17 @@ Slack = Annotated[
 ]
 
 
-def show_knob(
-    answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
-) -> None:
+def show_knob(answer: pd.DataFrame, study: Study, view: options.View, usual: str) -> None:
     """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
+    # a band and each rule of a paper bring columns of their own
     beside = ("value_", "regret_", "robust", "bound_", "rule")
-    names = [
-        name for name in answer.columns if name.startswith(beside) and name not in usual
-    ]
-    print_table(answer, view, [*usual, *names], study)
+    names = [name for name in answer.columns if name.startswith(beside)]
+    print_table(answer, view, ",".join([usual, *names]), study)
+
+
+def searched(answer: pd.DataFrame) -> str:
+    """Columns of a searched answer that people see."""
+    return ",".join(name for name in answer.columns if name not in SEARCHED)
 
 
 def alpha(
@@ -275,7 +213,7 @@ def alpha(
 
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("alpha", study, robust=robust)
-    show_knob(answer, study, view, [*POINT, "value", "gap"])
+    show_knob(answer, study, view, KNOB)
 
 
 def spill(
@@ -314,7 +252,7 @@ def spill(
 
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("spill", study, robust=robust)
-    show_knob(answer, study, view, [*POINT, "value", "gap"])
+    show_knob(answer, study, view, KNOB)
 
 
 def beta(
@@ -381,7 +319,6 @@ def mapping(
     """
     from nearkv.sweeps.api.arguments import Axes, study_of
     from nearkv.sweeps.api.solve import solve
-    from nearkv.sweeps.explore.mapping import BRIEF
     from nearkv.sweeps.study.sizes import pairs
 
     axes: Axes = {
@@ -394,8 +331,7 @@ def mapping(
     }
     study = study_of("asymmetric", model, axes)
     answer = solve("mapping", study, method=method)
-    view = options.view_of(line)
-    print_table(answer, view, BRIEF, study)
+    print_table(answer, options.view_of(line), MAPPING, study)
 
 
 def mapping_trace(
@@ -438,7 +374,7 @@ def mapping_trace(
         platform=platform,
         sets=pairs(sets, "--set"),
     )
-    print_table(answer, options.view_of(line), list(answer.columns))
+    print_table(answer, options.view_of(line), ",".join(answer.columns))
 
 
 def subbatch(
@@ -535,17 +471,10 @@ def placement(
         num_batches=num_batches,
         fix=shares_of(pairs(comma_list(",".join(fix)), "--fix")),
     )
-    machine = [*PLACED[:2], *(f"{role}.part" for role in swaps)]
-    usual = [*machine, *PLACED[2:]] if len(answer) > 1 else ()
-    view = options.view_of(line)
-    print_table(answer, view, usual)
-
-
-def show_answer(
-    answer: pd.DataFrame, study: Study, view: options.View, usual: Sequence[str]
-) -> None:
-    """Print an answer a row, and why it is so."""
-    print_table(answer, view, usual, study)
+    machine = ["model", "platform", *(f"{role}.part" for role in swaps)]
+    # a single placement is read as a list, which has space for every column
+    usual = ",".join([*machine, PLACED]) if len(answer) > 1 else ""
+    print_table(answer, options.view_of(line), usual)
 
 
 def batch(
@@ -589,8 +518,7 @@ def batch(
         raise InputError("solve batch chooses the batch; leave out --batch")
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("batch", study, slo=slo)
-    rest = [name for name in answer.columns if name not in (*BATCH, "method")]
-    show_answer(answer, study, view, [*BATCH, *rest])
+    print_table(answer, view, f"{BATCH},{searched(answer)}", study)
 
 
 def hardware(
@@ -632,8 +560,7 @@ def hardware(
 
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("hardware", study, vary=vary, slo=slo)
-    usual = [name for name in answer.columns if name not in SEARCHED]
-    show_answer(answer, study, view, usual)
+    print_table(answer, view, searched(answer), study)
 
 
 def crossover(
@@ -672,5 +599,4 @@ def crossover(
 
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("crossover", study, along=along, of=of)
-    usual = [name for name in answer.columns if name not in SEARCHED]
-    show_answer(answer, study, view, usual)
+    print_table(answer, view, searched(answer), study)

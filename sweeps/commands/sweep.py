@@ -141,7 +141,7 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View
     elif view.file and not text_format(view.file):
         save(rows, "", study, view.file)
     else:
-        usual = [*BRIEF, *reducer.by, *reducer.per]
+        usual = ",".join([BRIEF, *reducer.by, *reducer.per])
         print_table(rows, _printed(view), usual, study)
 
 

@@ -38,7 +38,7 @@ def systems(
         return
     rows = rows_of(answer(plugin=plugins))
     below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
-    print_table(rows, view, ("system", "what", "paper", "platform", "knobs"), below=below)
+    print_table(rows, view, "system,what,paper,platform,knobs", below=below)
 
 
 def show(
@@ -60,7 +60,7 @@ def show(
     from nearkv.sweeps.study.own_systems import load_plugins
 
     load_plugins(plugins)
-    usual = ("knob", "values", "default", "what", "rules")
+    usual = "knob,values,default,what,rules"
     print_table(knob_rows(name), options.view_of(line), usual, title=summary_of(name))
 
 

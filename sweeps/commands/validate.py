@@ -11,20 +11,7 @@ import typer
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
 
-SHOWN = (
-    "paper",
-    "id",
-    "stated",
-    "predicted",
-    "verdict",
-    "unit",
-    "claim",
-    "error",
-    "bound",
-    "where",
-    "explanation",
-    "command",
-)
+SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
 HEADING = """# Validation: every published claim beside its prediction
 

@@ -39,27 +39,6 @@ ONE_AT_A_TIME = ("milp", "brute")
 """Methods that solve one design point at a time."""
 AT_ONCE = 1 << 16
 """Design points that the other methods solve at once."""
-BRIEF = (
-    "model",
-    "platform",
-    "batch",
-    "context_tok",
-    "method",
-    "status",
-    "reason",
-    "n_attention",
-    "n_qkv",
-    "n_fc",
-    "step_ms",
-    "bound_ms",
-    "gap",
-    "bound_by",
-    "rule_loss",
-    "a_major_loss",
-    "q_major_loss",
-    "f_major_loss",
-)
-"""Columns a terminal shows."""
 POLICY_COLUMNS = {
     "rule": "mapping-greedy",
     "a_major": "mapping-a-major",
