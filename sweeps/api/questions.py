@@ -79,6 +79,7 @@ def sweep(
     model: Models | None = None,
     columns: Names | None = None,
     breakdown: bool = False,
+    also: Names = (),
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Evaluate a grid of design points into one table.
@@ -91,7 +92,11 @@ def sweep(
         model: names, config.json files or `load_model` objects.
         columns: the columns to return, in this order; all by default.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
+        also: columns on request to add, as `footprint_gb:kv`.
         axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
+
+    Returns:
+        A row a design point; `table.attrs["conclusion"]` says how many have an answer.
 
     Raises:
         InputError: an argument that cannot be used, or too many rows.
@@ -103,13 +108,18 @@ def sweep(
     from nearkv.sweeps.evaluate.columns import BOTTLENECK, TIMES, on_request
     from nearkv.sweeps.evaluate.evaluate import evaluate, stack
     from nearkv.sweeps.evaluate.no_effect import checked_blocks
-    from nearkv.sweeps.tables.table import select
+    from nearkv.sweeps.tables.table import counted, select
 
     only = names_of(columns, "columns") if columns is not None else ()
-    extra = (*on_request(only), BOTTLENECK, TIMES) if breakdown else on_request(only)
+    extra = on_request((*only, *(names_of(also, "also") if also else ())))
+    if breakdown:
+        extra = (*extra, BOTTLENECK, TIMES)
     study_blocks = checked_blocks(study_or_axes(study, systems, model, axes))
     answer = stack(evaluate(study_blocks, extra))
-    return table_of_columns(select(answer, ",".join(only)))
+    points = counted(len(answer["status"]), "design point")
+    answered = int((answer["status"] == "ok").sum())
+    sentence = f"{points}, {answered:,} of them with an answer."
+    return table_of_columns(select(answer, ",".join(only)), [sentence])
 
 
 def pareto(

@@ -25,7 +25,6 @@ Systems = Annotated[
 SystemNames = Annotated[
     str,
     typer.Option(
-        "--system",
         metavar="SYSTEMS",
         help="Comma-separated systems; `nearkv systems` lists them.",
     ),
@@ -49,35 +48,28 @@ Knobs = Annotated[
 Models = Annotated[
     str,
     typer.Option(
-        "--model",
         metavar="MODELS",
         help="Comma-separated models, as `nearkv models` lists them, or path/config.json.",
     ),
 ]
 Batch = Annotated[
     str,
-    typer.Option(
-        "--batch", metavar="SIZES", help="Sequences served together: 16, 1,8,64 or 1:64:x2."
-    ),
+    typer.Option(metavar="SIZES", help="Sequences served together: 16, 1,8,64 or 1:64:x2."),
 ]
 Context = Annotated[
     str,
     typer.Option(
-        "--context",
         metavar="SIZES",
         help="Prompt tokens of each sequence: 64k or 8k:128k:x2.",
     ),
 ]
 OutputTokens = Annotated[
     str,
-    typer.Option(
-        "--output-tokens", metavar="SIZES", help="Tokens that each sequence generates."
-    ),
+    typer.Option(metavar="SIZES", help="Tokens that each sequence generates."),
 ]
 Platforms = Annotated[
     str,
     typer.Option(
-        "--platform",
         metavar="PLATFORMS",
         help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml; "
         "default: that of each system's paper.",
@@ -86,7 +78,6 @@ Platforms = Annotated[
 StatedPlatforms = Annotated[
     str,
     typer.Option(
-        "--platform",
         metavar="PLATFORMS",
         help="Comma-separated platforms, as `nearkv hardware` lists them, or path/file.toml.",
     ),
@@ -94,7 +85,6 @@ StatedPlatforms = Annotated[
 OneModel = Annotated[
     str,
     typer.Option(
-        "--model",
         metavar="MODEL",
         help="One model, as `nearkv models` lists them, or path/config.json.",
     ),
@@ -102,7 +92,6 @@ OneModel = Annotated[
 OnePlatform = Annotated[
     str,
     typer.Option(
-        "--platform",
         metavar="PLATFORM",
         help="One platform, as `nearkv hardware` lists them, or path/file.toml.",
     ),
@@ -126,7 +115,6 @@ OnePart = Annotated[
 Traces = Annotated[
     str,
     typer.Option(
-        "--trace",
         metavar="TRACES",
         help="Requests in place of lengths: openr1,dolphin, or FILE.csv of "
         "input_tokens,output_tokens.",
@@ -135,7 +123,6 @@ Traces = Annotated[
 Method = Annotated[
     str,
     typer.Option(
-        "--method",
         metavar="METHOD",
         help="With a trace: fluid (averages), or simulate (its queue, event by event).",
     ),
@@ -151,7 +138,6 @@ Zip = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed",
         metavar="NUMBER",
         min=0,
         help="Seed of the requests drawn from a trace, and of the draws of --band.",
@@ -185,7 +171,6 @@ Format = Annotated[
 Pivot = Annotated[
     str,
     typer.Option(
-        "--pivot",
         metavar="COLUMN",
         help="Make a column of each value of this one: context_tok. Cells show the first of "
         "--columns that is an answer.",
@@ -194,19 +179,16 @@ Pivot = Annotated[
 Caption = Annotated[
     str,
     typer.Option(
-        "--caption",
         metavar="TEXT",
         help="Caption of the table, with --format latex or -o FILE.tex.",
     ),
 ]
 Label = Annotated[
-    str, typer.Option("--label", metavar="NAME", help="Label of the table, as --caption.")
+    str, typer.Option(metavar="NAME", help="Label of the table, as --caption.")
 ]
 Columns = Annotated[
     str,
-    typer.Option(
-        "--columns", metavar="COLUMNS", help="Show only these: system,model,speedup."
-    ),
+    typer.Option(metavar="COLUMNS", help="Show only these: system,model,speedup."),
 ]
 Breakdown = Annotated[
     bool, typer.Option("--breakdown", help="Add the seconds of each resource as columns.")
@@ -214,17 +196,12 @@ Breakdown = Annotated[
 Band = Annotated[
     float | None,
     typer.Option(
-        "--band",
         metavar="PERCENT",
         help="Add the interval that holds this share of the draws, and their median: 90.",
     ),
 ]
-Samples = Annotated[
-    int, typer.Option("--samples", metavar="N", help="Number of draws for --band.")
-]
-Of = Annotated[
-    str, typer.Option("--of", metavar="COLUMN", help="The column that is asked about.")
-]
+Samples = Annotated[int, typer.Option(metavar="N", help="Number of draws for --band.")]
+Of = Annotated[str, typer.Option(metavar="COLUMN", help="The column that is asked about.")]
 Out = Annotated[
     str,
     typer.Option(

@@ -15,7 +15,7 @@ DESIGN = "system,model,platform,batch,context_tok,output_tokens,devices,step_ms"
 
 FrontOf = Annotated[
     str,
-    typer.Option("--by", metavar="COLUMNS", help="The two or three columns to trade off."),
+    typer.Option(metavar="COLUMNS", help="The two or three columns to trade off."),
 ]
 Where = Annotated[
     list[str],
@@ -27,7 +27,6 @@ Where = Annotated[
 Per = Annotated[
     str,
     typer.Option(
-        "--per",
         metavar="COLUMNS",
         help="What makes a workload; designs are compared within one only.",
     ),

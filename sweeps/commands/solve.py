@@ -55,16 +55,13 @@ SEARCHED = ("method", "resolution")
 Robust = Annotated[
     float,
     typer.Option(
-        "--robust",
         metavar="SHARE",
         help="With --band: also the value that makes this quantile of the draws short, as 0.9.",
     ),
 ]
 SolveMethod = Annotated[
     str,
-    typer.Option(
-        "--method", metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."
-    ),
+    typer.Option(metavar="METHOD", help="exact, greedy (Algorithm 1), milp or brute."),
 ]
 Iterations = Annotated[str, typer.Option(metavar="N", help="Number of decode steps.")]
 Requests = Annotated[str, typer.Option(metavar="N", help="Sequences served together.")]
@@ -87,7 +84,6 @@ LengthSeed = Annotated[
 Slo = Annotated[
     list[str],
     typer.Option(
-        "--slo",
         metavar="MEASURE=VALUE",
         help="What must hold: throughput_tok_s=1.0, or step_ms=50,prefill_s=2.",
     ),
@@ -123,7 +119,6 @@ Along = Annotated[
 InFlight = Annotated[
     str,
     typer.Option(
-        "--requests",
         metavar="SIZES",
         help="Contexts in flight: 2k,3k,4k,5k, a trace, or FILE.csv.",
     ),
@@ -135,7 +130,6 @@ Prompts = Annotated[
 Ranksets = Annotated[
     str,
     typer.Option(
-        "--placement",
         metavar="RULE",
         help="balanced, or random: each request on one rankset.",
     ),
@@ -143,7 +137,6 @@ Ranksets = Annotated[
 DrawSeed = Annotated[
     int,
     typer.Option(
-        "--seed",
         metavar="NUMBER",
         min=0,
         help="Seed of requests drawn from a trace, of their ages, and of random ranksets.",

@@ -148,31 +148,20 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View
 def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
     from pathlib import Path
 
-    from nearkv.sweeps.api.tables import table_of_columns
-    from nearkv.sweeps.evaluate.columns import on_request
-    from nearkv.sweeps.evaluate.evaluate import table
+    from nearkv.sweeps.api.questions import sweep as answer
     from nearkv.sweeps.jobs.parts import to_file
 
     if is_figure(file):
-        rows = table_of_columns(table(study, on_request(only)))
-        draw_table(rows, study, file, ",".join(only))
-    else:
+        draw_table(answer(study, also=only), study, file, ",".join(only))
+    else:  # rows go into the file part by part: a grid may be larger than memory
         to_file(study, Path(file), only, run)
 
 
 def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
-    from nearkv.sweeps.api.tables import table_of_columns
-    from nearkv.sweeps.evaluate.columns import on_request
-    from nearkv.sweeps.evaluate.evaluate import evaluate, stack
-    from nearkv.sweeps.evaluate.no_effect import checked_blocks
-    from nearkv.sweeps.tables.table import counted
+    from nearkv.sweeps.api.questions import sweep as answer
 
-    study_blocks = checked_blocks(study)
-    rows = stack(evaluate(study_blocks, on_request(only)))
-    answered = int((rows["status"] == "ok").sum())
-    points = counted(len(rows["status"]), "design point")
-    below = [f"{points}, {answered:,} of them with an answer."]
-    table = table_of_columns(rows, below)
+    # all columns, for those that vary are shown beside the chosen ones
+    table = answer(study, also=only)
     print_table(table, _printed(view, len(table)), BRIEF, study)
 
 
