@@ -126,6 +126,7 @@ class Nearkv(Group):
         """Run the command line, and leave with its exit code."""
         leaves = settings.get("standalone_mode", True)
         settings["standalone_mode"] = False  # failures are raised to here
+        settings["prog_name"] = "nearkv"  # `python -m nearkv` is called so, too, in advice
         if isinstance(
             sys.stdout, io.TextIOWrapper
         ):  # show "?" for letters a terminal lacks

@@ -111,7 +111,7 @@ def sweep(
     from nearkv.sweeps.tables.table import counted, select
 
     only = names_of(columns, "columns") if columns is not None else ()
-    extra = on_request((*only, *(names_of(also, "also") if also else ())))
+    extra = on_request((*only, *names(also, "also")))
     if breakdown:
         extra = (*extra, BOTTLENECK, TIMES)
     study_blocks = checked_blocks(study_or_axes(study, systems, model, axes))
