@@ -18,7 +18,7 @@ from nearkv.costmodel.model.layers import not_modelled
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.plugins import Plugin
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.errors import InputError, unknown, warn
+from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.machine import Machine
 
 Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
@@ -243,7 +243,11 @@ def _import_own() -> None:
 
 @cache
 def _import_installed() -> None:
-    """Import modules of installed packages; of one that fails, warn and go on without it."""
+    """Import modules of installed packages.
+
+    Raises:
+        InputError: one of them does not load.
+    """
     from importlib.metadata import entry_points
 
     for point in entry_points(group=_GROUP):
@@ -251,7 +255,8 @@ def _import_installed() -> None:
             _import_module(point.value)
         except Exception as problem:
             reason = f"{type(problem).__name__}: {problem}".partition("\n")[0]
-            warn(f"{_GROUP} {point.name} = {point.value!r} does not load ({reason})")
+            failed = f"{_GROUP} {point.name} = {point.value!r} does not load ({reason})"
+            raise InputError(f"{failed}; mend or uninstall its package") from problem
 
 
 def _import_module(name: str) -> None:

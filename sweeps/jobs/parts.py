@@ -169,14 +169,15 @@ class PartialOutput:
             raise InputError(f"{self.place}: was finished and has changed since; {anew}")
         return True
 
-    def _path(self, number: int) -> Path:
-        return self.parts / f"part-{number:06}.{self.form}"
-
-    def _finished(self) -> set[int]:
-        """Numbers of the finished parts."""
-        names = self.parts.glob(f"part-*.{self.form}")
-        numbers = (name.stem.removeprefix("part-") for name in names)
-        return {int(number) for number in numbers if number.isdecimal()}
+    def _finished(self) -> dict[int, Path]:
+        """Files of the finished parts by number; one that was cut since is not finished."""
+        finished = {}
+        for path in self.parts.glob(f"part-*.{self.form}"):
+            number, _, size = path.stem.removeprefix("part-").partition("-")
+            # the parts of a finished data set are named by number alone
+            if number.isdecimal() and size in ("", str(path.stat().st_size)):
+                finished[int(number)] = path
+        return finished
 
     def pieces(self) -> Iterator[Piece]:
         """All pieces, in order."""
@@ -200,7 +201,7 @@ class PartialOutput:
 
     def add(self, piece: Piece, content: bytes) -> None:
         """Write a piece that was evaluated elsewhere."""
-        with _new_file(self._path(piece.number)) as file:
+        with _new_part(self.parts, self.form, piece) as file:
             file.write(content)
 
     def finish(self, origin: Mapping[str, Any]) -> None:
@@ -209,15 +210,20 @@ class PartialOutput:
         Raises:
             InputError: a part is gone, or something has come in the way of the name.
         """
-        paths = [self._path(piece.number) for piece in self.pieces()]
-        there = set(self.parts.iterdir())
-        for path in paths:
-            if path not in there:
-                raise InputError(f"{path}: was removed by another program")
-        for path in sorted(there.difference(paths)):
+        finished = self._finished()
+        paths: list[Path] = []
+        for piece in self.pieces():
+            if piece.number not in finished:
+                cut = "was removed or cut by another program"
+                raise InputError(f"{self.parts}: part {piece.number} {cut}")
+            paths.append(finished[piece.number])
+        for path in sorted(set(self.parts.iterdir()).difference(paths)):
             raise InputError(f"{path}: was put there by another program; remove it")
         whole = self.parts
-        if self.form != "parquet":
+        if self.form == "parquet":
+            for number, path in enumerate(paths):
+                path.rename(self.parts / f"part-{number:06}.parquet")
+        else:
             whole = self.folder / "joined"
             with whole.open("wb") as joined:
                 for path in paths:
@@ -317,19 +323,23 @@ def _evaluate(output: PartialOutput, run: SweepRun) -> None:
 
 
 def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
-    with _new_file(folder / f"part-{piece.number:06}.{form}") as file:
+    with _new_part(folder, form, piece) as file:
         write_piece(packed, form, piece, file)
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name only once it is complete, even where the power fails."""
-    temporary = path.with_suffix(".tmp")
+def _new_part(folder: Path, form: str, piece: Piece) -> Iterator[IO[bytes]]:
+    """Open a part that takes its name once it is complete, even where the power fails.
+
+    The name holds the number and the bytes of the part, so that one that is cut later is noticed.
+    """
+    temporary = folder / f"part-{piece.number:06}.tmp"
     with temporary.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    size = temporary.stat().st_size
+    os.replace(temporary, folder / f"part-{piece.number:06}-{size}.{form}")
 
 
 def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:

@@ -152,9 +152,9 @@ def _lines(
         InputError: no such file, no CSV, too large, a column missing or there twice, or rows of
             another length than the header.
     """
-    text = read_text(path, what, MOST_BYTES, "split it", encoding="utf-8-sig")
-    table = csv.reader(io.StringIO(text), strict=True)
     try:
+        text = read_text(path, what, MOST_BYTES, "split it", encoding="utf-8-sig")
+        table = csv.reader(io.StringIO(text), strict=True)
         header = [name.strip() for name in next(table, [])]
         rows = [(table.line_num, [cell.strip() for cell in row]) for row in table]
     except (UnicodeDecodeError, csv.Error) as problem:

@@ -213,13 +213,13 @@ def test_a_new_system_works_as_it_is_and_keeps_the_contracts(
 
 @pytest.mark.processes
 def test_an_installed_package_registers_its_systems(tmp_path: Path) -> None:
-    """One by an entry point; one that does not load is warned of, and the rest goes on."""
+    """By an entry point; where another package does not load, a sentence says which."""
     write(tmp_path, GOOD, "my_package.py")
     write(tmp_path, "1 / 0", "broken_package.py")
     info = tmp_path / "mine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    points = "[nearkv.systems]\nmine = my_package\nbroken = broken_package\n"
+    points = "[nearkv.systems]\nmine = my_package\n"
     (info / "entry_points.txt").write_text(points)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     words = ["--system", "mine", "--model", "opt-66b", "--jobs", "2", "-o", "out.csv"]
@@ -232,8 +232,18 @@ def test_an_installed_package_registers_its_systems(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "broken = 'broken_package' does not load (ZeroDivisionError" in done.stderr
     assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("mine,")
+    (info / "entry_points.txt").write_text(f"{points}broken = broken_package\n")
+    done = subprocess.run(
+        [COMMAND, "systems"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "broken = 'broken_package' does not load (ZeroDivisionError" in done.stderr
 
 
 def test_a_plugin_that_fails_leaves_the_module_that_ran_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import socket
@@ -85,11 +86,20 @@ def test_a_part_that_is_gone_is_evaluated_again(tmp_path: Path, whole: dict[str,
     file = tmp_path / "out.parquet"
     process = start(file)
     assert until_safe(process, file)
-    gone = staging(file) / "parts" / "part-000000.parquet"
-    gone.unlink()
-    assert f"{gone}: was removed by another program" in refused(process)
+    parts = staging(file) / "parts"
+    for gone in parts.glob("part-000000-*"):
+        gone.unlink()
+    assert f"{parts}: part 0 was removed or cut by another program" in refused(process)
     finish(file, "--resume")
     assert content(file) == whole["parquet"]
+
+
+def test_a_part_that_was_cut_is_evaluated_again(unfinished: Path, whole: dict[str, Bytes]) -> None:
+    """Its rows would be missing in the middle of the output."""
+    first = next((staging(unfinished) / "parts").glob("part-000000-*"))
+    os.truncate(first, 1000)
+    finish(unfinished, "--resume")
+    assert content(unfinished) == whole["csv"]
 
 
 def test_what_a_killed_sweep_was_writing_is_dropped(

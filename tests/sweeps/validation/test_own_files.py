@@ -126,3 +126,11 @@ def test_a_bad_file_of_runs_is_one_sentence(tmp_path: Path, text: str, words: st
         calibrate(measured(str(path)))
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_a_table_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Spreadsheets may write Latin-1."""
+    file = tmp_path / "runs.csv"
+    file.write_bytes(b"system,\xff\xfe\n")
+    with pytest.raises(InputError, match="not a CSV file"):
+        read_claims(file)
