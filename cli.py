@@ -201,7 +201,9 @@ def _usage(problem: Any) -> str:
     if number := re.search(r"valid (integer|number)", sentence):
         needed = "whole number" if number[1] == "integer" else "number"
         sentence = f"{problem.param.opts[0]} takes a {needed}"
-    if renamed := RENAMED.get(getattr(problem, "option_name", "")):
+    renamed = RENAMED.get(getattr(problem, "option_name", ""))
+    parameters = problem.ctx.command.params if problem.ctx else []
+    if any(renamed in parameter.opts for parameter in parameters):
         sentence = f"{problem.option_name} is {renamed} now"
     if "extra argument" in sentence and "=" in sentence:
         sentence += "; repeat --set, --knob or --zip in front of each NAME=VALUE"

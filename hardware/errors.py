@@ -28,6 +28,10 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, NearkvWarning, stacklevel=2)
 
 
+RENAMED = {"output_tok": "output_tokens", "tbt_ms": "tpot_ms"}
+"""Columns of earlier versions, and their names now."""
+
+
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:
     """Build the error for an unknown name, with the nearest valid one.
 
@@ -46,6 +50,8 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
     hint = next(
         (f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), ""
     )
+    if name in RENAMED:
+        hint = f"it is {RENAMED[name]!r} now"
     listed = ", ".join(names) if len(names) <= 24 else f"{', '.join(names[:24])}, ..."
     prefix = f"{where}: " if where else ""
     name = name if len(name) <= LONGEST_ECHO else f"{name[:LONGEST_ECHO]}..."

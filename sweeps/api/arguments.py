@@ -95,6 +95,15 @@ def path_of(value: Value, name: str) -> str:
     raise InputError(f"{name}={value!r}: give text or a path")
 
 
+_EXAMPLES = {
+    "sets": "'csd.count': 8",
+    "knobs": "'alpha': 0.5",
+    "parts": "'gpu': 'h200-sxm'",
+    "zip": "'batch': [1, 2], 'context': ['8k', '16k']",
+}
+"""Arguments that are dictionaries, and what one holds."""
+
+
 def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
     """Collect arguments into a study; one that is a study already stays as it is.
 
@@ -118,8 +127,8 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         if value is not None and not names(value, name, _OBJECTS.get(name, str)):
             problem = "does not name anything; give a name or leave it out"
             raise InputError(f"{name}={value!r}: {problem}")
-    for name in ("sets", "knobs", "parts", "zipped"):
-        _check_named_values(given.get(name, {}), name)
+    for name in _EXAMPLES:
+        _check_named_values(axes.get(name, {}), name)
     study = Study(**given)
     check_draws(study.seed, study.samples, axes.get("band"), study.traces)
     return study
@@ -147,7 +156,7 @@ def _check_named_values(given: object, name: str) -> None:
     """Refuse what is no dictionary from names to values."""
     if not isinstance(given, Mapping):
         raise InputError(
-            f"{name}={given!r}: give a dictionary, as in {name}={{'csd.count': 8}}"
+            f"{name}={given!r}: give a dictionary, as in {name}={{{_EXAMPLES[name]}}}"
         )
     for key, value in given.items():
         if not isinstance(key, str):

@@ -78,7 +78,7 @@ def either(path: str, axes: Study) -> Study:
             option before it.
     """
     if "=" in path and not Path(path).exists():
-        advice = "repeat --set or --knob in front of each NAME=VALUE"
+        advice = "repeat --set, --knob or --zip in front of each NAME=VALUE"
         raise InputError(f"{path}: is no study file; {advice}")
     if path in systems():
         raise InputError(f"{path}: is a system, no study; write --system {path}")

@@ -64,6 +64,11 @@ LARGE = [
         (["sweep", "--jobs", "x"], "--jobs takes a whole number"),
         (["solve", "hardware", "--target", "step_ms=5"], "--target is --slo now"),
         (["estimate", "hilos", "--output", "5"], "--output is --output-tokens now"),
+        (["sweep", "--limit", "5"], "No such option: --limit"),
+        (
+            ["compare", "hilos", "--model", "opt-66b", "--columns", "tbt_ms"],
+            "unknown column 'tbt_ms'; it is 'tpot_ms' now",
+        ),
         (["compare", "hilos", "--zip", "context=1k", "batch=1"], "unknown system 'batch=1'"),
         (["estimate", "hilos", "--zip", "context=1k", "batch=1"], "in front of each NAME=VALUE"),
         (["--seed", "1", "estimate"], "options follow the command"),
