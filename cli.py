@@ -136,6 +136,8 @@ class Nearkv(Group):
             warnings.showwarning = _once_printed()
             try:
                 code = super().main(*args, **settings) or 0
+                if code == STOPPED:  # Ctrl-C while Typer read the words
+                    raise KeyboardInterrupt
                 if sys.stdout:
                     sys.stdout.flush()
             except BrokenPipeError:  # the reader of the output has seen enough

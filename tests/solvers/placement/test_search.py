@@ -171,13 +171,13 @@ def test_bisection_ends_where_steps_of_one_do(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_a_placement_does_not_depend_on_is_not_taken_in_silence() -> None:
     with pytest.raises(InputError, match=r"--set gpu\.bandwidth: no placement depends on it"):
-        placements("opt-30b", "512", "32", "t4-flexgen", {"gpu.bandwidth": "1TB/s"}, {})
+        placements(["opt-30b"], 512, 32, ["t4-flexgen"], {"gpu.bandwidth": ["1TB/s"]}, {})
     with pytest.warns(NearkvWarning, match="--part gpu=l4: .* its rates are those of the role"):
         (row,) = placements(
-            "opt-6.7b", "512", "32", "t4-flexgen", {}, {"gpu": ["l4"]}, gpu_batch=4, num_batches=1
+            ["opt-6.7b"], 512, 32, ["t4-flexgen"], {}, {"gpu": ["l4"]}, gpu_batch=4, num_batches=1
         )
     assert "offload" in row["note"]
     with pytest.raises(InputError, match="--search paper: --gpu-batch and --num-batches state"):
         placements(
-            "opt-30b", "512", "32", "t4-flexgen", {}, {}, search="paper", gpu_batch=4, num_batches=1
+            ["opt-30b"], 512, 32, ["t4-flexgen"], {}, {}, search="paper", gpu_batch=4, num_batches=1
         )
