@@ -95,15 +95,6 @@ def path_of(value: Value, name: str) -> str:
     raise InputError(f"{name}={value!r}: give text or a path")
 
 
-_EXAMPLES = {
-    "sets": "'csd.count': 8",
-    "knobs": "'alpha': 0.5",
-    "parts": "'gpu': 'h200-sxm'",
-    "zip": "'batch': [1, 2], 'context': ['8k', '16k']",
-}
-"""Arguments that are dictionaries, and what one holds."""
-
-
 def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
     """Collect arguments into a study; one that is a study already stays as it is.
 
@@ -127,8 +118,6 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         if value is not None and not names(value, name, _OBJECTS.get(name, str)):
             problem = "does not name anything; give a name or leave it out"
             raise InputError(f"{name}={value!r}: {problem}")
-    for name in _EXAMPLES:
-        _check_named_values(axes.get(name, {}), name)
     study = Study(**given)
     check_draws(study.seed, study.samples, axes.get("band"), study.traces)
     return study
@@ -150,16 +139,3 @@ def study_or_axes(
         advice = "or leave it out and name all others, as in systems='hilos'"
         raise InputError(f"{_HOLDS_AXES}: give them there, {advice}")
     return study if isinstance(study, Study) else load_study(path_of(study, "study"))
-
-
-def _check_named_values(given: object, name: str) -> None:
-    """Refuse what is no dictionary from names to values."""
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f"{name}={given!r}: give a dictionary, as in {name}={{{_EXAMPLES[name]}}}"
-        )
-    for key, value in given.items():
-        if not isinstance(key, str):
-            raise InputError(f"{name}: {key!r} is no name; give text, as in 'csd.count'")
-        if isinstance(value, str | list | tuple) and not value:
-            raise InputError(f"{name}[{key!r}] has no value; give one, or leave it out")

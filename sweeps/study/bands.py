@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.platform import Platform
@@ -82,12 +83,8 @@ def check_band(band: Band, method: str) -> None:
     """Refuse a band that cannot be computed.
 
     Raises:
-        InputError: an impossible level or number of samples, or a simulated queue.
+        InputError: an impossible number of samples, or a simulated queue.
     """
-    if not 1 <= band.level <= 99:
-        raise InputError(
-            f"--band {band.level:g}: give the share inside in percent, from 1 to 99, as in 90"
-        )
     if not FEWEST <= band.samples <= MOST:
         limits = f"from {FEWEST} to {MOST:,}"
         raise InputError(f"--samples {band.samples:,}: give a number {limits}")
@@ -97,8 +94,27 @@ def check_band(band: Band, method: str) -> None:
         )
 
 
-def check_draws(seed: object, samples: object, band: object, traces: Sequence[str]) -> None:
-    """Refuse options of draws that are no numbers, or where nothing is drawn.
+def check_numbers(seed: object, samples: object, band: Any) -> None:
+    """Refuse a seed, samples or a level of a band that are no numbers, or an impossible level.
+
+    Raises:
+        InputError: one of them is none, or the level is; 0 and None are no band.
+    """
+    whole = {"seed": seed, "samples": samples}
+    for name, value in whole.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+            raise InputError(f"--{name} {value!r}: give a whole number, 0 or more")
+    is_number = isinstance(band, Real) and not isinstance(band, bool)
+    if band is not None and not is_number:
+        raise InputError(f"--band {band!r}: give a number of percent, as in 90")
+    if band and not 1 <= band <= 99:
+        raise InputError(
+            f"--band {band}: give the share inside in percent, from 1 to 99, as in 90"
+        )
+
+
+def check_draws(seed: int, samples: int, band: float | None, traces: Sequence[str]) -> None:
+    """Refuse options of draws where nothing is drawn.
 
     Args:
         seed: of the draws; 0 where none is stated.
@@ -107,15 +123,8 @@ def check_draws(seed: object, samples: object, band: object, traces: Sequence[st
         traces: whose requests are served; those of a file are taken as they are.
 
     Raises:
-        InputError: no number, a band of 0 %, a seed where nothing is drawn, or samples without a
-            band.
+        InputError: a band of 0 %, a seed where nothing is drawn, or samples without a band.
     """
-    whole = {"seed": seed, "samples": samples}
-    for name, value in whole.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-            raise InputError(f"--{name} {value!r}: give a whole number, 0 or more")
-    if band is not None and (isinstance(band, bool) or not isinstance(band, Real)):
-        raise InputError(f"--band {band!r}: give a number of percent, as in 90")
     if band == 0:
         raise InputError(
             "--band 0: give the share inside in percent, from 1 to 99, as in 90"

@@ -131,9 +131,11 @@ def items(values: Values, where: str) -> Iterator[Any]:
         yield os.fspath(values)
     elif isinstance(values, bool | bytes | Mapping):
         raise InputError(f"{where}={values!r}: {_FORMS}")
-    elif isinstance(values, Real | Amount):
+    elif isinstance(values, Amount):
         yield values
-    elif isinstance(values, Iterable):
+    elif isinstance(values, Real):
+        yield _plain(values, where)
+    elif _is_list(values):
         for value in values:
             yield from items(value, where)
     else:
@@ -141,6 +143,21 @@ def items(values: Values, where: str) -> Iterator[Any]:
 
 
 _FORMS = "give text, a number, a path, or a list of these"
+
+
+def _plain(value: Real, where: str) -> float:
+    """A number of any type as one of Python's own."""
+    try:
+        number = float(value)
+    except OverflowError:
+        problem = "is too large; give a number below 1e308"
+        raise InputError(f"{where}={value!r}: {problem}") from None
+    return value if isinstance(value, int) else number
+
+
+def _is_list(values: object) -> bool:
+    """Whether values come one by one; NumPy's arrays of no dimension only claim to."""
+    return isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
 
 
 def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
@@ -160,7 +177,7 @@ def names(values: Values, where: str, kind: type[Any] = str) -> tuple[Any, ...]:
         return (values,)
     if isinstance(values, os.PathLike):
         return (os.fspath(values),)
-    if isinstance(values, Iterable) and not isinstance(values, bytes | Mapping):
+    if _is_list(values) and not isinstance(values, bytes | Mapping):
         several: list[Any] = []
         for value in values:
             several += names(value, where, kind)

@@ -16,7 +16,14 @@ from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_syst
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.hardware.machine import Machine
-from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, SAMPLES, Band, check_band
+from nearkv.sweeps.study.bands import (
+    MODEL_ERROR,
+    RATIO_ERROR,
+    SAMPLES,
+    Band,
+    check_band,
+    check_numbers,
+)
 from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
@@ -111,12 +118,13 @@ class Study:
         traces: Values = (),
         method: str = "fluid",
         seed: int = 0,
-        band: float = 0.0,
+        band: float | None = 0.0,
         samples: int = SAMPLES,
         plugins: Values = (),
         parts: Mapping[str, Values] = NONE,
         zipped: Mapping[str, Values] = NONE,
     ) -> None:
+        check_numbers(seed, samples, band)
         read = {
             "systems": names(systems, "systems"),
             "models": names(models, "--model", Part),
@@ -128,9 +136,9 @@ class Study:
             "knobs": _each(choices, knobs, "--knob"),
             "traces": names(traces, "--trace"),
             "method": str(method),
-            "seed": seed,
-            "band": band,
-            "samples": samples,
+            "seed": int(seed),
+            "band": float(band or 0),
+            "samples": int(samples),
             "plugins": names(plugins, "--plugin"),
             "parts": _each(names, parts, "--part"),
             "zipped": _each(_paired, zipped, "--zip"),
@@ -153,10 +161,21 @@ def _each(
     given: Mapping[str, Values],
     option: str,
 ) -> dict[str, tuple[Any, ...]]:
-    """The values of every name, read."""
+    """The values of every name, read.
+
+    Raises:
+        InputError: no dictionary, a name that is no text, or one without a value.
+    """
+    if not isinstance(given, Mapping):
+        form = "give a dictionary of names and values, as in {'csd.count': 8}"
+        raise InputError(f"{option} {given!r}: {form}")
     values_by_name = {}
     for name, listed in given.items():
+        if not isinstance(name, str):
+            raise InputError(f"{option} {name!r}: is no name; give text, as in 'csd.count'")
         values_by_name[name] = read(listed, f"{option} {name}")
+        if not values_by_name[name]:
+            raise InputError(f"{option} {name}: has no value; give one, or leave it out")
     return values_by_name
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
 import pytest
 from support.command_line import printed, refusal
 
@@ -31,9 +35,49 @@ def test_paired_axes_go_together() -> None:
             blocks(Study(("hilos",), ("opt-66b",), batch="4", zipped=wrong))
 
 
-def test_a_knob_without_a_value_is_refused() -> None:
+def test_a_name_without_a_value_is_refused() -> None:
     with pytest.raises(InputError, match="has no value; give one"):
         nearkv.compare("hilos", "opt-66b", knobs={"alpha": []})
+    for empty in ("", ()):
+        with pytest.raises(InputError, match="--part gpu: has no value; give one"):
+            Study("hilos", "opt-66b", parts={"gpu": empty})
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "problem"),
+    [
+        ("sets", None, "--set None: give a dictionary"),
+        ("knobs", "alpha=1", "--knob 'alpha=1': give a dictionary"),
+        ("parts", [("gpu", "h200-sxm")], r"--part \[.*\]: give a dictionary"),
+        ("zipped", np.array([1, 2]), r"--zip array\(.*\): give a dictionary"),
+        ("knobs", {1: 2}, "--knob 1: is no name; give text"),
+        ("sets", {"csd.count": np.ma.masked}, "--set csd.count=masked: give text, a number"),
+        ("models", np.ma.masked, "--model=masked: give a name"),
+        ("batch", np.ma.masked, "--batch=masked: give text, a number"),
+        ("context", np.ma.masked_equal([1024, 2048], 2048), "--context=masked: give text"),
+        ("band", "auto", "--band 'auto': give a number of percent"),
+        ("band", np.array([90, 95]), r"--band array\(.*\): give a number of percent"),
+        ("band", 1j, "--band 1j: give a number of percent"),
+        ("band", float("nan"), "--band nan: give the share inside in percent, from 1 to 99"),
+        ("band", 10**400, "--band 10*: give the share inside in percent, from 1 to 99"),
+        ("batch", 10**400, "--batch=10*: is too large"),
+        ("knobs", {"alpha": Fraction(10**400)}, r"--knob alpha=.*: is too large"),
+        ("seed", "x", "--seed 'x': give a whole number"),
+        ("samples", None, "--samples None: give a whole number"),
+    ],
+)
+def test_values_of_odd_types_are_refused_when_a_study_is_made(
+    field: str, given: Any, problem: str
+) -> None:
+    """Each once ended in an error of Python's, some only once the study was evaluated."""
+    with pytest.raises(InputError, match=f"^{problem}"):
+        Study(**{"systems": "hilos", "models": "opt-66b", field: given})
+
+
+def test_a_band_may_be_any_number_or_none() -> None:
+    for given, level in [(None, 0.0), (90, 90.0), (np.float32(90), 90.0), (Fraction(181, 2), 90.5)]:
+        study = Study("hilos", "opt-66b", band=given)  # type: ignore[arg-type]
+        assert (study.band, type(study.band)) == (level, float)
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ POINT = ("--model", "opt-30b", "--context", "8k", "--band", "90", "--samples", "
         ({"method": 3}, "unknown method '3'"),
         ({"batch": True}, "--batch=True: give text, a number"),
         ({"batch": {"a": 1}}, "give text, a number"),
-        ({"sets": {1: 2}}, "sets: 1 is no name"),
+        ({"sets": {1: 2}}, "--set 1: is no name"),
     ],
 )
 def test_arguments_of_draws_are_checked_as_options_are(options: Any, problem: str) -> None:
