@@ -21,7 +21,7 @@ from nearkv.costmodel.algebra.span import Leaf
 from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.columns import TIMES
-from nearkv.sweeps.evaluate.evaluate import columns, stack
+from nearkv.sweeps.evaluate.evaluate import columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.provenance import platform_numbers
 from nearkv.sweeps.explore.knob import best_knob
@@ -142,12 +142,15 @@ def report(study: Study, command: str) -> str:
 
 
 def evaluated(study: Study) -> Results:
-    """Evaluate a study; keep the fastest rows where there are more than a page holds."""
+    """Evaluate a study; keep the fastest rows where there are more than a page holds.
+
+    Raises:
+        InputError: the study cannot be evaluated, or has too many rows for one table.
+    """
     import pandas as pd
 
     blocks = checked_blocks(study)
-    tables = [columns(block, block.grid.whole) for block in blocks]
-    table = pd.DataFrame(stack(tables))
+    table = pd.DataFrame(stack(evaluate(blocks)))
     places = []
     for index, block in enumerate(blocks):
         places += [(index, row) for row in range(block.grid.size)]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from nearkv.costmodel.model.registry import System
+from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.no_effect import checked_point
 from nearkv.sweeps.explore.explain import time_tree as tree_of_a_point
 from nearkv.sweeps.figures import report as reporting
@@ -57,6 +58,13 @@ def test_the_answer_is_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = reporting.evaluated(STUDY).answer
     monkeypatch.setattr(reporting, "MOST_ROWS", 2)
     assert reporting.evaluated(STUDY).answer == whole
+
+
+def test_more_rows_than_a_table_holds_are_refused_before_they_are_evaluated() -> None:
+    """A million million design points once ended in an array that no memory holds."""
+    study = STUDY.but(systems="hilos", batch="1:3000:+1", context="1:3000:+1")
+    with pytest.raises(InputError, match="9,000,000 design points are too many for one table"):
+        reporting.evaluated(study)
 
 
 @pytest.mark.slow
