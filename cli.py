@@ -180,8 +180,7 @@ def _failure(problem: Exception) -> int:
 
 def complain(sentence: str) -> None:
     """Print a sentence on standard error, without characters that move a terminal's cursor."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in sentence)
-    shown = printable if len(printable) <= LONGEST else f"{printable[:LONGEST]}..."
+    shown = sentence if len(sentence) <= LONGEST else f"{sentence[:LONGEST]}..."
     tell(f"nearkv: {shown}")
 
 

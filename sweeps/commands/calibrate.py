@@ -8,6 +8,7 @@ import typer
 
 from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.printing import print_table
+from nearkv.sweeps.commands.writing import tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,7 @@ def calibrate(
     )
     if place:
         fit.save(place)
-        typer.echo(f"wrote {place}; use it as --platform {place}", err=True)
+        tell(f"wrote {place}; use it as --platform {place}")
     view = options.View(form, columns)
     is_whole = form == "table" and not columns
     if not residuals:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkv.sweeps.commands.options import View
-from nearkv.sweeps.commands.writing import text_format
+from nearkv.sweeps.commands.writing import tell, text_format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +99,7 @@ def save_figure(figure: Any, file: str, about: str = "") -> None:
 
     save(figure, file)
     load_pyplot().close(figure)
-    typer.echo(f"wrote {file}{about}", err=True)
+    tell(f"wrote {file}{about}")
 
 
 def print_chart(table: pd.DataFrame, study: Study, only: str) -> None:

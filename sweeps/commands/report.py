@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.writing import tell
 
 
 def report(
@@ -54,4 +55,4 @@ def report(
     chosen = either(study_file, options.study_of(line, system))
     command = shlex.join(["nearkv", *sys.argv[1:]])
     write_text(path, page_of(chosen, command))
-    typer.echo(f"wrote {file}", err=True)
+    tell(f"wrote {file}")

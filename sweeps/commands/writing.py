@@ -71,13 +71,18 @@ def save_text(text: str, rows: int, study: Study | None, file: str) -> None:
     tell(write_content(text.encode(), rows, Path(file), study))
 
 
+def printable(line: str) -> str:
+    """The line without characters that move a terminal's cursor, as a file's name may hold."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)
+
+
 def tell(line: str) -> None:
     """Print a line on standard error, beside the output; a terminal's lines wrap at words."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with suppress(OSError):
-        console.print(line, soft_wrap=not console.is_terminal, crop=False)
+        console.print(printable(line), soft_wrap=not console.is_terminal, crop=False)
 
 
 def ask(question: str) -> bool:
@@ -103,7 +108,7 @@ def write_toml(name: str, text_of: Callable[[str], str], option: str) -> None:
     """
     file = Path(f"{name.removesuffix('.toml')}.toml")
     write_new(file, text_of(file.stem))
-    typer.echo(f"wrote {file}; use it as {option} {file}")
+    typer.echo(printable(f"wrote {file}; use it as {option} {file}"))
 
 
 def write_new(file: Path, text: str) -> None:
@@ -125,6 +130,6 @@ def write_new(file: Path, text: str) -> None:
 def report_problems(file: str, sentences: Sequence[str]) -> None:
     """Print what is wrong with a file of the user's; exit 1 where something is."""
     for sentence in sentences or [f"{file}: nothing is wrong"]:
-        typer.echo(sentence)
+        typer.echo(printable(sentence))
     if sentences:
         raise typer.Exit(1)

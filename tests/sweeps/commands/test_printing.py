@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.command_line import printed
+from support.command_line import invoke, printed
 from support.measured_runs import write_runs
 
 from nearkv.cli import app, complain
@@ -352,6 +352,17 @@ def test_a_long_sentence_wraps_on_a_terminal_only(monkeypatch: pytest.MonkeyPatc
         lines = stream.getvalue().splitlines()
         assert " ".join(line.rstrip() for line in lines) == f"nearkv: {sentence}"
         assert (max(map(len, lines)) <= 80) == is_terminal
+
+
+@pytest.mark.parametrize("end", ["csv", "md", "svg"])
+def test_the_name_of_a_file_stays_on_one_line(tmp_path: Path, end: str) -> None:
+    """A line break in it once let a name write lines of its own below what was written."""
+    file = tmp_path / f"a\nnearkv: b\x1b[2J.{end}"
+    done = invoke("compare", *TWO, "-o", str(file))
+    assert file.exists()
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("wrote ")
+    assert "a nearkv: b [2J" in line
 
 
 def test_infeasible_is_red_and_the_bottleneck_yellow(monkeypatch: pytest.MonkeyPatch) -> None:
