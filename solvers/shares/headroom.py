@@ -18,12 +18,12 @@ from nearkv.costmodel.model.capacity import Fits
 
 @dataclass(frozen=True)
 class _Need:
-    """Bytes that a memory must hold, by share.
+    """Bytes that a memory must hold, by share, beside those it can hold.
 
     Attributes:
-        start: at share 0 [B].
-        rise: from share 0 to share 1 [B].
-        capacity: bytes available [B].
+        start: needed at share 0 [B].
+        rise: of the need beyond the capacity, from share 0 to share 1 [B].
+        capacity: bytes available at share 0 [B].
     """
 
     start: Real
@@ -37,13 +37,13 @@ class _Need:
 
     def short(self, x: Real) -> Real:
         """Bytes missing at a share [B]."""
-        need = self.start + np.multiply(x, self.rise)
-        return np.maximum(np.subtract(need, self.capacity), 0.0)
+        risen = self.start + np.multiply(x, self.rise)
+        return np.maximum(np.subtract(risen, self.capacity), 0.0)
 
     def interval(self, spare: Real) -> tuple[Numbers, Numbers]:
         """Lowest and highest share whose need exceeds the capacity by no more than a spare [1].
 
-        A need that does not change with the share bounds nothing.
+        A need that rises no faster than the capacity, and no slower, bounds nothing.
         """
         headroom = np.subtract(spare, self.excess)
         # a need that hardly rises reaches the capacity at no share: its edge is infinite
@@ -58,20 +58,21 @@ class _Need:
 def feasible_share(
     start: Fits, end: Fits, least: Real = 0.0, most: Real = 1.0
 ) -> tuple[Numbers, Numbers]:
-    """The shares at which every memory holds what it must, its need being affine in the share.
+    """The shares at which every memory holds what it must; needs and capacities are affine in it.
 
     Args:
-        start, end: needs at share 0 and at share 1.
+        start, end: needs and capacities at share 0 and at share 1.
         least, most: the interval to choose from [1].
 
     Returns:
         Lowest and highest share [1]; where none fits, those at which the memory that is shortest
-        misses the fewest bytes. A memory whose need does not change with the share bounds nothing.
+        misses the fewest bytes. A memory that misses or spares the same bytes at every share bounds
+        nothing.
     """
     needs = []
     for name, (need, capacity) in start.tiers.items():
-        need_at_end, _ = end.tiers[name]
-        rise = np.subtract(need_at_end, need)
+        need_at_end, capacity_at_end = end.tiers[name]
+        rise = np.subtract(need_at_end, need) - _growth(capacity, capacity_at_end)
         needs.append(_Need(need, rise, capacity))
     low, high = _interval(needs, 0.0, least, most)
     empty = np.greater(low, high)
@@ -82,6 +83,13 @@ def feasible_share(
     low = np.where(empty, np.minimum(first, x), low)
     high = np.where(empty, np.maximum(last, x), high)
     return low, high
+
+
+def _growth(start: Real, end: Real) -> Numbers:
+    """Bytes that a capacity grows by; none where it stays the same, even without a limit [B]."""
+    with np.errstate(invalid="ignore"):
+        growth = np.subtract(end, start)
+    return np.where(np.equal(start, end), 0.0, growth)
 
 
 def _interval(

@@ -169,7 +169,7 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
 
 
 def _check_affine(piece: _Piece, between: Estimate) -> None:
-    """Compare every amount and every need of memory with a line through both ends.
+    """Compare every amount, every need of memory and every capacity with a line through both ends.
 
     Raises:
         NotAffineError: one is not on it.
@@ -178,13 +178,16 @@ def _check_affine(piece: _Piece, between: Estimate) -> None:
     for start, end, actual in zip(*map(_amounts, evaluations), strict=True):
         on_line = (1 - _PROBE) * start + _PROBE * end
         size = np.maximum(np.abs(start), np.abs(end))
-        if np.any(np.abs(actual - on_line) > _ROUNDING * size):
+        # a capacity without a limit is on its line, though infinity less infinity is no number
+        with np.errstate(invalid="ignore"):
+            off = np.abs(actual - on_line)
+        if np.any(off > _ROUNDING * size):
             raise NotAffineError
 
 
 def _amounts(estimate: Estimate) -> Iterator[Real]:
-    """Amounts of the step's leaves, then bytes needed of each memory."""
+    """Amounts of the step's leaves, then bytes needed of each memory and bytes available there."""
     for _, leaf, times in estimate.step.leaves():
         yield times * leaf.amount
-    for need, _ in estimate.fits.tiers.values():
-        yield need
+    for tier in estimate.fits.tiers.values():
+        yield from tier

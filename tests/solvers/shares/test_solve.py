@@ -18,7 +18,7 @@ from nearkv.hardware.catalog import load_platform
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.shares.headroom import feasible_share
-from nearkv.solvers.shares.solve import solve
+from nearkv.solvers.shares.solve import NotAffineError, solve
 
 WORK = Workload(16.0, 4096.0, 64.0)
 
@@ -119,29 +119,91 @@ def test_a_tree_that_changes_with_the_share_is_refused_with_the_reason() -> None
 
 
 SHORT = st.floats(0.0, 100.0)
+ROOM = st.floats(0.0, 30.0)
 
 
 @settings(max_examples=100)
-@given(st.lists(st.tuples(SHORT, SHORT, st.floats(0.0, 30.0)), min_size=1, max_size=3))
+@given(st.lists(st.tuples(SHORT, SHORT, ROOM, ROOM), min_size=1, max_size=3))
 def test_where_no_share_fits_the_shortest_memory_misses_least(
-    tiers: list[tuple[float, float, float]],
+    tiers: list[tuple[float, float, float, float]],
 ) -> None:
-    """Needs go from one end to another in a straight line; a fine grid misses no less."""
-    capacities = dict(zip("abc", tiers, strict=False))
-    start = fits(**{name: (first, room) for name, (first, _, room) in capacities.items()})
-    end = fits(**{name: (last, room) for name, (_, last, room) in capacities.items()})
+    """Needs and capacities go from one end to another straight; a fine grid misses no less."""
+    named = dict(zip("abc", tiers, strict=False))
+    start = fits(**{name: (need, room) for name, (need, _, room, _) in named.items()})
+    end = fits(**{name: (need, room) for name, (_, need, _, room) in named.items()})
     grid = np.linspace(0.0, 1.0, 501)
-    missing = [
-        np.maximum(first + grid * (last - first) - room, 0.0)
-        for first, last, room in capacities.values()
-    ]
+
+    def missing(share: Real) -> Real:
+        by_memory = [
+            np.maximum(first + share * (last - first) - (room + share * (grown - room)), 0.0)
+            for first, last, room, grown in named.values()
+        ]
+        worst: Real = np.max(np.stack(by_memory), axis=0)
+        return worst
+
     for share in feasible_share(start, end):
-        short = max(
-            max(first + float(share) * (last - first) - room, 0.0)
-            for first, last, room in capacities.values()
-        )
         assert 0 <= share <= 1
-        assert short <= np.min(np.max(missing, axis=0)) + 1e-9
+        assert missing(share) <= np.min(missing(grid)) + 1e-9
+
+
+def test_a_capacity_that_shrinks_with_the_share_ends_it() -> None:
+    """20 B fit in 40 - 32 x: x <= 20 / 32 = 0.625; the need alone would allow every share."""
+    low, high = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(20.0, 8.0)))
+    assert (float(low), float(high)) == (0.0, 0.625)
+    # beside 20 + 8 x, 40 - 32 x leaves x <= 20 / 40; a memory without a limit bounds nothing
+    low, high = feasible_share(
+        fits(gpu=(20.0, 40.0), ssd=(1.0, np.inf)), fits(gpu=(28.0, 8.0), ssd=(9.0, np.inf))
+    )
+    assert (float(low), float(high)) == (0.0, 0.5)
+    # a need that grows as fast as the capacity bounds nothing
+    low, high = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(60.0, 80.0)))
+    assert (float(low), float(high)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "best"),
+    [
+        # 20 B in 40 - 4 x: x <= 5, and more is faster
+        (36.0, 8.0, 5.0),
+        # 20 B in 2 x: never, and x = 8 misses the fewest bytes, though less would be faster
+        (2.0, 16.0, 8.0),
+        # 20 B in 22 - 4 x: x <= 0.5 is outside the range, so its lower end misses the fewest
+        (18.0, -10.0, 1.0),
+    ],
+)
+def test_a_number_is_solved_where_the_capacity_that_depends_on_it_suffices(
+    first: float, last: float, best: float
+) -> None:
+    rises = last > first
+
+    def evaluate(number: Real) -> Estimate:
+        x = np.asarray(number, float)
+        span = serial(a=seconds_of(x if rises else 9.0 - x, "a"))
+        capacity = first + (x - 1.0) * (last - first) / 7.0
+        return Estimate(span, span, fits(gpu=(20.0, capacity)), WORK, WORK.batch)
+
+    choice = solve(evaluate, 1.0, 8.0).choice
+    assert float(choice.value) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("middle", "bends"), [(0.0, False), (8.0, True)])
+def test_a_capacity_that_bends_is_no_line_and_one_without_a_limit_is(
+    middle: float, bends: bool
+) -> None:
+    """40 - 32 x - 8 x (1 - x) has the ends of 40 - 32 x, where amounts and needs are affine."""
+
+    def evaluate(share: Real) -> Estimate:
+        x = np.asarray(share, float)
+        span = serial(a=seconds_of(2.0 - x, "a"))
+        capacity = 40.0 - 32.0 * x - middle * x * (1 - x)
+        held = fits(gpu=(20.0, capacity), ssd=(1.0, np.inf))
+        return Estimate(span, span, held, WORK, WORK.batch)
+
+    if bends:
+        with pytest.raises(NotAffineError):
+            solve(evaluate, 0.0, 1.0)
+    else:
+        assert float(solve(evaluate, 0.0, 1.0).choice.value) == pytest.approx(0.625)
 
 
 def test_an_infeasible_point_names_the_least_shortage_over_its_solved_share() -> None:
