@@ -13,7 +13,7 @@ from selenium import webdriver
 
 pytestmark = pytest.mark.browser
 
-DOCS = Path(__file__).parents[2].parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu")
 PAGES = ("index", "start", "tutorial", "hilos", "figures", "glossary", "own", "not-modelled")
 
