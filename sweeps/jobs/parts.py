@@ -262,26 +262,31 @@ def _locked(place: Path, folder: Path) -> Iterator[None]:
         InputError: another sweep writes there, or the folder cannot be made.
     """
     lock = folder / "lock"
+    is_ours = False
     if folder.exists() and not folder.is_dir():
         there = f"is no folder, in the place where {place.name} would grow"
         raise InputError(f"{folder}: {there}; remove it")
     try:
-        folder.mkdir(exist_ok=True)
-        with suppress(FileNotFoundError):
-            if not _is_running(lock.read_text()):  # killed, and could not remove it
-                lock.unlink()
-        with lock.open("x") as file:
-            file.write(f"{os.getpid()} {socket.gethostname()}")
-    except FileExistsError:
-        busy = "another sweep is writing it; wait for it"
-        raise InputError(f"{place}: {busy}, or delete {lock} if there is none") from None
-    except OSError as problem:
-        text = f"cannot be written ({problem.strerror}); choose another place"
-        raise InputError(f"{place}: {text}") from None
-    try:
+        try:
+            folder.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                if not _is_running(lock.read_text()):  # killed, and could not remove it
+                    lock.unlink()
+            with lock.open("x") as file:
+                is_ours = True
+                file.write(f"{os.getpid()} {socket.gethostname()}")
+        except FileExistsError:
+            busy = "another sweep is writing it; wait for it"
+            raise InputError(f"{place}: {busy}, or delete {lock} if there is none") from None
+        except OSError as problem:
+            text = f"cannot be written ({problem.strerror}); choose another place"
+            raise InputError(f"{place}: {text}") from None
         yield
     finally:
-        if any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
+        if not is_ours:
+            with suppress(OSError):  # there are files of another sweep in it, or it was not made
+                folder.rmdir()
+        elif any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
             lock.unlink(missing_ok=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
