@@ -23,7 +23,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import head_weights
 from nearkv.costmodel.model.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, cells, keep_freed_memory
-from nearkv.sweeps.jobs.formats import WRITERS, piece_table, write_piece
+from nearkv.sweeps.jobs.formats import WRITERS, encoded_piece, piece_table
 from nearkv.sweeps.jobs.parts import PART
 from nearkv.sweeps.jobs.plan import SWEPT_AT_ONCE, plan
 from nearkv.sweeps.study.grid import Box
@@ -157,7 +157,7 @@ def files(folder: Path) -> None:
         def ours(form: str = form) -> None:
             with (folder / form).open("wb") as file:
                 for piece in rows.pieces(PART[form]):
-                    write_piece(packed, form, piece, file)
+                    file.write(encoded_piece(packed, form, piece))
 
         tables = [piece_table(packed, piece) for piece in rows.pieces(PART[form])]
 

@@ -44,11 +44,11 @@ def save(table: Table, only: str, study: Study | None, file: str) -> None:
     Raises:
         InputError: a name that is no column, or a file that cannot be written.
     """
-    from nearkv.sweeps.api.tables import columns_of
-    from nearkv.sweeps.jobs.outputs import write_table
-    from nearkv.sweeps.tables.table import select
+    from nearkv.sweeps.jobs.outputs import form_of, write_content
 
-    tell(write_table(select(columns_of(table), only), Path(file), study))
+    path = Path(file)
+    content = _encoded(table, only, form_of(path))
+    tell(write_content(content, len(table), path, study))
 
 
 def csv_of(table: Table, only: str) -> str:
@@ -57,11 +57,16 @@ def csv_of(table: Table, only: str) -> str:
     Raises:
         InputError: a name that is no column.
     """
+    return _encoded(table, only, "csv").decode()
+
+
+def _encoded(table: Table, only: str, form: str) -> bytes:
     from nearkv.sweeps.api.tables import columns_of
-    from nearkv.sweeps.jobs.formats import encoded_table
+    from nearkv.sweeps.jobs.formats import encoded, table_of
     from nearkv.sweeps.tables.table import select
 
-    return encoded_table(select(columns_of(table), only), "csv").decode()
+    columns = select(columns_of(table), only)
+    return encoded(table_of(columns), form)
 
 
 def save_text(text: str, rows: int, study: Study | None, file: str) -> None:

@@ -29,23 +29,22 @@ TYPES = {
 }
 
 
-def write_piece(packed: bytes, form: str, piece: Piece, file: IO[bytes]) -> None:
-    """Evaluate a piece of a packed plan and write its rows.
+def encoded(rows: pa.Table, form: str, is_first: bool = True) -> bytes:
+    """Rows as bytes of a form.
 
     Args:
-        packed: as `Plan.packed` gives it.
+        rows: as `piece_table` or `table_of` gives them.
         form: one of `WRITERS`.
-        piece: the rows.
-        file: where they go.
+        is_first: no rows stand before them in the file, so a header does.
     """
-    WRITERS[form](piece_table(packed, piece), file, piece.first == 0)
-
-
-def encoded(packed: bytes, form: str, piece: Piece) -> bytes:
-    """Evaluate a piece into bytes, which travel from a worker of another machine."""
     file = io.BytesIO()
-    write_piece(packed, form, piece, file)
+    WRITERS[form](rows, file, is_first)
     return file.getvalue()
+
+
+def encoded_piece(packed: bytes, form: str, piece: Piece) -> bytes:
+    """Evaluate a piece of a packed plan into bytes of a form; the task of a worker."""
+    return encoded(piece_table(packed, piece), form, piece.first == 0)
 
 
 def piece_table(packed: bytes, piece: Piece) -> pa.Table:
@@ -56,13 +55,6 @@ def piece_table(packed: bytes, piece: Piece) -> pa.Table:
         cells = rows.cells(index, box, tuple(rows.kinds))
         batches.append(_batch(cells, shape_of(box), rows.kinds))
     return pa.Table.from_batches(batches).unify_dictionaries()
-
-
-def encoded_table(columns: Columns, form: str) -> bytes:
-    """A table in memory as bytes of a form."""
-    file = io.BytesIO()
-    WRITERS[form](table_of(columns), file, True)
-    return file.getvalue()
 
 
 def table_of(columns: Columns) -> pa.Table:

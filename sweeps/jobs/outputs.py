@@ -1,4 +1,4 @@
-"""Where an output is written, in which form, what it may not replace; tables in memory as files."""
+"""Where an output is written, in which form, what it may not replace; outputs held in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.evaluate.evaluate import Columns
 from nearkv.sweeps.evaluate.provenance import (
     check_writable,
     place_of,
@@ -117,25 +116,10 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(place_of(path).parent).free
 
 
-def write_table(table: Columns, path: Path, study: Study | None) -> str:
-    """Write a table in memory, and put beside it where its numbers come from.
-
-    A table that answers no study comes with the version and the command alone.
-
-    Returns:
-        What was written, for the user.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    from nearkv.sweeps.jobs.formats import encoded_table
-
-    content = encoded_table(table, form_of(path))
-    return write_content(content, len(next(iter(table.values()))), path, study)
-
-
 def write_content(content: bytes, rows: int, path: Path, study: Study | None) -> str:
     """Write encoded rows, and put beside them where their numbers come from.
+
+    Rows that answer no study come with the version and the command alone.
 
     Returns:
         What was written, for the user.

@@ -19,11 +19,11 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.provenance import check_writable, place_of, provenance, text_of
-from nearkv.sweeps.jobs.formats import encoded, write_piece
+from nearkv.sweeps.jobs.formats import encoded_piece
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.outputs import (
     check_free,
@@ -195,15 +195,6 @@ class PartialOutput:
         begun = islice(self.pieces(), max(finished, default=-1) + 1)
         return sum(piece.rows for piece in begun if piece.number in finished)
 
-    def writer(self, packed: bytes) -> Callable[[Piece], None]:
-        """What a worker of this machine does with a piece: evaluate and write it."""
-        return partial(_write_part, packed, self.form, self.parts)
-
-    def add(self, piece: Piece, content: bytes) -> None:
-        """Write a piece that was evaluated elsewhere."""
-        with _new_part(self.parts, self.form, piece) as file:
-            file.write(content)
-
     def finish(self, origin: Mapping[str, Any]) -> None:
         """Make the output of the parts, and put beside it where its numbers come from.
 
@@ -312,39 +303,39 @@ def _is_running(owner: str) -> bool:
 def _evaluate(output: PartialOutput, run: SweepRun) -> None:
     """Evaluate the pieces that are not finished."""
     packed = output.rows.packed()
+    evaluate = partial(encoded_piece, packed, output.form)
+    write = partial(_write_part, output.parts, output.form)
+    pieces = output.remaining()
     with progress(output.rows.size, output.finished_rows, run.quiet) as advance:
         if run.workers.scheduler:  # its workers may not see this machine's files
-            contents = run.workers.run(
-                partial(encoded, packed, output.form), output.remaining()
-            )
-            with closing(contents):
+            with closing(run.workers.run(evaluate, pieces)) as contents:
                 for piece, content in contents:
-                    output.add(piece, content)
+                    write(piece, content)
                     advance(piece.rows)
             return
-        with closing(run.workers.run(output.writer(packed), output.remaining())) as done:
+        task = partial(_evaluate_part, evaluate, write)
+        with closing(run.workers.run(task, pieces)) as done:
             for piece, _ in done:
                 advance(piece.rows)
 
 
-def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
-    with _new_part(folder, form, piece) as file:
-        write_piece(packed, form, piece, file)
+def _evaluate_part(
+    evaluate: Callable[[Piece], bytes], write: Callable[[Piece, bytes], None], piece: Piece
+) -> None:
+    write(piece, evaluate(piece))
 
 
-@contextmanager
-def _new_part(folder: Path, form: str, piece: Piece) -> Iterator[IO[bytes]]:
-    """Open a part that takes its name once it is complete, even where the power fails.
+def _write_part(folder: Path, form: str, piece: Piece, content: bytes) -> None:
+    """Write a part, which takes its name once it is complete, even where the power fails.
 
     The name holds the number and the bytes of the part, so that one that is cut later is noticed.
     """
     temporary = folder / f"part-{piece.number:06}.tmp"
     with temporary.open("wb") as file:
-        yield file
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    size = temporary.stat().st_size
-    os.replace(temporary, folder / f"part-{piece.number:06}-{size}.{form}")
+    os.replace(temporary, folder / f"part-{piece.number:06}-{len(content)}.{form}")
 
 
 def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:
@@ -354,7 +345,7 @@ def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:
         InputError: there are very many rows, or more than the disk holds, and the user says no.
     """
     rows, done = output.rows, output.finished_rows
-    task = partial(encoded, rows.packed(), output.form)
+    task = partial(encoded_piece, rows.packed(), output.form)
     size = announce(rows, task, run, "write", done)
     if rows.size > MANY and not done and not run.confirm(f"Write {rows.size:,} rows?"):
         many = f"{rows.size:,} rows are very many"

@@ -20,8 +20,7 @@ from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
-from nearkv.sweeps.jobs.formats import encoded
-from nearkv.sweeps.jobs.outputs import write_table
+from nearkv.sweeps.jobs.formats import encoded, encoded_piece, table_of
 from nearkv.sweeps.jobs.parts import check_disk, to_file
 from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
 from nearkv.sweeps.jobs.progress import SweepRun
@@ -52,7 +51,7 @@ def quietly(jobs: int = 1) -> SweepRun:
 
 
 def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
-    return b"".join(encoded(rows.packed(), form, piece) for piece in rows.pieces(most))
+    return b"".join(encoded_piece(rows.packed(), form, piece) for piece in rows.pieces(most))
 
 
 @pytest.mark.slow
@@ -163,13 +162,13 @@ def test_columns_chosen_are_columns_written_in_that_order(tmp_path: Path) -> Non
         to_file(MIXED, tmp_path / "out.csv", ("step_m",), quietly())
 
 
-def test_names_that_csv_must_quote_are_quoted(tmp_path: Path) -> None:
+def test_names_that_csv_must_quote_are_quoted() -> None:
     found = {"model": np.array(['say "x"', "plain"]), "step_ms": np.array([1.5, np.inf])}
-    write_table(found, tmp_path / "out.csv", Study(("hilos",), ("opt-66b",)))
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
+    text = encoded(table_of(found), "csv").decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert rows == [{"model": 'say "x"', "step_ms": "1.5"}, {"model": "plain", "step_ms": "inf"}]
-    write_table(found, tmp_path / "out.jsonl", Study(("hilos",), ("opt-66b",)))
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    text = encoded(table_of(found), "jsonl").decode()
+    lines = [json.loads(line) for line in text.splitlines()]
     assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
 
 
