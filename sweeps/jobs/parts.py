@@ -268,14 +268,17 @@ def _locked(place: Path, folder: Path) -> Iterator[None]:
                 file.write(f"{os.getpid()} {socket.gethostname()}")
         except FileExistsError:
             busy = "another sweep is writing it; wait for it"
-            raise InputError(f"{place}: {busy}, or delete {lock} if there is none") from None
+            raise InputError(
+                f"{place}: {busy}, or delete {lock} if there is none"
+            ) from None
         except OSError as problem:
             text = f"cannot be written ({problem.strerror}); choose another place"
             raise InputError(f"{place}: {text}") from None
         yield
     finally:
         if not is_ours:
-            with suppress(OSError):  # there are files of another sweep in it, or it was not made
+            # there are files of another sweep in it, or it was not made
+            with suppress(OSError):
                 folder.rmdir()
         elif any(path.suffix != ".tmp" for path in (folder / "parts").glob("part-*")):
             lock.unlink(missing_ok=True)
