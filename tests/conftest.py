@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.command_line import build_commands_once
 from support.systems import SYSTEMS
 
 from nearkv.costmodel.model.registry import System
@@ -18,6 +19,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+build_commands_once()
 
 
 @pytest.fixture(params=sorted(SYSTEMS))
