@@ -21,7 +21,10 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model.models import llm_from_part
+from nearkv.costmodel.model.registry import find_system
 from nearkv.costmodel.model.workload import Workload
+from nearkv.hardware.catalog import load_llm, load_platform
 
 
 def test_accelerate_with_weights_on_the_gpu_moves_nothing_over_the_link() -> None:
@@ -86,3 +89,22 @@ def test_eager_attention_of_a_prompt_is_in_heads() -> None:
     """The whole square: keys of 192 and values of 128 elements, 128 heads, 2 FLOPs each."""
     kind = DEEPSEEK.layer_types["latent_moe"]
     assert kind.eager_attention_flops(2, 1000.0) == 2 * 2 * 1000**2 * 128 * (192 + 128)
+
+
+def test_weights_leave_a_gpu_that_has_no_room_for_them_beside_the_cache() -> None:
+    """Llama-3.1-70B takes 141 GB: a GPU of 160 GB holds it, but not 40 GB of cache as well."""
+    platform = load_platform("inf2-h100").machine()
+    llm = llm_from_part(load_llm("llama3.1-70b"), platform["precision"])
+    work = Workload(batch=128.0, prompt=512.0, output=512.0)
+    assert 40e9 < llm.kv_cache_bytes(work.batch, work.final) < 44e9
+    filled: list[float] = []
+    whole: list[float] = []
+    for memory in (80e9, 160e9, 400e9):
+        hw = platform.with_values({"gpu.memory": memory})
+        for steps, choice in ((filled, 0.0), (whole, 2.0)):
+            estimate = find_system("accelerate")(hw, llm, work, {"weights": choice})
+            assert estimate.fits.ok, memory
+            steps.append(float(estimate.step.seconds))
+    assert filled[0] > filled[1] > filled[2]
+    assert whole[0] == whole[1] > whole[2]
+    assert filled[2] == whole[2]

@@ -1,10 +1,10 @@
-"""What `compare` and `sweep` refuse to show together."""
+"""What `compare` and `sweep` refuse to show together, and what they write all the same."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from support.command_line import refusal
+from support.command_line import refusal, succeed
 
 
 def test_a_chart_shows_no_breakdown() -> None:
@@ -22,3 +22,11 @@ def test_a_file_of_rows_has_no_pivot(tmp_path: Path) -> None:
     words = ("sweep", "--system", "hilos", "--model", "opt-66b", "--context", "1k,2k")
     assert "--pivot" in refusal(*words, "--pivot", "context_tok", "-o", str(file))
     assert not file.exists()
+
+
+def test_a_long_comparison_is_written_and_succeeds(tmp_path: Path) -> None:
+    """Rows beyond what a screen shows once ended in exit code 2, the file being written."""
+    file = tmp_path / "k.csv"
+    words = ["compare", "hilos", "flexgen-ssd", "--model", "opt-30b", "--batch", "1:5001:+1"]
+    succeed(*words, "--columns", "batch,step_ms", "-o", str(file))
+    assert len(file.read_text().splitlines()) == 1 + 2 * 5001

@@ -1,9 +1,12 @@
-"""Every `solve` ends in a sentence on what binds."""
+"""What `solve` and the other commands of designers answer, and the sentence on what binds."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.command_line import printed
+from support.warm_command import refused, run
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,99 @@ def test_every_solve_says_what_binds(words: str, sentence: str) -> None:
     text = " ".join(printed("solve", *words.split()).split())
     assert sentence in text
     assert text.endswith(".")
+
+
+def answer(*arguments: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = json.loads(run(*arguments, "--format", "json").stdout)
+    return rows
+
+
+@pytest.mark.slow
+def test_placement_answers() -> None:
+    sizes = [
+        "--set",
+        "gpu.memory=16GiB",
+        "--set",
+        "host.memory=200GiB",
+        "--set",
+        "disk.capacity=1500GiB",
+    ]
+    (row,) = answer("solve", "placement", "--model", "opt-30b", "--search", "paper", *sizes)
+    assert row["throughput_tok_s"] == pytest.approx(7.094728, rel=1e-6)
+    assert (row["gpu_batch"], row["num_batches"]) == (32, 5)
+    given = [
+        "--fix",
+        "wg=20%",
+        "--fix",
+        "wc=0.8",
+        "--fix",
+        "cc=1",
+        "--fix",
+        "hc=1",
+        "--gpu-batch",
+        "48",
+        "--num-batches",
+        "3",
+    ]
+    (row,) = answer("solve", "placement", "--model", "opt-30b", "--set", "gpu.memory=28GB", *given)
+    assert row["throughput_tok_s"] == pytest.approx(7.135733, rel=1e-6)
+    rows = answer(
+        "solve",
+        "placement",
+        "--model",
+        "opt-30b,mixtral-8x7b",
+        "--set",
+        "precision.weight=16bit,4bit",
+    )
+    assert len(rows) == 4
+    assert all(row["status"] == "optimal" for row in rows)
+
+
+def test_a_placement_that_does_not_fit_says_what_is_short() -> None:
+    (row,) = answer("solve", "placement", "--model", "opt-175b", "--set", "gpu.memory=2GB")
+    assert row["status"] == "infeasible"
+    assert row["throughput_tok_s"] is None
+    assert "the gpu is short of 6.839 GiB" in str(row["reason"])
+    assert "more" not in refused(
+        "solve", "placement", "--model", "opt-30b", "--fix", "wg=0.9", "--fix", "wc=0.2"
+    )
+
+
+@pytest.mark.slow
+def test_hardware_batch_crossover_pareto_and_sensitivity_answer() -> None:
+    point = ["--model", "opt-66b", "--batch", "16", "--context", "64k"]
+    target = ["--vary", "csd.count", "--slo", "throughput_tok_s=0.5"]
+    (row,) = answer("solve", "hardware", "--system", "hilos", *point, *target)
+    assert row["limit"] == "at least"
+    (row,) = answer("solve", "batch", "--system", "hilos", "--model", "opt-66b", "--context", "64k")
+    assert row["short_of"] == "csd"
+    assert answer("solve", "crossover", *point, "--along", "csd.count=1:64")[0]["to"] == "hilos"
+    rows = answer(
+        "pareto",
+        "--system",
+        "hilos",
+        *point,
+        "--set",
+        "csd.count=1:16:+1",
+        "--columns",
+        "csd.count",
+    )
+    assert len(rows) == 16
+    assert answer("sensitivity", "hilos", *point)[0]["elasticity"]
+    assert "its 90 % band" in run("sensitivity", "hilos", *point).stdout
+
+
+def test_questions_without_an_answer_are_one_sentence() -> None:
+    point = ["--model", "opt-66b"]
+    assert "unknown column" in refused("pareto", *point, "--system", "hilos", "--by", "a,b")
+    assert "one design point" in refused("sensitivity", "hilos", *point, "--batch", "1,2")
+    assert "did you mean 'context'" in refused(
+        "solve", "crossover", *point, "--along", "contxt=1:2"
+    )
+
+
+def test_fixed_shares_are_read_as_the_help_writes_them() -> None:
+    place = ["solve", "placement", "--model", "opt-6.7b", "--search", "paper"]
+    listed = answer(*place, "--fix", "wg=0.2, cc=100%")
+    assert listed == answer(*place, "--fix", "wg=20%", "--fix", "cc=1")
+    assert listed[0]["wg"] == pytest.approx(0.2)

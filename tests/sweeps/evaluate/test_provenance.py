@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nearkv.sweeps.evaluate.provenance import provenance
+from nearkv.sweeps.evaluate.provenance import provenance, replacing
 from nearkv.sweeps.study.study import Study, blocks
 
 
@@ -31,3 +31,12 @@ def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for name, rows in models.items():
         layers_of[name] = [row["value"] for row in rows if row["key"] == "layers"]
     assert layers_of == {files[0]: [8], files[1]: [16]}
+
+
+def test_a_file_takes_its_name_once_it_is_complete(tmp_path: Path) -> None:
+    with replacing(tmp_path / "table.csv") as file:
+        file.write("a\n")
+        (being_written,) = tmp_path.iterdir()
+        assert being_written.name.startswith(".table.csv.")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+    assert (tmp_path / "table.csv").read_text() == "a\n"

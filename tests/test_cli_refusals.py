@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from support.warm_command import refused, run
+from typer.testing import CliRunner
+
+from nearkv.cli import app
 
 POINT = ["--model", "opt-66b", "--batch", "16", "--context", "32k", "--platform", "hilos-a100"]
 
@@ -127,3 +131,80 @@ def test_a_bad_specification_names_the_file(tmp_path: Path) -> None:
         "estimate", "hilos", "--model", "opt-66b", "--platform", "bed.toml", cwd=tmp_path
     )
     assert "bed.toml: gpu: count: has no source" in requested
+
+
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "intermediate_size": 100,
+    "vocab_size": 1000,
+    "hidden_size": 96,
+    "num_attention_heads": 3,
+}
+
+
+def sentence(words: list[str]) -> str:
+    """What a refused command line says."""
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    lines = done.stderr.splitlines()
+    (problem,) = [line for line in lines if not line.startswith("nearkv: warning:")]
+    return problem
+
+
+def test_more_axes_than_arrays_have_dimensions_are_refused() -> None:
+    numbers = "capacity read write page power idle_power price p2p_read memory memory_bandwidth"
+    numbers = f"{numbers} kernel_g1 kernel_g4 kernel_g5 kernel_power_g1 kernel_power_g4 count"
+    units = {"capacity": "GB", "memory": "GB", "page": "KiB", "price": "USD", "count": ""}
+    words = ["compare", "hilos", "--model", "opt-30b"]
+    for role in ("csd", "raid"):
+        for name in numbers.split():
+            unit = units.get(name, "W" if "power" in name else "GB/s")
+            unit = "TFLOP/s" if name in ("kernel_g1", "kernel_g4", "kernel_g5") else unit
+            words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{unit}"]
+    for role in ("gpu", "host", "ssd", "cluster_gpu", "cluster_host"):
+        for name in ("count", "price", "power", "idle_power"):
+            words += ["--set", f"{role}.{name}={1 if 'idle' in name else 4}{units.get(name, 'W')}"]
+    assert "axes are more than the 56 of a grid" in sentence(words)
+
+
+def test_options_before_the_command_are_refused_in_one_sentence() -> None:
+    assert "options follow the command" in sentence(["--model", "opt-30b", "estimate", "hilos"])
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_refused() -> None:
+    assert "begins like a formula" in sentence(
+        ["compare", "gpu-only", "--model", "opt-66b", "--trace", "=1+1.csv"]
+    )
+
+
+@pytest.mark.parametrize("knob", ["alpha", "spill"])
+def test_a_knob_that_one_of_several_systems_lacks_is_not_solved(knob: str) -> None:
+    line = f"solve {knob} --system flexgen-raid,hilos --model opt-66b --context 16k"
+    assert "flexgen-raid: unknown knob" in sentence(line.split())
+
+
+def test_a_batch_is_not_chosen_for_a_trace() -> None:
+    line = "solve batch --system gpu-only --model opt-66b --trace dolphin"
+    assert "leave out --trace" in sentence(line.split())
+
+
+def test_a_count_of_hundreds_of_digits_is_refused() -> None:
+    line = "solve placement --model opt-30b --context 256 --output-tokens 8 --gpu-batch"
+    assert "gpu batch: must be a whole number from 1 to" in sentence([*line.split(), "9" * 400])
+
+
+def test_an_option_with_the_value_of_its_default_is_refused_as_any_other() -> None:
+    """A batch is taken as 16 where none is given, so the value does not show that one was."""
+    line = "solve batch --model opt-66b --batch 16"
+    assert "leave out --batch" in sentence(line.split())
+
+
+def test_thousands_of_heads_are_refused_where_heads_are_mapped(tmp_path: Path) -> None:
+    """A table over all pairs of 6,144 heads and their modes would take terabytes."""
+    file = tmp_path / "config.json"
+    sizes = {"num_attention_heads": 6144, "hidden_size": 6144 * 2, "head_dim": 2}
+    file.write_text(json.dumps(LLAMA | sizes | {"num_key_value_heads": 6144}))
+    for system in ("oracle", "h2m2"):
+        line = ["estimate", system, "--model", str(file), "--batch", "1", "--context", "64"]
+        assert "more than the 1,024" in sentence(line)

@@ -1,15 +1,18 @@
-"""Files of sweeps: killed and hindered sweeps lose nothing, and the bytes stay the same."""
+"""Parts of a sweep: killed and hindered sweeps lose nothing, and the bytes stay the same."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.helpers import (
@@ -27,7 +30,7 @@ from support.helpers import (
 )
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.jobs.parts import to_file
+from nearkv.sweeps.jobs.parts import check_disk, to_file
 from nearkv.sweeps.jobs.plan import Piece, Plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
@@ -36,6 +39,7 @@ from nearkv.sweeps.study.study import Study
 pytestmark = pytest.mark.processes
 
 Bytes = dict[str, bytes]
+QUIETLY = SweepRun(Workers(), True, False, lambda _: None, lambda _: True)
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +283,33 @@ def test_a_lock_of_a_process_that_ended_is_taken_over(unfinished: Path) -> None:
     for ended in ("", f"{2**22 + 1} {socket.gethostname()}"):
         lock.write_text(ended)
         assert "go on with --resume" in refused_sweep(unfinished)
+
+
+def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
+    cautious = replace(QUIETLY, confirm=lambda _: False)
+    check_disk(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
+    with pytest.raises(
+        InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
+    ):
+        check_disk(tmp_path / "out.csv", 2001.0, cautious)
+    check_disk(tmp_path / "out.csv", 2001.0, QUIETLY)
+
+
+def test_a_text_needs_space_for_its_parts_and_their_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SimpleNamespace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    study = Study(("hilos",), ("opt-66b",), "1:64:+1", "1k:100k:+1k")  # 1.5 MB of text
+    said: list[str] = []
+
+    def refuse(question: str) -> bool:
+        said.append(question)
+        return False
+
+    run = replace(QUIETLY, quiet=False, say=said.append, confirm=refuse)
+    free.free = 1 << 20
+    with pytest.raises(InputError, match=r"are to be written, 1.05 MB are free"):
+        to_file(study, tmp_path / "out.csv", (), run)
+    to_file(study, tmp_path / "out.parquet", (), run)

@@ -1,4 +1,4 @@
-"""Rows whose meaning differs from what was asked say so, and one token has a step to explain."""
+"""Columns of a table: what is on request, notes on what differs from what was asked."""
 
 from __future__ import annotations
 
@@ -11,9 +11,26 @@ import pytest
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.registry import System
 from nearkv.sweeps.evaluate import evaluate
-from nearkv.sweeps.evaluate.columns import Names, spread
+from nearkv.sweeps.evaluate.columns import Names, on_request, spread
 from nearkv.sweeps.evaluate.evaluate import Columns, table
 from nearkv.sweeps.study.study import Study, blocks
+
+
+def test_weights_and_cache_are_those_of_the_model() -> None:
+    """OPT-66B: 64 layers of 72 heads of 128, K and V of 2 bytes, at the last token."""
+    study = Study(
+        ("hilos", "gpu-only"), ("opt-66b",), batch="1,16", context="1k", output_tokens="24"
+    )
+    rows = table(study, on_request(["system", "footprint_gb:kv"]))
+    per_token = 2 * 64 * 72 * 128 * 2
+    held = [batch * (1024 + 24) * per_token / 1e9 for batch in (1, 16)]
+    assert rows["footprint_gb:kv"].tolist() == pytest.approx([*held, *held])
+    assert rows["footprint_gb:weights"] == pytest.approx([2 * 65.7] * 4, rel=0.01)
+
+
+def test_a_table_has_them_only_where_they_are_named() -> None:
+    assert not [name for name in table(Study(("hilos",), ("opt-66b",))) if "footprint" in name]
+    assert on_request(["step_ms", "bottleneck"]) == ("bottleneck",)
 
 
 def answer(system: str, model: str, **options: str) -> Columns:

@@ -1,4 +1,4 @@
-"""Sweeps that are stopped at any moment, by anyone: one sentence, no process left, nothing lost."""
+"""Processes of a sweep, and a sweep stopped at any moment: one sentence, nothing lost."""
 
 from __future__ import annotations
 
@@ -200,3 +200,9 @@ def test_a_worker_that_dies_before_its_task_is_one_sentence(
     monkeypatch.setattr(ProcessPoolExecutor, "submit", broken)
     with pytest.raises(InputError, match="a worker process died"):
         list(Workers(2).run(squared, iter([1])))
+
+
+@pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])
+def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
+    with pytest.raises(InputError, match="--jobs"):
+        Workers(jobs, scheduler)

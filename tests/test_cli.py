@@ -263,3 +263,12 @@ def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Pat
     assert "device or a pipe" in refused(
         "sweep", "--system", "hilos", "--model", "opt-66b", "-o", "pipe.csv", cwd=tmp_path
     )
+
+
+@pytest.mark.processes
+def test_what_a_terminal_cannot_print_is_replaced() -> None:
+    """A letter that Latin-1 lacks once ended a table in UnicodeEncodeError."""
+    line = [sys.executable, "-m", "nearkv", "compare", "gpu-only", "--model", "opt-30b"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(line, env=environment, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)

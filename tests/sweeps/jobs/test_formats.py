@@ -1,15 +1,11 @@
-"""Plans, encoders and reducers: the same rows in every form, the best as a sort finds them."""
+"""Rows in every form of file: the same numbers, names and blanks as a table has."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import pickle
-import shutil
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -21,8 +17,8 @@ from nearkv.hardware.units import unit_of
 from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.jobs.formats import encoded, encoded_piece, table_of
-from nearkv.sweeps.jobs.parts import check_disk, to_file
-from nearkv.sweeps.jobs.plan import Plan, plan, unpacked
+from nearkv.sweeps.jobs.parts import to_file
+from nearkv.sweeps.jobs.plan import Plan, plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
 from nearkv.sweeps.study.study import Study
@@ -52,26 +48,6 @@ def quietly(jobs: int = 1) -> SweepRun:
 
 def whole(rows: Plan, form: str, most: int = 1 << 16) -> bytes:
     return b"".join(encoded_piece(rows.packed(), form, piece) for piece in rows.pieces(most))
-
-
-@pytest.mark.slow
-def test_pieces_number_every_row_once() -> None:
-    rows = plan(MIXED)
-    for most in (1, 5, 17, 1 << 20):
-        pieces = list(rows.pieces(most))
-        assert [piece.first for piece in pieces] == np.cumsum(
-            [0, *(piece.rows for piece in pieces[:-1])]
-        ).tolist()
-        assert sum(piece.rows for piece in pieces) == rows.size == len(table(MIXED)["system"])
-        assert all(piece.rows <= most for piece in pieces)
-
-
-def test_a_plan_travels() -> None:
-    rows = plan(MIXED)
-    again = unpacked(rows.packed())
-    assert [block.system for block in again.blocks] == [block.system for block in rows.blocks]
-    assert again.blocks[0].system is rows.blocks[0].system
-    assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
 
 
 @pytest.mark.slow
@@ -172,47 +148,6 @@ def test_names_that_csv_must_quote_are_quoted() -> None:
     assert lines == [{"model": 'say "x"', "step_ms": 1.5}, {"model": "plain", "step_ms": None}]
 
 
-@pytest.mark.parametrize(("jobs", "scheduler"), [(0, ""), (1000, ""), (2, "tcp://x:1")])
-def test_workers_that_make_no_sense(jobs: int, scheduler: str) -> None:
-    with pytest.raises(InputError, match="--jobs"):
-        Workers(jobs, scheduler)
-
-
-def test_a_disk_far_too_small_needs_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000.0))
-    cautious = replace(quietly(), confirm=lambda _: False)
-    check_disk(tmp_path / "out.csv", 2000.0, cautious)  # a sample may say twice too much
-    with pytest.raises(
-        InputError, match=r"about 2.0 kB are to be written, 1.0 kB are free; choose another place"
-    ):
-        check_disk(tmp_path / "out.csv", 2001.0, cautious)
-    check_disk(tmp_path / "out.csv", 2001.0, quietly())
-
-
-def test_a_text_needs_space_for_its_parts_and_their_join(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = SimpleNamespace(free=1 << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
-    study = Study(("hilos",), ("opt-66b",), "1:64:+1", "1k:100k:+1k")  # 1.5 MB of text
-    said: list[str] = []
-
-    def refuse(question: str) -> bool:
-        said.append(question)
-        return False
-
-    run = replace(quietly(), quiet=False, say=said.append, confirm=refuse)
-    free.free = 1 << 20
-    with pytest.raises(InputError, match=r"are to be written, 1.05 MB are free"):
-        to_file(study, tmp_path / "out.csv", (), run)
-    to_file(study, tmp_path / "out.parquet", (), run)
-
-
-def test_a_chunk_computes_only_what_is_wanted() -> None:
-    (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
-    assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
-
-
 @pytest.mark.slow
 def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
     """The benchmark's limit is the same equations, alpha solved, at each of a million points."""
@@ -229,3 +164,9 @@ def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
     # the loop is compiled with -ffast-math, this process goes on with all numbers
     smallest = np.nextafter(0.0, 1.0)
     assert smallest > 0
+
+
+def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
+    """10^19 is above 2^63: as an integer it would be written as -9223372036854775808."""
+    table = table_of({"bytes": np.array([1e19]), "batch": np.array([16.0])})
+    assert table.to_pylist() == [{"bytes": 1e19, "batch": 16}]

@@ -1,0 +1,48 @@
+"""Plans: every row in one piece, in order, and only the columns that are wanted."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from nearkv.sweeps.evaluate import evaluate as run
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.jobs.plan import plan, unpacked
+from nearkv.sweeps.study.study import Study
+
+MIXED = Study(
+    ("flexgen-dram", "hilos"),
+    ("opt-30b", "opt-175b"),
+    batch="1,8,64",
+    context="8k:128k:x2",
+    sets={"uplink.bandwidth": "10GB/s,20GB/s"},
+    knobs={"alpha": "0.5,auto", "devices": "4,8"},
+)
+"""Blocks with different columns, points that do not fit, names, counts and blanks."""
+
+
+@pytest.mark.slow
+def test_pieces_number_every_row_once() -> None:
+    rows = plan(MIXED)
+    for most in (1, 5, 17, 1 << 20):
+        pieces = list(rows.pieces(most))
+        assert [piece.first for piece in pieces] == np.cumsum(
+            [0, *(piece.rows for piece in pieces[:-1])]
+        ).tolist()
+        assert sum(piece.rows for piece in pieces) == rows.size == len(table(MIXED)["system"])
+        assert all(piece.rows <= most for piece in pieces)
+
+
+def test_a_plan_travels() -> None:
+    rows = plan(MIXED)
+    again = unpacked(rows.packed())
+    assert [block.system for block in again.blocks] == [block.system for block in rows.blocks]
+    assert again.blocks[0].system is rows.blocks[0].system
+    assert pickle.loads(pickle.dumps(rows)).kinds == rows.kinds
+
+
+def test_a_chunk_computes_only_what_is_wanted() -> None:
+    (block,) = plan(Study(("hilos",), ("opt-66b",))).blocks
+    assert run.cells(block, block.grid.whole, ("step_ms", "alpha")).keys() == {"alpha", "step_ms"}
