@@ -55,14 +55,11 @@ class _Need:
         return low, high
 
 
-def feasible_share(
-    start: Fits, end: Fits, least: Real = 0.0, most: Real = 1.0
-) -> tuple[Numbers, Numbers]:
-    """The shares at which every memory holds what it must; needs and capacities are affine in it.
+def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers]:
+    """The shares from 0 to 1 at which every memory holds what it must.
 
     Args:
-        start, end: needs and capacities at share 0 and at share 1.
-        least, most: the interval to choose from [1].
+        start, end: needs and capacities at share 0 and at share 1; affine in between.
 
     Returns:
         Lowest and highest share [1]; where none fits, those at which the memory that is shortest
@@ -74,12 +71,12 @@ def feasible_share(
         need_at_end, capacity_at_end = end.tiers[name]
         rise = np.subtract(need_at_end, need) - _growth(capacity, capacity_at_end)
         needs.append(_Need(need, rise, capacity))
-    low, high = _interval(needs, 0.0, least, most)
+    low, high = _interval(needs, 0.0)
     empty = np.greater(low, high)
     if not np.any(empty):
         return low, high
-    x, missing = _least_short(needs, least, most)
-    first, last = _interval(needs, missing, least, most)
+    x, missing = _least_short(needs)
+    first, last = _interval(needs, missing)
     low = np.where(empty, np.minimum(first, x), low)
     high = np.where(empty, np.maximum(last, x), high)
     return low, high
@@ -92,12 +89,9 @@ def _growth(start: Real, end: Real) -> Numbers:
     return np.where(np.equal(start, end), 0.0, growth)
 
 
-def _interval(
-    needs: Sequence[_Need], spare: Real, least: Real, most: Real
-) -> tuple[Numbers, Numbers]:
-    """Lowest and highest share that every need allows, cut to an interval [1]."""
-    low = np.asarray(least, float)
-    high = np.asarray(most, float)
+def _interval(needs: Sequence[_Need], spare: Real) -> tuple[Numbers, Numbers]:
+    """Lowest and highest share from 0 to 1 that every need allows [1]."""
+    low, high = np.asarray(0.0), np.asarray(1.0)
     for need in needs:
         first, last = need.interval(spare)
         low = np.maximum(low, first)
@@ -105,18 +99,16 @@ def _interval(
     return low, high
 
 
-def _least_short(
-    needs: Sequence[_Need], least: Real, most: Real
-) -> tuple[Numbers, Numbers]:
+def _least_short(needs: Sequence[_Need]) -> tuple[Numbers, Numbers]:
     """The share at which the shortest memory misses the fewest bytes, and how many [1, B].
 
     The most that any memory misses is convex and piecewise linear in the share: it is least at an
     end, or where the shortages of two memories cross.
     """
-    best = np.asarray(least, float)
+    best: Numbers = np.asarray(0.0)
     missing = _shortest(needs, best)
-    for candidate in (most, *_crossings(needs)):
-        x = np.clip(candidate, least, most)
+    for candidate in (np.asarray(1.0), *_crossings(needs)):
+        x = np.clip(candidate, 0.0, 1.0)
         short = _shortest(needs, x)
         better = np.less(short, missing)
         best = np.where(better, x, best)

@@ -23,7 +23,6 @@ from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.resources import per
 from nearkv.costmodel.model.workload import Spread
 from nearkv.costmodel.systems.kv_eviction import evict, fetch
-from nearkv.solvers.shares.headroom import feasible_share
 from nearkv.solvers.shares.minimum import Choice, minimise
 from nearkv.solvers.subbatch.schedule import Schedule
 
@@ -60,7 +59,6 @@ ADDED: list[tuple[Callee, str]] = [
     (Serving, "minimum_chunk"),
     (Knob, "low"),
     (minimise, "low"),
-    (feasible_share, "least"),
 ]
 MULTIPLIED: list[tuple[Callee, str]] = [
     (Pace, "movable"),
@@ -72,7 +70,6 @@ MULTIPLIED: list[tuple[Callee, str]] = [
     (Knob, "high"),
     (per, "at_once"),
     (minimise, "high"),
-    (feasible_share, "most"),
     *((Spread, name) for name in ("prompt_square", "output_square", "product")),
     *((Spread, name) for name in ("context_square", "longest", "longest_output")),
 ]
