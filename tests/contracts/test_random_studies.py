@@ -16,7 +16,7 @@ from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 QUEUES = {"l3", "gpu-only", "hbm-pim", "rank-pim", "cpu-offload"}
-POINTS = 200
+POINTS = 100
 
 
 def studies(random: Random, with_traces: bool) -> Iterator[Study]:

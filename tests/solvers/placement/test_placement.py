@@ -254,8 +254,16 @@ def test_no_memory_alone_cures_a_huge_block() -> None:
         )
 
 
-@pytest.mark.parametrize("address", ["host.memory", "disk.capacity"])
-@pytest.mark.parametrize("size", [1e18, 1e21, 1e24])
+@pytest.mark.parametrize(
+    ("address", "size"),
+    [
+        ("host.memory", 1e18),
+        ("host.memory", 1e21),
+        ("disk.capacity", 1e18),
+        ("disk.capacity", 1e21),
+        ("disk.capacity", 1e24),
+    ],
+)
 def test_a_memory_far_larger_than_the_others_overfills_none(address: str, size: float) -> None:
     answer, small = (
         place(T4.with_values({address: there}), model("opt-30b"), WORK) for there in (size, 1e15)

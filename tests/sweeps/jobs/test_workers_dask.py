@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from support.helpers import content, finish, refused, refused_sweep, start, until_safe
+from support.command_line import refusal
+from support.helpers import content, finish, refused, start, sweep_command, until_safe
 
 pytestmark = pytest.mark.processes
 
@@ -157,31 +158,44 @@ def test_a_worker_of_other_code_is_refused_whenever_it_joins(
     assert "is another version of nearkv" in requested
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster must answer in half a second."""
+    monkeypatch.setattr("nearkv.sweeps.jobs.workers.PATIENCE", 0.5)
+
+
+def refused_here(file: Path, scheduler: str) -> str:
+    """What a sweep of this very process says that must fail."""
+    return refusal(*sweep_command(file, *SMALLER, "--quiet", "--scheduler", scheduler)[1:])
+
+
+@pytest.mark.usefixtures("impatient")
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
-    requested = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", "tcp://127.0.0.1:9"))
+    requested = refused_here(tmp_path / "out.csv", "tcp://127.0.0.1:9")
     assert "--scheduler tcp://127.0.0.1:9: no Dask cluster with workers answers there" in requested
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_address_of_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     for address in ("nonsense", "tcp://host", "http://host:1", "host:70000"):
-        requested = refused_sweep(tmp_path / "out.csv", *SMALLER, "--scheduler", address)
+        requested = refused_here(tmp_path / "out.csv", address)
         assert f"--scheduler '{address}': write it as tcp://HOST:PORT" in requested
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=speak_another_language, args=(server,), daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        assert "no Dask cluster with workers answers there" in refused(
-            start(tmp_path / "out.csv", *SMALLER, "--scheduler", address)
-        )
+        requested = refused_here(tmp_path / "out.csv", address)
+        assert "no Dask cluster with workers answers there" in requested
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_service_that_says_nothing_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never speaks
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         begun = time.monotonic()
-        said = refused(start(tmp_path / "out.csv", *SMALLER, "--scheduler", address))
+        said = refused_here(tmp_path / "out.csv", address)
         assert "no Dask cluster with workers answers there" in said
-        assert time.monotonic() - begun < 30, "two connections of at most 5 s, and the start"
+        assert time.monotonic() - begun < 10, "two connections of half a second, and the sweep"
 
 
 def speak_another_language(server: socket.socket) -> None:
