@@ -14,7 +14,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from nearkv.hardware.errors import InputError, NearkvError, NearkvWarning, unknown
+from nearkv.hardware.errors import (
+    RENAMED,
+    InputError,
+    NearkvError,
+    NearkvWarning,
+    unknown,
+)
 from nearkv.sweeps.commands import (
     calibrate,
     columns,
@@ -60,8 +66,6 @@ ORDER = (
     "columns",
 )
 """Commands in the order of their use, as help lists them."""
-RENAMED = {"--target": "--slo", "--limit": "--slo", "--output": "--output-tokens"}
-"""Options of earlier versions, and their names now."""
 
 
 class Command(TyperCommand):
@@ -115,18 +119,15 @@ class Nearkv(Group):
         """Names of the commands in the order of their use, groups among them."""
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command; its message on Ctrl-C must not be lost in Typer's exit code."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as stopped:
-            raise typer.Abort from stopped
+    def main(
+        self, args: Any = None, *_: Any, standalone_mode: bool = True, **__: Any
+    ) -> Any:
+        """Run the command line, and leave with its exit code.
 
-    def main(self, *args: Any, **settings: Any) -> Any:
-        """Run the command line, and leave with its exit code."""
-        leaves = settings.get("standalone_mode", True)
-        settings["standalone_mode"] = False  # failures are raised to here
-        settings["prog_name"] = "nearkv"  # `python -m nearkv` is called so, too, in advice
+        Typer's own would lose the message of a command that Ctrl-C ends.
+        """
+        words = list(sys.argv[1:] if args is None else args)
+        code = 0
         if isinstance(
             sys.stdout, io.TextIOWrapper
         ):  # show "?" for letters a terminal lacks
@@ -135,21 +136,21 @@ class Nearkv(Group):
             warnings.simplefilter("always", NearkvWarning)
             warnings.showwarning = _once_printed()
             try:
-                code = super().main(*args, **settings) or 0
-                if code == STOPPED:  # Ctrl-C while Typer read the words
-                    raise KeyboardInterrupt
+                # `python -m nearkv` is called so, too, in advice
+                with self.make_context("nearkv", words) as ctx:
+                    self.invoke(ctx)
                 if sys.stdout:
                     sys.stdout.flush()
             except BrokenPipeError:  # the reader of the output has seen enough
                 _silence()
-                code = 0
-            except (KeyboardInterrupt, typer.Abort) as stopped:
-                reason = (stopped.__cause__ or stopped).args
-                complain(str(reason[0]) if reason else "stopped")
+            except typer.Exit as left:
+                code = left.exit_code
+            except KeyboardInterrupt as stopped:
+                complain(str(stopped) or "stopped")
                 code = STOPPED
             except Exception as problem:
                 code = _failure(problem)
-        if leaves or code:
+        if standalone_mode or code:
             sys.exit(code)
 
 

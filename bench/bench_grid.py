@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, columns, keep_freed_memory
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.evaluate.evaluate import columns, keep_freed_memory
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 AXES = {"csd.count": "1:20:+1", "uplink.bandwidth": "10GB/s:59GB/s:+1GB/s"}

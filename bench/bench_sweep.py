@@ -22,11 +22,11 @@ from bench.processes import Cost, cost_of
 from nearkv.costmodel.mechanisms.gpu_layer import head_weights
 from nearkv.costmodel.model.resources import attention_kernel, gpu, link
 from nearkv.solvers.knobs import resolve_knobs
-from nearkv.sweeps.evaluate.evaluate import POINTS_AT_ONCE, cells, keep_freed_memory
+from nearkv.sweeps.evaluate.evaluate import cells, keep_freed_memory
 from nearkv.sweeps.jobs.formats import WRITERS, encoded_piece, piece_table
 from nearkv.sweeps.jobs.parts import PART
-from nearkv.sweeps.jobs.plan import SWEPT_AT_ONCE, plan
-from nearkv.sweeps.study.grid import Box
+from nearkv.sweeps.jobs.plan import plan
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Box
 from nearkv.sweeps.study.study import Block, Study
 
 HUNDRED_MILLION = [
@@ -138,7 +138,7 @@ def core() -> None:
 def cpu(block: Block, column: str) -> float:
     """Time of all cores for one column of all points of a block [s]."""
     start = sum(os.times()[:4])
-    for box in block.grid.boxes(SWEPT_AT_ONCE):
+    for box in block.grid.boxes(POINTS_AT_ONCE):
         cells(block, box, (column,))
     return sum(os.times()[:4]) - start
 

@@ -28,8 +28,14 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, NearkvWarning, stacklevel=2)
 
 
-RENAMED = {"output_tok": "output_tokens", "tbt_ms": "tpot_ms"}
-"""Columns of earlier versions, and their names now."""
+RENAMED = {
+    "output_tok": "output_tokens",
+    "tbt_ms": "tpot_ms",
+    "--target": "--slo",
+    "--limit": "--slo",
+    "--output": "--output-tokens",
+}
+"""Columns and options of earlier versions, and their names now."""
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:

@@ -22,7 +22,6 @@ from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
 from nearkv.sweeps.tables.table import Columns
 
 __all__ = [
-    "POINTS_AT_ONCE",
     "Cell",
     "Columns",
     "Names",
@@ -38,8 +37,6 @@ __all__ = [
     "table",
 ]
 
-POINTS_AT_ONCE = 1 << 16
-"""Design points of a table evaluated at once: calls of NumPy cost little, columns stay in cache."""
 MOST_ROWS = 2_000_000
 """More rows than this do not belong in one table in memory."""
 _KEPT = 31 << 20
@@ -107,7 +104,7 @@ def check_rows(parts: Sequence[Block]) -> None:
 
 
 def _whole(block: Block, extra: Collection[str]) -> Columns:
-    pieces = block.grid.boxes(block.at_once(POINTS_AT_ONCE))
+    pieces = block.grid.boxes(block.at_once)
     return stack([columns(block, box, extra=extra) for box in pieces])
 
 

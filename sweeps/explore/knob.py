@@ -12,7 +12,6 @@ from nearkv.costmodel.model.registry import find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import (
-    POINTS_AT_ONCE,
     Columns,
     check_rows,
     columns,
@@ -62,7 +61,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
         [
             _solved(block, box, knob, robust)
             for block in solved
-            for box in block.grid.boxes(block.at_once(POINTS_AT_ONCE))
+            for box in block.grid.boxes(block.at_once)
         ]
     )
 

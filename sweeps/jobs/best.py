@@ -33,7 +33,6 @@ from nearkv.sweeps.evaluate.evaluate import (
 )
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
 from nearkv.sweeps.jobs.plan import (
-    SWEPT_AT_ONCE,
     Kind,
     Piece,
     Plan,
@@ -43,7 +42,7 @@ from nearkv.sweeps.jobs.plan import (
     unpacked,
 )
 from nearkv.sweeps.jobs.progress import SweepRun, announce, progress
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE, Box, shape_of
 from nearkv.sweeps.study.study import Block, Study
 
 BY = "throughput_tok_s"
@@ -297,8 +296,8 @@ def whole_rows(rows: Plan, numbers: NDArray[np.int64]) -> Columns:
     tables, first = [], 0
     for block in rows.blocks:
         start, end = np.searchsorted(numbers[order], (first, first + block.grid.size))
-        for at_once in range(start, end, SWEPT_AT_ONCE):
-            some = order[at_once : min(at_once + SWEPT_AT_ONCE, end)]
+        for at_once in range(start, end, POINTS_AT_ONCE):
+            some = order[at_once : min(at_once + POINTS_AT_ONCE, end)]
             tables.append(_rows_of_block(block, numbers[some] - first, extra))
         first += block.grid.size
     table = stack(tables)

@@ -21,8 +21,6 @@ from nearkv.sweeps.study.grid import Box, shape_of
 from nearkv.sweeps.study.study import Block, Study, blocks
 from nearkv.sweeps.tables.table import is_whole
 
-SWEPT_AT_ONCE = 1 << 16
-"""Design points of a box of a sweep, whose arrays stay in cache."""
 Kind = Literal["text", "whole", "number"]
 
 
@@ -65,7 +63,7 @@ class Plan:
         number = first = rows = 0
         boxes: list[tuple[int, Box]] = []
         for index, block in enumerate(self.blocks):
-            for box in block.grid.boxes(min(block.at_once(SWEPT_AT_ONCE), most)):
+            for box in block.grid.boxes(min(block.at_once, most)):
                 more = size_of(box)
                 if boxes and rows + more > most:
                     yield Piece(number, first, rows, tuple(boxes))

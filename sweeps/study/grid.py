@@ -29,6 +29,8 @@ NONE: Mapping[str, Numbers] = MappingProxyType({})
 Box = tuple[slice, ...]
 """A rectangular piece of a grid, one slice per axis."""
 
+POINTS_AT_ONCE = 1 << 16
+"""Design points evaluated together: calls of NumPy cost little, arrays stay in cache."""
 MOST_AXES = 56
 """Arrays have 64 dimensions; solvers add some of their own to those of a grid."""
 
@@ -158,15 +160,16 @@ class Block:
         """Whether formulas answer alone: no simulation, and no band around the numbers."""
         return self.method != "simulate" and self.band is None
 
-    def at_once(self, most: int) -> int:
-        """Design points to evaluate together, of at most so many.
+    @property
+    def at_once(self) -> int:
+        """Design points, times draws of a band, to evaluate together.
 
         Fewer where a solver tabulates each number of heads or layers at every point: a hundred
         numbers in place of one, which would fill gigabytes.
         """
         solvers = {knob.solver for knob in self.system.knobs.values()}
         tabulates = any(solver.startswith("mapping-") for solver in solvers)
-        return max(most // 8, 1) if tabulates else most
+        return max(POINTS_AT_ONCE // 8, 1) if tabulates else POINTS_AT_ONCE
 
     @cached_property
     def display_grid(self) -> Grid:

@@ -26,9 +26,6 @@ from nearkv.sweeps.study.bands import Band
 from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
 from nearkv.sweeps.study.study import NONE, Block
 
-ELEMENTS_AT_ONCE = 1 << 17
-"""Design points times draws evaluated together; bounds the memory of any question."""
-
 
 def law_of(number: Quantity, key: Key) -> Law:
     """The law of an uncertain number [SI].
@@ -146,7 +143,7 @@ def tiles(block: Block, box: Box) -> Iterator[tuple[Box, Box]]:
     for axis, side in zip(block.grid.axes, box, strict=True):
         values = axis.values[side]
         axes.append(Axis(axis.name, values, axis.labels))
-    most = max(block.at_once(ELEMENTS_AT_ONCE) // block.band.samples, 1)
+    most = max(block.at_once // block.band.samples, 1)
     grid = Grid(tuple(axes))
     for inner in grid.boxes(most):
         outer = []

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.columns import TIMES
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.study import Study, field_of
 from nearkv.sweeps.study.study_files import load_study
 
@@ -36,7 +36,7 @@ def test_a_table_has_one_row_per_point_in_order() -> None:
 @pytest.mark.slow
 def test_rows_do_not_depend_on_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table(STUDY)
-    monkeypatch.setattr(run, "POINTS_AT_ONCE", 3)
+    monkeypatch.setattr(grid, "POINTS_AT_ONCE", 3)
     pieces = table(STUDY)
     assert pieces.keys() == whole.keys()
     for name, column in whole.items():

@@ -12,7 +12,7 @@ from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.slo import higher_is_better
 from nearkv.sweeps.explore.pareto import pareto
 from nearkv.sweeps.jobs import best
-from nearkv.sweeps.jobs import plan as jobs_plan
+from nearkv.sweeps.study import grid
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -37,7 +37,7 @@ def test_the_frontier_of_a_sweep_is_the_brute_force_one(monkeypatch: pytest.Monk
     ]
     kept = allowed & ~np.array(beaten)
     wanted = set(zip(speed[kept], cost[kept], strict=True))  # designs alike are one row
-    monkeypatch.setattr(jobs_plan, "SWEPT_AT_ONCE", 16)  # many boxes, none of which sees all
+    monkeypatch.setattr(grid, "POINTS_AT_ONCE", 16)  # many boxes, none of which sees all
     monkeypatch.setattr(best, "REDUCED", 50)
     found = pareto(GRID, "throughput_tok_s,cost_usd", ["step_ms<=200000"])
     assert set(zip(found["throughput_tok_s"], found["cost_usd"], strict=True)) == wanted

@@ -85,7 +85,7 @@ def test_reducers_keep_what_sorting_all_rows_finds(
 ) -> None:
     every = table(MIXED)
     rows = by_sorting(reducer, every)
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", chunk)
+    monkeypatch.setattr("nearkv.sweeps.study.grid.POINTS_AT_ONCE", chunk)
     monkeypatch.setattr("nearkv.sweeps.jobs.best.REDUCED", 50)
     kept = best(MIXED, reducer, quietly())
     for name, column in every.items():
@@ -134,7 +134,7 @@ def test_the_best_are_grouped_by_what_is_on_request(
     best_row: dict[str, float] = {}
     for name, rate in zip(every["bottleneck"], every["throughput_tok_s"], strict=True):
         best_row[str(name)] = max(best_row.get(str(name), 0.0), float(rate))
-    monkeypatch.setattr("nearkv.sweeps.jobs.plan.SWEPT_AT_ONCE", at_once)
+    monkeypatch.setattr("nearkv.sweeps.study.grid.POINTS_AT_ONCE", at_once)
     kept = best(study, BestPer(("throughput_tok_s",), ("bottleneck",)), quietly())
     assert len(best_row) > 1
     assert dict(zip(kept["bottleneck"], kept["throughput_tok_s"], strict=True)) == best_row

@@ -14,13 +14,13 @@ import pytest
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.schema import PART_TYPES
 from nearkv.hardware.units import unit_of
-from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.jobs.formats import encoded, encoded_piece, table_of
 from nearkv.sweeps.jobs.parts import to_file
 from nearkv.sweeps.jobs.plan import Plan, plan
 from nearkv.sweeps.jobs.progress import SweepRun
 from nearkv.sweeps.jobs.workers import Workers
+from nearkv.sweeps.study.grid import POINTS_AT_ONCE
 from nearkv.sweeps.study.study import Study
 from nearkv.sweeps.tables.formats import render
 from nearkv.sweeps.tables.table import Display, records
@@ -158,7 +158,7 @@ def test_the_c_loop_of_the_benchmark_computes_the_same(tmp_path: Path) -> None:
     found = c_loop(block, tmp_path)
     if found is None:
         pytest.skip("no C compiler")
-    box = next(block.grid.boxes(run.POINTS_AT_ONCE))
+    box = next(block.grid.boxes(POINTS_AT_ONCE))
     ours = np.ravel(solved_step(block, box))
     np.testing.assert_allclose(found[1][: len(ours)], ours, rtol=1e-12)
     # the loop is compiled with -ffast-math, this process goes on with all numbers
