@@ -29,22 +29,23 @@ TYPES = {
 }
 
 
-def encoded(rows: pa.Table, form: str, is_first: bool = True) -> bytes:
-    """Rows as bytes of a form.
-
-    Args:
-        rows: as `piece_table` or `table_of` gives them.
-        form: one of `WRITERS`.
-        is_first: no rows stand before them in the file, so a header does.
-    """
+def encoded(rows: pa.Table, form: str) -> bytes:
+    """A table in memory as bytes of a form, as `piece_table` or `table_of` gives it."""
     file = io.BytesIO()
-    WRITERS[form](rows, file, is_first)
+    WRITERS[form](rows, file, True)
     return file.getvalue()
 
 
+def write_piece(packed: bytes, form: str, piece: Piece, file: IO[bytes]) -> None:
+    """Evaluate a piece of a packed plan and write its rows, without holding their bytes."""
+    WRITERS[form](piece_table(packed, piece), file, piece.first == 0)
+
+
 def encoded_piece(packed: bytes, form: str, piece: Piece) -> bytes:
-    """Evaluate a piece of a packed plan into bytes of a form; the task of a worker."""
-    return encoded(piece_table(packed, piece), form, piece.first == 0)
+    """Evaluate a piece into bytes, which travel from a worker of another machine."""
+    file = io.BytesIO()
+    write_piece(packed, form, piece, file)
+    return file.getvalue()
 
 
 def piece_table(packed: bytes, piece: Piece) -> pa.Table:

@@ -14,16 +14,16 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.evaluate.provenance import check_writable, place_of, provenance, text_of
-from nearkv.sweeps.jobs.formats import encoded_piece
+from nearkv.sweeps.jobs.formats import encoded_piece, write_piece
 from nearkv.sweeps.jobs.identity import difference, identity
 from nearkv.sweeps.jobs.outputs import (
     check_free,
@@ -306,39 +306,41 @@ def _is_running(owner: str) -> bool:
 def _evaluate(output: PartialOutput, run: SweepRun) -> None:
     """Evaluate the pieces that are not finished."""
     packed = output.rows.packed()
-    evaluate = partial(encoded_piece, packed, output.form)
-    write = partial(_write_part, output.parts, output.form)
     pieces = output.remaining()
     with progress(output.rows.size, output.finished_rows, run.quiet) as advance:
         if run.workers.scheduler:  # its workers may not see this machine's files
+            evaluate = partial(encoded_piece, packed, output.form)
             with closing(run.workers.run(evaluate, pieces)) as contents:
                 for piece, content in contents:
-                    write(piece, content)
+                    with _new_part(output.parts, output.form, piece) as file:
+                        file.write(content)
                     advance(piece.rows)
             return
-        task = partial(_evaluate_part, evaluate, write)
+        task = partial(_write_part, packed, output.form, output.parts)
         with closing(run.workers.run(task, pieces)) as done:
             for piece, _ in done:
                 advance(piece.rows)
 
 
-def _evaluate_part(
-    evaluate: Callable[[Piece], bytes], write: Callable[[Piece, bytes], None], piece: Piece
-) -> None:
-    write(piece, evaluate(piece))
+def _write_part(packed: bytes, form: str, folder: Path, piece: Piece) -> None:
+    """Evaluate a piece into its part; the task of a worker of this machine."""
+    with _new_part(folder, form, piece) as file:
+        write_piece(packed, form, piece, file)
 
 
-def _write_part(folder: Path, form: str, piece: Piece, content: bytes) -> None:
-    """Write a part, which takes its name once it is complete, even where the power fails.
+@contextmanager
+def _new_part(folder: Path, form: str, piece: Piece) -> Iterator[IO[bytes]]:
+    """Open a part that takes its name once it is complete, even where the power fails.
 
     The name holds the number and the bytes of the part, so that one that is cut later is noticed.
     """
     temporary = folder / f"part-{piece.number:06}.tmp"
     with temporary.open("wb") as file:
-        file.write(content)
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, folder / f"part-{piece.number:06}-{len(content)}.{form}")
+    size = temporary.stat().st_size
+    os.replace(temporary, folder / f"part-{piece.number:06}-{size}.{form}")
 
 
 def _check_size(output: PartialOutput, path: Path, run: SweepRun) -> None:
