@@ -33,7 +33,9 @@ PREDICATES = {
 RIVALS = ("system", "platform")
 """What is compared: the first of these columns that differs."""
 _ROUNDING = 1e-9
-"""A relative difference of prices below this is rounding [1]."""
+"""A relative difference below this is rounding [1]."""
+_NEAR = 1.1
+"""Ratios below this are said in percent: 1.004 times is hardly a number [1]."""
 PRECISIONS = ("weight", "kv", "activation")
 
 
@@ -125,7 +127,7 @@ def _best(
     """The best at each design point, and its ratio there: several, where they are equal."""
     rates = answered[RATIOS[ratio]]
     by_point = rates.groupby([answered[name] for name in points], dropna=False)
-    leading = answered[rates == by_point.transform("max")]
+    leading = answered[rates >= by_point.transform("max") * (1 - _ROUNDING)]
     best = leading.groupby(points, dropna=False, sort=False).agg(
         ratio=(ratio, "first"),
         rivals=(rivals, lambda names: tuple(dict.fromkeys(names))),
@@ -135,15 +137,17 @@ def _best(
 
 
 def _times(ratios: pd.Series[float], reference: str) -> str:
-    """How many times the first row's rate the best system's is."""
+    """How many times the first row's rate the best system's is; in percent where near it."""
     low = ratios.min()
     high = ratios.max()
-    if not high > 1:
+    if not high > 1 + _ROUNDING:
         return ""
-    times = three_digits(low)
+    in_percent = high < _NEAR
+    ends = [100 * (end - 1) if in_percent else end for end in (low, high)]
+    text = three_digits(ends[0])
     if not np.isclose(low, high):
-        times = f"{times} to {three_digits(high)}"
-    return f", {times} times {reference}"
+        text = f"{text} to {three_digits(ends[1])}"
+    return f", {text} {'% above' if in_percent else 'times'} {reference}"
 
 
 def _points(block: Block, study: Study) -> list[str]:

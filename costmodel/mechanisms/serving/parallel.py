@@ -27,6 +27,8 @@ LACKS = {
     "sparse": "its attention units choose no tokens",
 }
 """Why they model no other."""
+_NONE = 1e-30
+"""Stands for no pass where one divides by their number [1]."""
 
 
 def tensor_parallel(hw: Machine, llm: LLM) -> Real:
@@ -109,7 +111,9 @@ def linear(
     replica_tokens = tokens / dp
     # a replica without a token reads no weights and launches nothing
     visits = passes * np.minimum(replica_tokens, 1.0)
-    weights = visits * dp * layer.layer_weight_bytes(np.maximum(replica_tokens, 1.0))
+    # the tokens of one pass decide which experts it reads
+    of_a_pass = replica_tokens / np.maximum(passes, _NONE)
+    weights = visits * dp * layer.layer_weight_bytes(np.maximum(of_a_pass, 1.0))
     products = overlap(
         weights=gpus.read(weights, "W / tp on every GPU"),
         compute=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),

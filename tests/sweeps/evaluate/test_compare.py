@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.evaluate.compare import compare
+from nearkv.sweeps.evaluate.compare import compare, conclusion
 from nearkv.sweeps.study.study import Study
 
 STUDY = Study(
@@ -67,3 +67,20 @@ def test_a_comparison_says_where_prices_differ() -> None:
     assert second - first == 8 * 2400
     assert "costs" not in rows["note"][0]
     assert f"costs {second / first:.3g} times as much" in rows["note"][1]
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (100.004, "hilos decodes fastest, 0.004 % above flexgen-ssd."),
+        (104.0, "hilos decodes fastest, 4 % above flexgen-ssd."),
+        (180.0, "hilos decodes fastest, 1.8 times flexgen-ssd."),
+        (100.0 * (1 + 1e-12), "flexgen-ssd and hilos are equal and decode fastest."),
+    ],
+)
+def test_a_conclusion_says_a_small_lead_in_percent(rate: float, said: str) -> None:
+    study = Study(("flexgen-ssd", "hilos"), ("opt-66b",))
+    table = compare(study)
+    table["decode_tok_s"] = np.array([100.0, rate])
+    table["speedup"] = np.array([1.0, rate / 100.0])
+    assert conclusion(study, table) == [said]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,16 @@ def test_a_prompt_visits_one_replica() -> None:
     span = amounts(prompts_alone(hw, TINY, 1.0, load))
     assert span["gpu.hbm read"] == LAYERS / 3
     assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
+
+
+@pytest.mark.parametrize("prompts", [1.0, 2.0, 32.0])
+def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) -> None:
+    """Two tokens a prompt use 4 (1 - 0.75^2) = 1.75 of 4 experts, however many prompts come."""
+    mixture = replace(TINY, experts=4.0, active_experts=1.0)
+    hw = in_use(HW.with_values(FOUR), TINY, most=2.0)
+    load = Load(0.0, 0.0, 0.0, prompt=2 * prompts)
+    read = amounts(prompts_alone(hw, mixture, prompts, load))["gpu.hbm read"]
+    assert read == pytest.approx(prompts * (384 + 1.75 * 456) * 2)
 
 
 def test_prompts_attend_at_a_rate_of_their_own() -> None:
