@@ -44,7 +44,7 @@ from nearkv.sweeps.commands.writing import tell
 USAGE: Any = typer.BadParameter.__base__
 """What Typer raises for words it cannot use; it exports no name of it."""
 FAULT, BAD_INPUT, STOPPED = 1, 2, 130
-"""Exit codes; 1 is also for a check that failed."""
+"""Exit codes; 1 is also for a check that failed, and `printing.NO_ANSWER` is one more."""
 LONGEST = 1_000
 """Characters of the longest sentence that is printed."""
 ORDER = (
@@ -242,7 +242,10 @@ def group(text: str, *, alone: bool = False, cls: type[TyperGroup] = Group) -> t
 
 app = group(
     "Predict how long-context LLM inference behaves on heterogeneous memory, "
-    "and pick what is best.",
+    "and pick what is best.\n\n"
+    "Exit codes: 0 answered; 1 a check failed, or a fault of nearkv; 2 bad input; "
+    "3 the only row is infeasible, not modelled or never meets its SLO; 130 Ctrl-C.\n\n"
+    "Example: nearkv compare flexgen-ssd hilos --model opt-66b --context 64k",
     cls=Nearkv,
 )
 
@@ -265,10 +268,7 @@ Version = Annotated[
 
 @app.callback()
 def nearkv(version: Version = False) -> None:
-    """Predict how long-context LLM inference behaves on heterogeneous memory.
-
-    Example: nearkv compare flexgen-ssd hilos --model opt-66b --context 64k
-    """
+    """Take the options of `nearkv` itself."""
 
 
 def add(place: typer.Typer, *commands: Any, **named: Any) -> None:
@@ -292,7 +292,8 @@ def add_group(
 add(app, estimate.estimate, compare.compare, sweep.sweep)
 add_group(
     "solve",
-    "Find the best value of a knob, with a proof, beside what the paper's rule picks.",
+    "Find the best value of a knob, with a proof, beside what the paper's rule picks.\n\n"
+    "Example: nearkv solve alpha --model opt-66b --context 32k",
     solve.alpha,
     solve.beta,
     solve.spill,
@@ -307,7 +308,8 @@ add_group(
 add(app, pareto.pareto, sensitivity.sensitivity)
 add_group(
     "plot",
-    "Draw a table that another command wrote: bars, lines, maps and more.",
+    "Draw a table that another command wrote: bars, lines, maps and more.\n\n"
+    "Example: nearkv plot bars out.csv --value decode_tok_s -o bars.pdf",
     plot.bars,
     plot.lines,
     plot.breakdown,

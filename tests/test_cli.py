@@ -39,11 +39,40 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> Non
     outcome = CliRunner().invoke(app, [*command, "-h"])
     assert outcome.exit_code == 0
     text = " ".join(outcome.stdout.split())
-    if command in (("solve",), ("plot",)):
-        assert "Commands:" in text
-        return
     (example,) = re.findall(r"Example: (nearkv .+)", text)
     assert f"nearkv {' '.join(command)}" in example
+
+
+LACKS_MEMORY = ("--model", "opt-175b", "--context", "1M", "--set", "csd.count=1")
+LATENT = ("--model", "deepseek-v3")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("estimate", "hilos", *LACKS_MEMORY), 3),
+        (("estimate", "hilos", *LACKS_MEMORY, "--explain"), 3),
+        (("estimate", "infinigen", *LATENT, "--format", "json"), 3),
+        (("compare", "hilos", *LACKS_MEMORY, "--columns", "system,batch"), 3),
+        (("compare", "hilos", *LACKS_MEMORY, "--chart"), 3),
+        # a table of several rows says of each whether it has an answer
+        (("compare", "hilos", *LACKS_MEMORY, "--batch", "1,2"), 0),
+        (("solve", "alpha", *LACKS_MEMORY), 3),
+        (("solve", "spill", *LACKS_MEMORY), 3),
+        (("solve", "beta", "--model", "opt-66b", "--context", "1M"), 3),
+        (("solve", "batch", *LACKS_MEMORY), 3),
+        (("solve", "hardware", *LACKS_MEMORY, "--vary", "gpu.memory", "--slo", "step_ms=1"), 3),
+        (("solve", "mapping", "--model", "gpt3-175b", "--context", "1M"), 3),
+        (("solve", "placement", "--model", "gpt3-175b", "--set", "gpu.memory=1GiB"), 3),
+        (("estimate", "hilos", "--model", "opt-66b"), 0),
+    ],
+)
+def test_the_exit_code_says_whether_the_only_row_has_an_answer(
+    words: tuple[str, ...], code: int
+) -> None:
+    outcome = CliRunner().invoke(app, [*words])
+    assert outcome.exit_code == code, outcome.output
+    assert outcome.stdout  # the row is printed all the same
 
 
 def test_help_lists_commands_in_the_order_of_use() -> None:
@@ -267,8 +296,8 @@ def test_an_output_goes_behind_a_link_and_never_in_place_of_a_pipe(tmp_path: Pat
 
 @pytest.mark.processes
 def test_what_a_terminal_cannot_print_is_replaced() -> None:
-    """A letter that Latin-1 lacks once ended a table in UnicodeEncodeError."""
+    """A letter that Latin-1 lacks ended a table in UnicodeEncodeError; gpu-only lacks memory."""
     line = [sys.executable, "-m", "nearkv", "compare", "gpu-only", "--model", "opt-30b"]
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     done = subprocess.run(line, env=environment, capture_output=True, check=False)
-    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (3, False)

@@ -16,7 +16,7 @@ from nearkv.sweeps.commands.drawing import (
     is_figure,
     print_chart,
 )
-from nearkv.sweeps.commands.printing import BRIEF, print_table
+from nearkv.sweeps.commands.printing import BRIEF, check_answered, print_table
 from nearkv.sweeps.commands.writing import check_output, save
 
 Ratio = Annotated[
@@ -75,6 +75,7 @@ def compare(
 
     # pandas is loaded only once the question is known to be sound
     from nearkv.sweeps.api.questions import compare as answer
+    from nearkv.sweeps.api.tables import rows_of
 
     table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
     if is_figure(file):
@@ -84,6 +85,7 @@ def compare(
         save(table, columns, study, view.file)
     if chart:
         print_chart(table, study, columns)
+        check_answered(rows_of(table))
         return
     names = [str(name) for name in table]
     requested = [name for name in names if name.endswith("_ratio")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkv.sweeps.commands import options
-from nearkv.sweeps.commands.printing import print_table
+from nearkv.sweeps.commands.printing import check_answered, print_table
 
 if TYPE_CHECKING:
     from nearkv.sweeps.api.estimate import Prediction
@@ -64,8 +64,10 @@ def estimate(
     if explain:
         sentence = f"{system} has no time to explain: {point.shortage}"
         typer.echo(sentence, err=not view.is_for_people)
+    rows = [dict(point.values)]
     if not (explain and view.is_for_people):
-        print_table([dict(point.values)], view, study=point.study)
+        print_table(rows, view, study=point.study)
+    check_answered(rows)
 
 
 def show_tree(point: Prediction, view: options.View) -> None:

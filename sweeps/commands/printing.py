@@ -19,7 +19,7 @@ from nearkv.sweeps.commands.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -35,6 +35,8 @@ BRIEF = (
 )
 """Columns that a terminal shows of design points, the most important first."""
 
+NO_ANSWER = 3
+"""Exit code of a command whose only row has no answer, so that scripts see it."""
 
 TABLE = View()
 """How a table is shown by default."""
@@ -67,6 +69,7 @@ def print_table(
     Raises:
         InputError: more rows than a reader sees, a name that is no column, or a file that cannot
             be written.
+        typer.Exit: the only row has no answer.
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.tables import rows_of
@@ -98,6 +101,21 @@ def print_table(
             text = render(shown, written, view.caption, view.label)
             save_text(text, len(shown.rows), study, view.file)
         echo(render(shown, form, view.caption, view.label))
+        check_answered(rows)
+
+
+def check_answered(rows: Sequence[Mapping[str, Any]]) -> None:
+    """End the command where the only row is infeasible, not modelled or never meets its limits.
+
+    Raises:
+        typer.Exit: it is.
+    """
+    if len(rows) != 1:
+        return
+    (row,) = rows
+    fails = row.get("status") in ("infeasible", "not-modelled")
+    if fails or row.get("limit") == "never" or row.get("largest_batch") == 0:
+        raise typer.Exit(NO_ANSWER)
 
 
 def display(

@@ -26,10 +26,10 @@ def invoke(*words: str, text: str = "") -> Result:
     return CliRunner().invoke(app, list(words), input=text, prog_name="nearkv")
 
 
-def succeed(*words: str, text: str = "") -> str:
-    """What a command prints that must succeed."""
+def succeed(*words: str, text: str = "", code: int = 0) -> str:
+    """What a command prints that must succeed, or end with this code."""
     done = invoke(*words, text=text)
-    assert done.exit_code == 0, f"nearkv {' '.join(words)}\n{done.stderr}\n{done.exception}"
+    assert done.exit_code == code, f"nearkv {' '.join(words)}\n{done.stderr}\n{done.exception}"
     return done.stdout
 
 

@@ -26,6 +26,9 @@ WAITING = 6
 MEMORY = 2 * 2**30
 """Nor more memory [B]."""
 
+PRINTED = (0, 3)
+"""Exit codes of commands that print a table; 3 where its only row has no answer."""
+
 
 class TooSlowError(BaseException):
     """A command took longer than it may; no handler of errors is to catch it."""
@@ -129,7 +132,7 @@ def _faults(outcome: Outcome) -> Iterator[str]:
         sentences = [line for line in lines if line not in warnings + beside]
         if len(sentences) != 1:
             yield f"exit 2 with {len(sentences)} sentences"
-    elif outcome.code == 0:
+    elif outcome.code in PRINTED:
         yield from _bad_numbers(outcome)
     elif outcome.code not in (None, 1, 130):
         yield f"exit code {outcome.code}"

@@ -57,8 +57,8 @@ def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
     ],
 )
 def test_a_tree_of_no_time_says_why(words: str, why: str) -> None:
-    shown = succeed("estimate", *words.split(), "--explain")
+    shown = succeed("estimate", *words.split(), "--explain", code=3)
     assert "has no time to explain" in shown
     assert why in " ".join(shown.split())
-    asked = succeed("estimate", *words.split(), "--explain", "--format", "json")
+    asked = succeed("estimate", *words.split(), "--explain", "--format", "json", code=3)
     assert json.loads(asked)[0]["status"] != "ok"
