@@ -1,5 +1,6 @@
 """What nearkv raises and warns of: one sentence saying where, what, and what to do."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -38,7 +39,20 @@ RENAMED = {
 """Columns and options of earlier versions, and their names now."""
 
 
-def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> InputError:
+LISTED = 16
+"""Valid names that an error lists: those most like the one that is not."""
+_WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
+_ALIKE, _ALMOST_EQUAL = 0.6, 0.8
+"""Least similarity of two names, as `difflib` measures it: of one initial, and of two."""
+
+
+def unknown(
+    what: str,
+    name: str,
+    known: Iterable[str],
+    where: str = "",
+    near: Iterable[str] | None = None,
+) -> InputError:
     """Build the error for an unknown name, with the nearest valid one.
 
     Args:
@@ -46,24 +60,64 @@ def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> Inpu
         name: what the user wrote.
         known: every valid name.
         where: a file or option, put in front of the sentence.
+        near: the valid names that may be meant; all of them unless given.
     """
-    from difflib import get_close_matches
-
     names = sorted(set(known))
-    near = get_close_matches(
-        name[:LONGEST_ECHO].lower(), [n.lower() for n in names], n=1, cutoff=0.5
-    )
-    hint = next(
-        (f"did you mean {n!r}?" for n in names if near and n.lower() == near[0]), ""
-    )
+    written, name = name[:LONGEST_ECHO], _echo(name)
+    meant = nearest(written, names if near is None else near)
+    prefix = f"{where}: " if where else ""
     if name in RENAMED:
         hint = f"it is {RENAMED[name]!r} now"
-    listed = ", ".join(names) if len(names) <= 24 else f"{', '.join(names[:24])}, ..."
-    prefix = f"{where}: " if where else ""
-    name = name if len(name) <= LONGEST_ECHO else f"{name[:LONGEST_ECHO]}..."
-    return InputError(
-        f"{prefix}unknown {what} {name!r}; {hint or 'valid are: ' + (listed or 'none')}"
+    elif meant:
+        hint = f"did you mean {meant!r}?"
+    else:
+        if len(names) > LISTED:
+            names = [*sorted(names, key=lambda n: -_likeness(written, n))[:LISTED], "..."]
+        hint = f"valid are: {', '.join(names) or 'none'}"
+    return InputError(f"{prefix}unknown {what} {name!r}; {hint}")
+
+
+def _echo(text: str) -> str:
+    return text if len(text) <= LONGEST_ECHO else f"{text[:LONGEST_ECHO]}..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name that another one is most likely meant to be; empty where none is alike.
+
+    A name that holds all its words comes first: `b200` is in `b200-sxm`, not in `gb200`, and
+    `llama3` in `llama3.1`. Else the most similar one: typing errors seldom change an initial.
+    """
+    names = sorted(set(known))
+    words = words_of(name)
+    is_telling = any(len(word) > 1 for word in words)
+    holding = [other for other in names if holds(words, words_of(other))]
+    if holding and is_telling:
+        return min(holding, key=lambda n: (not n.lower().startswith(name.lower()), len(n)))
+    best = max(names, key=lambda n: _likeness(name, n), default="")
+    same_initial = best[:1].lower() == name[:1].lower()
+    enough = _ALIKE if same_initial else _ALMOST_EQUAL
+    return best if _likeness(name, best) >= enough else ""
+
+
+def words_of(name: str) -> list[str]:
+    """Runs of letters, and numbers, of a name in small letters: `h200-sxm` has h, 200, sxm."""
+    return _WORD.findall(name.lower())
+
+
+def holds(words: Iterable[str], others: Sequence[str]) -> bool:
+    """Whether each word is among others; version 3 stands for 3.1, too."""
+    return all(
+        any(other == word or other.startswith(f"{word}.") for other in others)
+        for word in words
     )
+
+
+def _likeness(name: str, other: str) -> float:
+    """Similarity of two names, from 0 to 1; letters alone that differ in case differ a little."""
+    from difflib import SequenceMatcher
+
+    ratio = SequenceMatcher(None, name.lower(), other.lower()).ratio()
+    return ratio - 1e-3 * (1 - SequenceMatcher(None, name, other).ratio())
 
 
 FORMULA = ("=", "+", "-", "@")

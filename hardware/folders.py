@@ -1,15 +1,11 @@
 """Where specification files live: their owners register folders, all names are looked up here."""
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, holds, unknown, words_of
 from nearkv.hardware.files import read_toml
-
-SAME_FAMILY = 0.75
-"""Least similarity of the names of two models of one family, as `difflib` measures it."""
 
 _folders: dict[str, list[Path]] = {}
 
@@ -124,30 +120,11 @@ def model_like(name: str) -> str:
 
 
 def _unknown_model(name: str) -> InputError:
-    """The error for an unknown model, with a hint that stays in its size and family."""
-    from difflib import SequenceMatcher
-
-    def numbers(model: str) -> list[str]:
-        """Numbers in a model's name: of its version and its size."""
-        return re.findall(r"\d+(?:\.\d+)?", model)
-
-    def letters(model: str) -> str:
-        """Letters in front of the first digit, which name the family."""
-        return re.sub(r"\d.*|[^a-z]", "", model.lower())
-
-    sizes = numbers(name)
-    similar = [known for known in names("model") if numbers(known) == sizes]
-    if not similar and sizes:
-        similar = [known for known in names("model") if set(sizes) <= set(numbers(known))]
-    family = [
-        known
-        for known in similar
-        if SequenceMatcher(None, letters(known), letters(name)).ratio() >= SAME_FAMILY
-    ]
-    if family:
-        return unknown("model", name, family)
-    listed = ", ".join(names("model"))
-    return InputError(f"unknown model {name!r}; valid are: {listed}")
+    """The error for an unknown model, with a hint that keeps its size and version."""
+    known = names("model")
+    numbers = [word for word in words_of(name) if word[0].isdigit()]
+    near = [model for model in known if holds(numbers, words_of(model))]
+    return unknown("model", name, known, near=near)
 
 
 register_folder("part", __file__, "parts")

@@ -47,7 +47,7 @@ _PREFIXES = {
 }
 # mm2 is a square millimetre, not a milli-square-metre, so these are not split into prefix and base.
 _UNSPLIT = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
-_UNIT_EXAMPLES = (*_BASES, "GB", "GiB", "GB/s", "TFLOP/s", "ms", "us")
+_UNIT_EXAMPLES = (*_BASES, "GB", "GiB", "GB/s", "Gb/s", "TFLOP/s", "ms", "us")
 _NUMBER = re.compile(
     r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
     re.IGNORECASE | re.ASCII,

@@ -398,6 +398,9 @@ def test_a_hub_name_finds_the_catalogues_model_or_says_where_to_save_its_config(
     ("name", "hint"),
     [
         ("qwen3-31b", ""),
+        ("qwen-72b", "qwen2.5-72b"),
+        ("opt-7b", ""),  # 6.7 is not 7
+        ("llama3-70b", "llama3.1-70b"),
         ("qwen3-32", "qwen3-32b"),
         ("opt-65b", ""),
         ("gptoss-120b", "gpt-oss-120b"),
