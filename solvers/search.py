@@ -80,7 +80,8 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
     ends: what is searched is the edge of `margin >= 0`, not a zero.
 
     Args:
-        margin: of a value at a point; negative on one side, zero or positive on the other.
+        margin: of a value at a point; negative on one side, zero or positive on the other; NaN at
+            values that a point does not have, which are passed over.
         count: how many design points.
         values: where to look, rising; a change and a change back between two of them go unseen.
         whole: whether only whole numbers count.
@@ -90,26 +91,42 @@ def crossings(margin: Evaluate, count: int, values: Numbers, whole: bool) -> lis
     """
     points = np.arange(count)
     pieces = max(count * len(values) // AT_ONCE, 1)
-    signs = []
+    margins = []
     for piece in np.array_split(values, pieces):
         tiled = np.tile(points, len(piece))
         repeated = np.repeat(piece, count)
-        signs.append(margin(tiled, repeated) >= 0)
-    reached = np.concatenate(signs).reshape(len(values), count)
-    step, point = np.nonzero(reached[1:] != reached[:-1])
+        margins.append(margin(tiled, repeated))
+    looked = np.concatenate(margins).reshape(len(values), count)
+    before = _latest_known(looked)[:-1]
+    reached = looked >= 0
+    was_reached = np.take_along_axis(reached, np.maximum(before, 0), axis=0)
+    known = (before >= 0) & ~np.isnan(looked[1:])
+    step, point = np.nonzero(known & (reached[1:] != was_reached))
     rises = reached[step + 1, point]
+    low, high = values[before[step, point]], values[step + 1]
+    # between others lie values that have been looked at and that the point does not have
+    close = np.flatnonzero(before[step, point] == step)
 
     def past(index: Points, value: Numbers) -> Mask:
-        above = margin(point[index], value) >= 0
-        beyond: Mask = above == rises[index]
+        edge = close[index]
+        above = margin(point[edge], value) >= 0
+        beyond: Mask = above == rises[edge]
         return beyond
 
-    low, high = _bisect(past, values[step], values[step + 1], whole)
+    low[close], high[close] = _bisect(past, low[close], high[close], whole)
     table = []
     for i in np.lexsort((low, point)):
         crossing = Crossing(int(point[i]), float(low[i]), float(high[i]), bool(rises[i]))
         table.append(crossing)
     return table
+
+
+def _latest_known(looked: Numbers) -> Points:
+    """Place of the last number at or before each place of a column; -1 where there is none."""
+    places = np.arange(len(looked))[:, None]
+    known = np.where(np.isnan(looked), -1, places)
+    latest: Points = np.maximum.accumulate(known, axis=0)
+    return latest
 
 
 def _bisect(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
-from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes
+from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers
@@ -23,12 +24,14 @@ from nearkv.costmodel.model.resources import Gpu, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
+UNLINKED = "GPUs beyond nvlink.count have no links and take no part; set both counts"
+
 
 @system(
     "tensor-parallel",
     platform="hgx-h200",
     cite="vllm",
-    owns=("gpu",),
+    owns=("gpu", "host"),
     attends=("full", "window", "chunk", "latent", "sparse", "state"),
 )
 def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
@@ -49,6 +52,7 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         sec. 4 (the paged cache).
     """
     tp = np.minimum(hw.gpu.count, hw.nvlink.count)
+    beyond = np.greater(hw.gpu.count, tp)
     hw = hw.with_values({"gpu.count": tp, "nvlink.count": tp})
     replica = Replica(hw, gpu(hw))
     sequence = llm.sum_over_layers(
@@ -73,10 +77,22 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
-        fits=fits(gpu=(llm.weight_bytes + b * sequence, usable)),
+        fits=fits(gpu=(llm.weight_bytes + b * sequence, usable)).without(
+            undivided(llm, tp) | part_nodes(hw)
+        ),
         work=work,
         batch_run=b,
+        notes={UNLINKED: beyond} if np.any(beyond) else {},
     )
+
+
+def part_nodes(hw: Machine) -> dict[str, NDArray[np.bool_]]:
+    """Where GPUs of several nodes leave one partly empty, by the sentence that says so."""
+    if "fabric" not in hw.roles:
+        return {}
+    gpus, of_a_node = hw.gpu.count, hw.fabric.count
+    partly = np.greater(gpus, of_a_node) & (np.mod(gpus, of_a_node) > 0)
+    return {"GPUs do not fill whole nodes of fabric.count": partly}
 
 
 @dataclass(frozen=True)

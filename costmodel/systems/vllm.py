@@ -12,7 +12,7 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import prefill_compute
-from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes
+from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers
@@ -69,7 +69,9 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
-        fits=fits(cluster_gpu=(llm.weight_bytes + b * sequence, usable)),
+        fits=fits(cluster_gpu=(llm.weight_bytes + b * sequence, usable)).without(
+            undivided(llm, tp)
+        ),
         work=work,
         batch_run=b,
     )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # Names of columns are written as `--columns` takes them, the most important first: a narrow
 # terminal drops the last.
 KNOB = (
-    "system,model,platform,trace,batch,context_tok,output_tokens,status,short_of,step_ms,"
-    "value,gap"
+    "system,model,platform,trace,batch,batch_run,context_tok,output_tokens,status,short_of,"
+    "step_ms,value,gap"
 )
 """Columns that a terminal shows of `solve alpha` and `solve spill`."""
 MAPPING = (
@@ -27,7 +27,7 @@ MAPPING = (
 )
 """Columns that a terminal shows of `solve mapping`."""
 BETA = (
-    "model,platform,batch,context_tok,output_tokens,sigma,hop,status,short_of,step_ms,"
+    "model,platform,batch,batch_run,context_tok,output_tokens,sigma,hop,status,short_of,step_ms,"
     "kv_gpu_gb,kv_host_gb,kv_drive_gb,value,t_cpu_ms,t_csd_ms,bound_ms,gap,bound_by,rule,"
     "rule_loss,rule_sec54,rule_sec54_loss,fastest,fastest_ms"
 )

@@ -96,7 +96,7 @@ class Probe:
         places = np.unravel_index(point, shape)
         names = {
             "system": block.system.name,
-            "model": block.parts[places[0]].name,
+            "model": block.grid.axes[0].labels[places[0]],
             "platform": block.platform.name,
             **block.platform.part_columns,
         }

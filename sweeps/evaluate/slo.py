@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
@@ -165,6 +166,13 @@ class Gauge:
             return own
         other = self.others[target.against].answer(point, numbers=numbers)
         return own / column(other, rate, len(point))
+
+    def is_modelled(
+        self, point: Points, numbers: Mapping[str, Numbers] = NONE
+    ) -> NDArray[np.bool_]:
+        """Where the system itself has such a design, whether or not it fits."""
+        answer = self.probe.answer(point, numbers=numbers)
+        return ~np.broadcast_to(answer.estimate.fits.unmodelled, point.shape)
 
 
 def gauge(probe: Probe, study: Study, targets: Sequence[Target]) -> Gauge:

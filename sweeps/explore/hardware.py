@@ -11,7 +11,7 @@ import numpy as np
 from nearkv.costmodel.model.capacity import shortage
 from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
-from nearkv.solvers.search import Crossing, Points, crossings
+from nearkv.solvers.search import AT_ONCE, Crossing, Points, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
 from nearkv.sweeps.evaluate.slo import (
@@ -46,11 +46,13 @@ def least_hardware(study: Study, vary: str, slo: Sequence[str]) -> Rows:
 
     Returns:
         A row per point: `limit` (`at least`, `at most`, `from`, `any` or `never`), `value` in
-        `unit` (with `from` also `up_to`, where the targets are lost again), `bound`, the nearest
-        value known to miss them, the relative `gap` to it, the targets' quantities at the value,
-        and `binds`: for the target that is met by least, the resource that takes most of its time,
-        or the rest of the price. Targets that are never reached: all this where they come closest.
-        `resolution` is the relative distance between the values looked at.
+        `unit` (with `from` also `up_to`, where the targets are lost again; with `any` the smallest
+        count), `bound`, the nearest value known to miss them, the relative `gap` to it, the
+        targets' quantities and `batch_run` at the value, and `binds`: for the target that is met
+        by least, the resource that takes most of its time, or the rest of the price. Targets that
+        are never reached: all this where they come closest. Counts that the system does not model,
+        as tensor parallelism over 3 GPUs, are passed over. `resolution` is the relative distance
+        between the values looked at.
 
     Raises:
         InputError: the study, the number or the targets cannot be used.
@@ -87,9 +89,10 @@ def line_of(text: str, block: Block) -> Line:
     knob = block.system.knobs.get(name)
     address = knob.sets if knob and knob.sets else name
     key, present, unit = stated(block, address)
+    looks = max(LOOKS, AT_ONCE // block.grid.size) if key.whole else LOOKS
     if limits:
         edges = limits_of(limits, block, address, f"--vary {text!r}")
-        return line(address, edges, LOOKS, key.whole, unit)
+        return line(address, edges, looks, key.whole, unit)
     if not present:
         raise InputError(
             f"--vary {address}: {block.platform.name} does not state it; "
@@ -98,7 +101,7 @@ def line_of(text: str, block: Block) -> Line:
     least, most = key.limits
     low = 1.0 if key.whole else max(present / REACH, least)
     high = min(present * REACH, most)
-    return line(address, (low, high), LOOKS, key.whole, unit)
+    return line(address, (low, high), looks, key.whole, unit)
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,7 @@ class _Search:
         """An answer per design point."""
         count = self.measured.probe.size
         points = np.arange(count)
-        first = np.full(count, self.line.values[0])
-        reached = self._margin(points, first) >= 0
+        reached = self._margin(points, self._smallest(points)) >= 0
         edges = crossings(self._margin, count, self.line.values, self.line.whole)
         rows: Rows = []
         for point in points:
@@ -129,15 +131,26 @@ class _Search:
             rows.append(self._row(int(point), at_first, own))
         return rows
 
+    def _smallest(self, points: Points) -> Numbers:
+        """The smallest value that each point has; the first of all where it has none."""
+        values = self.line.values
+        smallest = np.full(len(points), values[0])
+        for place in np.flatnonzero(np.isnan(self._margin(points, smallest))):
+            margins = self._margin(np.full(len(values), points[place]), values)
+            smallest[place] = values[np.argmax(~np.isnan(margins))]
+        return smallest
+
     def _margin(self, point: Points, value: Numbers) -> Numbers:
-        """How far all targets are reached; negative where one is missed."""
+        """How far all targets are reached; negative where one is missed, NaN without a design."""
         numbers = {self.line.axis: value}
         margins = []
         for target in self.targets:
             quantity = self.measured.measure(target, point, numbers)
             margins.append(target.margin(quantity))
         least: Numbers = np.min(margins, axis=0)
-        return least
+        if not self.line.whole:
+            return least
+        return np.where(self.measured.is_modelled(point, numbers), least, np.nan)
 
     def _row(self, point: int, reached: bool, own: Sequence[Crossing]) -> dict[str, Any]:
         limit, value, bound, up_to = self._limit(point, reached, own)
@@ -158,7 +171,9 @@ class _Search:
             stands = _what_misses(answer, worst, quantities[worst.name], binds)
             reason = f"never: {self._place(point, value)} {stands}"
         scale = self.line.scale
-        has_value = limit not in ("never", "any")
+        has_value = limit != "never" and (limit != "any" or self.line.whole)
+        noted = answer.estimate.notes.items()
+        notes = [self.line.note, *(sentence for sentence, at in noted if np.all(at))]
         return {
             **self.measured.probe.names(point, (self.line.axis,)),
             "vary": self.line.axis,
@@ -167,13 +182,14 @@ class _Search:
             "up_to": up_to / scale if up_to else None,
             "unit": self.line.unit,
             **{name: plain(quantity) for name, quantity in quantities.items()},
+            "batch_run": plain(np.ravel(answer.estimate.batch_run)[0]),
             "binds": binds,
             "bound": bound / scale if bound else None,
             "gap": abs(value / bound - 1) if bound else None,
             "method": "bisection over whole numbers" if self.line.whole else "bisection",
             "resolution": self.line.resolution,
             "reason": reason,
-            "note": self.line.note,
+            "note": "; ".join(filter(None, notes)),
         }
 
     def _limit(
@@ -192,11 +208,12 @@ class _Search:
         """
         if not own:
             if reached:
-                return "any", float(self.line.values[0]), None, None
+                return "any", float(self._smallest(np.array([point]))[0]), None, None
             # of values that come equally close, the largest
             falling = self.line.values[::-1]
             margins = self._margin(np.full(len(falling), point), falling)
-            return "never", float(falling[np.argmax(margins)]), None, None
+            closest = np.argmax(np.nan_to_num(margins, nan=-np.inf))
+            return "never", float(falling[closest]), None, None
         first = own[0]
         if reached:
             return "at most", first.below, first.above, None
@@ -219,6 +236,8 @@ class _Search:
 def _what_misses(answer: Answer, worst: Target, quantity: float, binds: str) -> str:
     """What stands in the way of a target at the value where it comes closest."""
     fits = answer.estimate.fits
+    if np.all(fits.unmodelled):
+        return fits.reasons[int(np.ravel(fits.reason)[0])]
     memory = str(np.ravel(fits.short_of)[0])
     if memory:
         missing = float(np.ravel(fits.short_bytes)[0]) / 1e9
@@ -240,7 +259,9 @@ def _why_hardware(row: Row) -> str:
     if row["limit"] == "never":
         return ""  # its reason says it
     need = "any value"
-    if row["value"] is not None:
+    if row["limit"] == "any" and row["value"] is not None:
+        need = f"{row['value']:.6g} is enough"
+    elif row["value"] is not None:
         unit = "" if row["unit"] == "1" else f" {row['unit']}"
         need = f"{row['limit']} {row['value']:.6g}{unit}"
     binds = ""

@@ -58,9 +58,12 @@ class Line:
 def line(
     axis: str, limits: tuple[float, float], looks: int, whole: bool, unit: str
 ) -> Line:
-    """A line of values evenly apart on a logarithmic scale."""
-    places = np.geomspace(*limits, looks)
-    if whole:
+    """A line of values evenly apart on a logarithmic scale, or of all whole ones."""
+    low, high = limits
+    places = np.geomspace(low, high, looks)
+    if whole and high - low < looks:
+        places = np.arange(np.ceil(low), high + 1)
+    elif whole:
         places = np.unique(np.round(places))
     return Line(axis, places, whole, unit)
 

@@ -180,15 +180,18 @@ def _row(
 def _slope(places: Numbers, answers: Numbers, value: float) -> tuple[float, float]:
     """Elasticity, and the jump where the column is discontinuous at the number's own value.
 
-    A change over the small step that is not small beside that over the large one is a jump.
+    A change over the small step that is not small beside that over the large one is a jump. A side
+    without an answer, as a count that the heads do not divide over, leaves the other.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         below, near_below, near_above, above = np.log(answers / value)
     jumps_below = _is_jump(near_below, below)
     jumps_above = _is_jump(near_above, above)
-    if jumps_below == jumps_above:
+    skips_below = jumps_below or np.isnan(below)
+    skips_above = jumps_above or np.isnan(above)
+    if skips_below == skips_above:
         slope = (above - below) / (places[3] - places[0])
-    elif jumps_below:
+    elif skips_below:
         slope = (above - near_above) / (places[3] - places[2])
     else:
         slope = (near_below - below) / (places[1] - places[0])

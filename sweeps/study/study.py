@@ -16,6 +16,7 @@ from nearkv.costmodel.model.registry import Knob, System, check_knobs, find_syst
 from nearkv.hardware.catalog import Part, Platform, load_llm, load_part, load_platform
 from nearkv.hardware.errors import InputError, once, unknown
 from nearkv.hardware.machine import Machine
+from nearkv.hardware.schema import ROLES
 from nearkv.sweeps.study.bands import (
     MODEL_ERROR,
     RATIO_ERROR,
@@ -182,7 +183,7 @@ def _each(
 def _paired(given: Values, where: str) -> tuple[Any, ...]:
     """Values of an axis that is paired with others; one may come more than once."""
     axis = where.partition(" ")[2]
-    if axis in NAMED:
+    if axis in NAMED or axis in ROLES:
         return names(given, where)
     if axis in LENGTHS:
         return tuple(values(given, size, where, different=False))
@@ -226,7 +227,7 @@ def _pairings(study: Study) -> list[Study]:
         changed: dict[str, Any] = {"zipped": {}}
         for axis, value in zip(study.zipped, row, strict=True):
             name = field_of(axis)
-            if name in ("sets", "knobs"):
+            if name in ("sets", "knobs", "parts"):
                 before = changed.get(name, getattr(study, name))
                 changed[name] = {**before, axis: (value,)}
             else:
@@ -241,6 +242,8 @@ def field_of(axis: str) -> str:
         return axis
     if axis in NAMED:
         return NAMED[axis]
+    if axis in ROLES:
+        return "parts"
     return "sets" if "." in axis else "knobs"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import once, unknown
+from nearkv.hardware.schema import ROLES
 from nearkv.sweeps.study.study import Study
 
 Columns = dict[str, NDArray[np.generic]]
@@ -86,7 +87,8 @@ def varying(columns: Iterable[object], study: Study) -> list[str]:
         **study.sets,
         **study.knobs,
         **{f"{role}.part": parts for role, parts in study.parts.items()},
-        **study.zipped,
+        **{name: values for name, values in study.zipped.items() if name not in ROLES},
+        **{f"{role}.part": study.zipped[role] for role in study.zipped if role in ROLES},
     }
     given["context_tok"] = given.pop("context")
     names = {name for name, values in given.items() if len({*map(str, values)}) > 1}

@@ -58,6 +58,22 @@ def test_crossings_are_where_the_sign_changes(whole: bool) -> None:
             assert crossing.above == pytest.approx(root, rel=1e-9)
 
 
+def test_values_that_a_point_lacks_are_passed_over() -> None:
+    """Divisors of 64 and of 72, reached from 4 up, and from 5 to 20."""
+    numbers, first, last = np.array([64, 72]), np.array([4, 5]), np.array([np.inf, 20])
+
+    def margin(point: np.ndarray, value: np.ndarray) -> np.ndarray:
+        inside = (value >= first[point]) & (value <= last[point])
+        return np.where(numbers[point] % value, np.nan, np.where(inside, 1.0, -1.0))
+
+    crossed = crossings(margin, 2, np.arange(1.0, 31.0), whole=True)
+    assert [(c.point, c.below, c.above, c.rises) for c in crossed] == [
+        (0, 2, 4, True),
+        (1, 4, 6, True),
+        (1, 18, 24, False),
+    ]
+
+
 def test_a_jump_is_found_where_it_is() -> None:
     (crossing,) = crossings(
         lambda point, value: np.where(value > 7.25, 2.0, -1.0), 1, np.array([1.0, 100.0]), False

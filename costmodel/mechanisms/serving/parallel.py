@@ -6,6 +6,7 @@ Symbols: n tokens computed, L layers, W bytes of weights, P parameters, tp and d
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
@@ -35,7 +36,8 @@ def tensor_parallel(hw: Machine, llm: LLM) -> Real:
     """Fewest GPUs, a power of two, with no more weights each than the policy: L3 Table 3 [1]."""
     gpus = np.maximum(llm.weight_bytes / hw.policy.weights_per_gpu, 1.0)
     doublings = np.ceil(np.log2(gpus))
-    return np.minimum(np.exp2(doublings), hw.gpu.count)
+    most = np.floor(np.log2(hw.gpu.count))
+    return np.exp2(np.minimum(doublings, most))
 
 
 def data_parallel(hw: Machine, llm: LLM) -> Real:
@@ -241,3 +243,21 @@ def sequence_bytes(llm: LLM, tp: Real, tokens: Real) -> Real:
     """Cache or state of one sequence in one layer, over all GPUs [B]."""
     cache = llm.kv_bytes(1, tokens) + llm.state_bytes(1)
     return copies(llm, tp) * cache
+
+
+def undivided(llm: LLM, tp: Real) -> dict[str, NDArray[np.bool_]]:
+    """Where heads do not divide over tp GPUs, by the sentence that says so.
+
+    Engines give every GPU as many query heads as any other, and whole KV heads or a copy of one
+    (vLLM, `verify_with_parallel_config`). A state divides by its channels.
+    """
+    uneven: NDArray[np.bool_] = np.zeros((), bool)
+    for layer_type in (llm.layer_types or {"": llm}).values():
+        shards = layer_type.cache_shards
+        if np.all(np.isinf(shards)):
+            continue
+        copied = np.mod(tp, shards) == 0
+        kept = copied | (np.mod(shards, tp) == 0)
+        divides = kept & (np.mod(layer_type.heads, tp) == 0)
+        uneven = uneven | (~divides & np.greater(layer_type.layers, 0))
+    return {"heads do not divide over this many GPUs": uneven}

@@ -27,6 +27,7 @@ from support.tiny import (
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
+from nearkv.costmodel.systems.tensor_parallel import UNLINKED
 from nearkv.hardware.catalog import load_platform
 
 
@@ -103,3 +104,18 @@ def test_products_in_8_bits_shorten_the_compute_of_a_prompt_but_not_its_attentio
     wide, narrow = compute(quantised_llama(tmp_path)), compute(quantised_llama(tmp_path, FP8))
     assert narrow[0] == pytest.approx(wide[0] * 0.77 / (2 * 0.5))
     assert narrow[1] == wide[1]
+
+
+def test_gpus_without_links_or_in_part_of_a_node_are_named() -> None:
+    """Of 16 GPUs 8 have links; 12 fill one and a half nodes of 8; 72 heads divide over 12."""
+    system, llm = SYSTEMS["tensor-parallel"], model("opt-66b")
+    hw = machine_of(system)
+    alone = system(hw, llm, WORK, {})
+    unlinked = system(hw.with_values({"gpu.count": 16}), llm, WORK, {})
+    assert UNLINKED in unlinked.notes
+    assert UNLINKED not in alone.notes
+    assert unlinked.step.seconds == alone.step.seconds
+    part = system(hw.with_values({"gpu.count": 12, "nvlink.count": 12}), llm, WORK, {})
+    assert part.fits.unmodelled
+    whole = hw.with_values({"gpu.count": 12, "nvlink.count": 12, "fabric.count": 6})
+    assert not system(whole, llm, WORK, {}).fits.unmodelled

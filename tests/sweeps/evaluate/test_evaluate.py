@@ -134,5 +134,17 @@ def test_a_study_file_is_what_its_axes_say(tmp_path: Path) -> None:
 
 
 def test_paired_axes_are_fields_of_a_study() -> None:
-    axes = ("batch", "model", "trace", "csd.count", "alpha")
-    assert [field_of(axis) for axis in axes] == ["batch", "models", "traces", "sets", "knobs"]
+    axes = ("batch", "model", "trace", "csd.count", "alpha", "gpu")
+    fields = ["batch", "models", "traces", "sets", "knobs", "parts"]
+    assert [field_of(axis) for axis in axes] == fields
+
+
+def test_parts_are_paired_each_with_its_price() -> None:
+    """A host of 20,000 USD and eight GPUs of either price."""
+    pairs = {"gpu": "h200-sxm,rtx-pro-6000", "gpu.price": "32000USD,8000USD"}
+    study = Study(
+        ("tensor-parallel",), ("gpt-oss-120b",), sets={"host.price": "20000USD"}, zipped=pairs
+    )
+    rows = table(study)
+    assert rows["gpu.part"].tolist() == ["h200-sxm", "rtx-pro-6000"]
+    assert rows["cost_usd"].tolist() == [276_000, 84_000]

@@ -99,7 +99,7 @@ def test_a_crossover_is_where_a_sweep_changes_leader() -> None:
     every = compare(pair.but(sets={"csd.count": "1:64:+1"}))
     ahead = every["speedup"].astype(float)[every["system"] == "hilos"] > 1
     assert (row["from"], row["to"], row["along"]) == ("flexgen-dram", "hilos", "csd.count")
-    assert 0 < row["resolution"] < 0.1  # whole numbers from 20 on are not all looked at
+    assert row["resolution"] == 0  # every whole number is looked at
     assert (row["below"], row["above"]) == (int(np.argmax(ahead)), int(np.argmax(ahead)) + 1)
 
 

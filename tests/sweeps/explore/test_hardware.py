@@ -16,7 +16,7 @@ from nearkv.sweeps.evaluate import evaluate as run
 from nearkv.sweeps.evaluate.compare import compare
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.crossover import crossovers
-from nearkv.sweeps.explore.hardware import least_hardware
+from nearkv.sweeps.explore.hardware import least_hardware, why_hardware
 from nearkv.sweeps.study.study import Study
 
 POINT = Study(("hilos",), ("opt-66b",), "16", "64k", "64")
@@ -224,3 +224,36 @@ def test_the_least_count_is_the_first_of_a_scan(study: Study, place: int) -> Non
     else:
         assert row["limit"] in ("at least", "from")
         assert row["value"] == first
+
+
+REPLICA = Study(("tensor-parallel",), ("llama3.1-70b",), "16", "64k", "64")
+
+
+def test_counts_that_no_engine_runs_are_passed_over() -> None:
+    """64 heads on 3 GPUs: 47 ms, 12 of 16 users at once; 2 GPUs miss, 4 serve all."""
+    (row,) = least_hardware(REPLICA, "gpu.count=1:8", ["step_ms<=66.7"])
+    assert (row["limit"], row["value"], row["bound"], row["batch_run"]) == ("at least", 4, 2, 16)
+    scan = table(REPLICA.but(sets={"gpu.count": "1:8:+1"}))
+    runs = scan["status"] == "ok"
+    # 141 GB of weights are too many for one
+    assert (np.flatnonzero(runs) + 1).tolist() == [2, 4, 8]
+    (never,) = least_hardware(REPLICA, "gpu.count=5:7", ["step_ms<=66.7"])
+    assert never["reason"] == "never: at gpu.count = 7 heads do not divide over this many GPUs"
+
+
+def test_a_count_that_is_enough_is_the_smallest_there_is() -> None:
+    """One GPU serves 16 users of gpt-oss-120b; from 3 up, 4 is the first that heads divide over."""
+    oss = REPLICA.but(models=("gpt-oss-120b",))
+    (row,) = least_hardware(oss, "gpu.count=1:8", ["step_ms<=66.7"])
+    assert (row["limit"], row["value"]) == ("any", 1)
+    (row,) = least_hardware(oss, "gpu.count=3:8", ["step_ms<=66.7"])
+    assert (row["limit"], row["value"]) == ("any", 4)
+    assert why_hardware([row]) == [
+        "tensor-parallel, gpt-oss-120b: gpu.count 4 is enough; gpu.hbm binds there."
+    ]
+
+
+def test_a_batch_in_rounds_says_so() -> None:
+    (row,) = least_hardware(REPLICA.but(batch="64"), "gpu.count=1:8", ["step_ms<=66.7"])
+    assert (row["value"], row["batch_run"]) == (8, 43)
+    assert "times count all rounds" in row["note"]

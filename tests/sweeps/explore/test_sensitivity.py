@@ -176,3 +176,10 @@ def test_what_to_measure_first_is_said_in_words() -> None:
     shown = succeed(*question.split())
     assert shown.count("the band narrows from") >= 1
     assert "x wide" in shown
+
+
+def test_a_node_alone_depends_on_no_fabric() -> None:
+    """Seven GPUs divide no 64 heads, and eight in a node of nine are in one node as before."""
+    rows, _ = sensitivity(Study(("tensor-parallel",), ("llama3.1-70b",), context="8k"), "step_ms")
+    assert not [row["number"] for row in rows if row["number"].startswith("fabric")]
+    assert all(row["elasticity"] is not None for row in rows)
