@@ -15,9 +15,8 @@ from nearkv.hardware.part import (
     check_role,
     warn_of_doubts,
 )
-from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.quantity import stated_by_user
 from nearkv.hardware.schema import PART_TYPES, ROLES, Key, keys_of
-from nearkv.hardware.units import unit_of
 
 
 @dataclass(frozen=True)
@@ -156,9 +155,8 @@ class Platform:
         """
         self.check({address: (value,)})
         self.warn_of_doubts({address: (value,)})
-        unit = self.key(address).unit
         role, _, name = address.partition(".")
         part = self.roles[role]
-        number = Quantity(value / unit_of(unit)[1], unit, "assumed", "user", requested)
+        number = stated_by_user(value, self.key(address), requested)
         changed = replace(part, numbers={**part.numbers, name: number})
         return replace(self, roles={**self.roles, role: changed})

@@ -142,8 +142,12 @@ def _short_form(text: str, key: Key, where: str) -> Quantity:
     value = parse(text, key.unit, where)
     if fault := key.fault(value):
         raise InputError(f"{where}: {text!r} {fault}")
-    size = unit_of(key.unit)[1]
-    return Quantity(value / size, key.unit, "assumed", "user", f"{where} = {text}")
+    return stated_by_user(value, key, f"{where} = {text}")
+
+
+def stated_by_user(si: float, key: Key, at: str) -> Quantity:
+    """A number that a user states [SI], in the unit that people read it in."""
+    return Quantity(key.shown(si), key.shown_in, "assumed", "user", at)
 
 
 def _check_fields(fields: Mapping[str, Any], where: str) -> None:

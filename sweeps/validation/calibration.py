@@ -86,13 +86,12 @@ def calibrate(evidence: Evidence, chosen: Sequence[str] = ()) -> Calibration:
 
 
 def ranges(platform: Platform) -> dict[str, Quantity]:
-    """Numbers of a platform that a fit may move: assumed or fitted, with a range, not whole."""
+    """Numbers of a platform that a fit may move: with a range, not whole."""
     ranged = {}
     for role, part in platform.roles.items():
         for key, number in part.numbers.items():
             address = f"{role}.{key}"
-            is_movable = number.kind in ("assumed", "fitted")
-            if not is_movable or number.range_si is None or platform.key(address).whole:
+            if number.range_si is None or platform.key(address).whole:
                 continue
             low, high = number.range_si
             if low < high:
@@ -118,16 +117,38 @@ def _checked(
 def _derates_that_matter(
     evidence: Evidence, ranged: Mapping[str, Quantity]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Derates that some row depends on, and those that none does."""
+    """Derates not measured that some row depends on, and those that none does.
+
+    Raises:
+        InputError: none matters; it names measured ones that do.
+    """
     chosen: list[str] = []
     idle: list[str] = []
+    measured: list[str] = []
     for address, number in ranged.items():
         if not address.startswith("derate."):
             continue
         low, high = evidence.predict({address: np.array(_ends(number))})
-        unchanged = np.allclose(low, high, rtol=1e-9)
-        (idle if unchanged else chosen).append(address)
+        matters = not np.allclose(low, high, rtol=1e-9)
+        if number.kind in ("assumed", "fitted"):
+            (chosen if matters else idle).append(address)
+        elif matters:
+            measured.append(address)
+    if not chosen:
+        raise InputError(_nothing_to_fit(evidence.platform.name, measured))
     return tuple(chosen), tuple(idle)
+
+
+def _nothing_to_fit(platform: str, measured: Sequence[str]) -> str:
+    if not measured:
+        return (
+            f"no derate of {platform} changes these rows; name numbers to fit with --factor"
+        )
+    options = " ".join(f"--factor {address}" for address in measured)
+    return (
+        f"the derates of {platform} that change these rows are stated as measured, and kept; "
+        f"to fit them inside their ranges, give {options}"
+    )
 
 
 def _ends(number: Quantity) -> tuple[float, float]:
@@ -138,11 +159,6 @@ def _ends(number: Quantity) -> tuple[float, float]:
 
 def _check_count(evidence: Evidence, chosen: Sequence[str]) -> None:
     names = ", ".join(chosen)
-    if not chosen:
-        raise InputError(
-            f"no derate of {evidence.platform.name} changes these rows; "
-            "name numbers to fit with --factor"
-        )
     if len(chosen) > MOST_FACTORS:
         raise InputError(
             f"{len(chosen)} factors are too many; choose at most six with --factor: {names}"

@@ -55,6 +55,7 @@ def test_a_short_form_names_the_file_as_its_source(tmp_path: Path) -> None:
     number = load_platform(write(tmp_path, MINE)).roles["csd"].numbers["p2p_read"]
     assert (number.source, number.kind) == ("user", "assumed")
     assert number.at.endswith("mine.toml: csd: p2p_read = 12 GB/s")
+    assert (number.value, number.unit) == (12.0, "GB/s")  # as people read it, not 12000000000 B/s
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,18 @@ def test_bad_factors_are_one_sentence(exact: Evidence, factors: list[str], words
     assert words in str(problem.value)
 
 
+def test_measured_derates_are_kept_and_fitted_only_by_name(tmp_path: Path) -> None:
+    """What decides the steps of a DGX Spark is stated as measured; it once "changed nothing"."""
+    file = tmp_path / "spark.csv"
+    runs = [f"tensor-parallel,llama3.1-8b,{n},{n}k,64,{70 + n}" for n in (1, 2, 4, 8)]
+    file.write_text("\n".join([HEADER, *runs]))
+    rows = measured(str(file), "dgx-spark")
+    with pytest.raises(InputError, match=r"measured, and kept; .* --factor derate\.hbm"):
+        calibrate(rows, [])
+    (row,) = factor_rows(calibrate(rows, ["derate.hbm"]))
+    assert 0.65 <= row["fitted"] <= 0.95
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     file = write_runs(tmp_path / "runs.csv", TRUTH, ("h2o", "full-cache"))
