@@ -159,7 +159,7 @@ def pareto(
     """
     from nearkv.sweeps.explore.pareto import ALONE
     from nearkv.sweeps.explore.pareto import pareto as front_of
-    from nearkv.sweeps.tables.table import counted
+    from nearkv.sweeps.tables.table import counted, reach
 
     chosen = study_or_axes(study, systems, model, axes)
     limits = [where] if isinstance(where, str) else list(where)
@@ -167,12 +167,10 @@ def pareto(
     workload = ",".join(names_of(per, "per"))
     extra = names(also, "also")
     front = front_of(chosen, ",".join(sides), limits, workload, run or ALONE, extra)
-    first = front[sides[0]].astype(float)
-    reach = f"{first.min():.4g} to {first.max():.4g}"
-    if first.min() == first.max():
-        reach = f"{first[0]:.4g}"
+    designs = counted(len(front[sides[0]]), "design")
     beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
-    sentence = f"{counted(len(first), 'design')} {beaten}; {sides[0]} {reach}."
+    reached = ", ".join(f"{side} {reach(front[side])}" for side in sides)
+    sentence = f"{designs} {beaten}; {reached}."
     return table_of_columns(front, [sentence])
 
 

@@ -79,4 +79,4 @@ def pareto(
     study = either(study_file, options.study_of(line, system))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
-    print_table(front, view, f"{DESIGN},{by},note", study)
+    print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

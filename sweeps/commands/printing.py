@@ -38,6 +38,8 @@ BRIEF = (
 NO_ANSWER = 3
 """Exit code of a command whose only row has no answer, so that scripts see it."""
 
+SHORTAGE = {"reason", "short_of"}
+"""Columns that say why a design does not fit."""
 TABLE = View()
 """How a table is shown by default."""
 
@@ -53,8 +55,9 @@ def print_table(
 ) -> None:
     """Print a table as asked for, and write it to a file where one is named.
 
-    All that varies over the design points of the study is always shown to readers, and so are
-    columns that were requested.
+    Where no columns are chosen, all that varies over the design points of the study is shown to
+    readers, and so are columns that were requested. What chosen columns leave out of a decision
+    stands in a sentence below a terminal's table.
 
     Args:
         table: rows, as a DataFrame or as dictionaries that all have the same keys.
@@ -93,13 +96,16 @@ def print_table(
             raise InputError(f"{limit}; print them with --format csv or json")
     else:
         rows = table if isinstance(table, list) else rows_of(table)
-        shown = display(rows, view, usual, study, requested)
         if below is None:
             below = getattr(table, "attrs", {}).get("conclusion", ())
-        shown = replace(shown, title=title or shown.title, below=tuple(below))
         if written:
+            shown = display(rows, replace(view, form=written), usual, study, requested)
+            shown = replace(shown, title=title or shown.title)
             text = render(shown, written, view.caption, view.label)
             save_text(text, len(shown.rows), study, view.file)
+        shown = display(rows, replace(view, form=form), usual, study, requested)
+        told = (*below, *left_out(rows, shown, view, study))
+        shown = replace(shown, title=title or shown.title, below=told)
         echo(render(shown, form, view.caption, view.label))
         check_answered(rows)
 
@@ -119,7 +125,7 @@ def check_answered(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def display(
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     view: View,
     usual: str,
     study: Study | None,
@@ -132,21 +138,19 @@ def display(
     """
     from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.pivot import pivoted
-    from nearkv.sweeps.tables.table import Display, check_columns, varying
+    from nearkv.sweeps.tables.table import Display, check_columns, marked
 
     if not rows:
         return Display(rows)
     names = list(comma_list(view.columns))
     if names:
         check_columns(rows[0], names)
-    axes: list[str] = []
-    if study and study.systems and len(rows) > 1:
-        axes = varying(rows[0], study)
+    if view.form not in ("csv", "json"):
+        rows = marked(rows, names)
+    axes = axes_of(rows, study)
     if view.pivot:
         return pivoted(rows, view.pivot, names, axes)
     if names:
-        if view.form not in ("csv", "json"):
-            names = [*(name for name in axes if name not in names), *names]
         return Display([{name: row[name] for name in names} for row in rows], (), names)
     telling = [
         name
@@ -156,7 +160,43 @@ def display(
     return Display(rows, telling, [*axes, *requested])
 
 
-def _is_as_usual(row: dict[str, Any], name: str) -> bool:
+def axes_of(rows: Sequence[Mapping[str, Any]], study: Study | None) -> list[str]:
+    """Columns that the study varies, where a table has several rows."""
+    from nearkv.sweeps.tables.table import varying
+
+    return varying(rows[0], study) if study and study.systems and len(rows) > 1 else []
+
+
+def left_out(
+    rows: Sequence[Mapping[str, Any]], shown: Display, view: View, study: Study | None
+) -> list[str]:
+    """Sentences on what a table leaves out and a reader must know: what varies, and why no answer.
+
+    Args:
+        rows: with all columns.
+        shown: what a reader sees of them.
+        view, study: as of `print_table`.
+    """
+    if not rows:
+        return []
+    sentences = []
+    hidden = [name for name in axes_of(rows, study) if name not in shown.names]
+    if hidden and view.columns and not view.pivot:
+        sentences.append(
+            f"Rows differ in {' and '.join(hidden)}, which --columns leaves out."
+        )
+    why: dict[str, None] = {}
+    for row in rows:
+        name, status = row.get("system", "It"), row.get("status")
+        reason, short_of = row.get("reason"), row.get("short_of")
+        if status == "not-modelled" and reason and "reason" not in shown.names:
+            why[f"n/m: {name}: {reason}."] = None
+        if status == "infeasible" and short_of and not SHORTAGE & {*shown.names}:
+            why[f"OOM: {name} lacks memory in {short_of}."] = None
+    return [*sentences, *why]
+
+
+def _is_as_usual(row: Mapping[str, Any], name: str) -> bool:
     """Whether a cell holds the usual value."""
     expected = {"status": "ok", "short_gb": 0, "batch_run": row.get("batch")}
     return name in expected and bool(row[name] == expected[name])

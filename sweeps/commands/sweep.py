@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.jobs.best import Reducer
     from nearkv.sweeps.jobs.progress import SweepRun
     from nearkv.sweeps.study.study import Study
+    from nearkv.sweeps.tables.table import Columns
 
 Top = Annotated[int | None, typer.Option(metavar="N", help="Keep only the N best rows.")]
 By = Annotated[
@@ -135,14 +136,34 @@ def _keep_best(study: Study, reducer: Reducer, run: SweepRun, view: options.View
     from nearkv.sweeps.jobs.best import best
     from nearkv.sweeps.study.sizes import comma_list
 
-    rows = table_of_columns(best(study, reducer, run, comma_list(view.columns)))
+    named = comma_list(view.columns)
+    # what rows are compared by is told, where it is not shown
+    wanted = dict.fromkeys((*named, *reducer.by, *reducer.per)) if named else ()
+    columns = best(study, reducer, run, tuple(wanted))
+    rows = table_of_columns(columns, _ranked_by(columns, reducer))
     if is_figure(view.file):
         draw_table(rows, study, view.file, view.columns or ",".join(reducer.by))
     elif view.file and not text_format(view.file):
-        save(rows, "", study, view.file)
+        save(rows, view.columns, study, view.file)
     else:
         usual = ",".join([BRIEF, *reducer.by, *reducer.per])
-        print_table(rows, _printed(view), usual, study)
+        asked = (*reducer.per, *reducer.by)
+        print_table(rows, _printed(view), usual, study, asked)
+
+
+def _ranked_by(rows: Columns, reducer: Reducer) -> list[str]:
+    """What the best rows are compared by, from the lowest to the highest; nothing without any."""
+    import numpy as np
+
+    from nearkv.sweeps.evaluate.slo import higher_is_better
+    from nearkv.sweeps.tables.table import reach
+
+    (by,) = reducer.by
+    if np.isnan(rows[by].astype(float)).all():
+        return []
+    side = "highest" if higher_is_better(by) else "lowest"
+    group = f" of each {', '.join(reducer.per)}" if reducer.per else ""
+    return [f"The {side} {by}{group}: {reach(rows[by])}."]
 
 
 def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> None:
@@ -160,7 +181,7 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
 def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
     from nearkv.sweeps.api.questions import sweep as answer
 
-    # all columns, for those that vary are shown beside the chosen ones
+    # all columns, for what the chosen ones leave out is told below them
     table = answer(study, also=only)
     print_table(table, _printed(view, len(table)), BRIEF, study)
 

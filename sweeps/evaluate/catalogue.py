@@ -126,6 +126,8 @@ ALWAYS = {
     "footprint_gb:weights": "weights of the model, wherever they lie; with --columns [GB]",
     "footprint_gb:kv": "K and V of the batch after its last token; with --columns [GB]",
     "speedup": "decode_tok_s over that of the first system; in comparisons [1]",
+    "faster_share": "share of the draws in which a row decodes fastest; with --band [1]",
+    "total_faster_share": "share in which it has the highest throughput; with --band [1]",
     "total_speedup": "throughput_tok_s over that of the first system; in comparisons [1]",
 }
 """Columns that are no metrics, and what they hold."""

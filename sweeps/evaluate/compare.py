@@ -14,8 +14,9 @@ from nearkv.sweeps.evaluate.columns import BOTTLENECK
 from nearkv.sweeps.evaluate.evaluate import Columns, evaluate, stack
 from nearkv.sweeps.evaluate.no_effect import checked_blocks
 from nearkv.sweeps.evaluate.slo import RATIOS
+from nearkv.sweeps.study.bands import FASTER
 from nearkv.sweeps.study.study import Block, Study, blocks
-from nearkv.sweeps.tables.table import three_digits
+from nearkv.sweeps.tables.table import reach, three_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +56,8 @@ def compare(
         All columns, the bottleneck, `speedup` (of decode_tok_s), `total_speedup` (of
         throughput_tok_s) and `COLUMN_ratio`; NaN where either has no answer. `note` says where
         devices, precision, platforms or prices differ from those of the first row. With a band,
-        that of every ratio at common draws, and `faster_share`, their share with a faster step.
+        that of every ratio at common draws, and `faster_share`, the share of them in which the row
+        decodes fastest of its design point.
 
     Raises:
         InputError: the study cannot be evaluated, or a ratio of something that is no number.
@@ -79,7 +81,7 @@ def compare(
     if study.band:
         from nearkv.sweeps.uncertainty.ratios import ratio_bands
 
-        table |= ratio_bands(parts, chosen, len(points))
+        table |= ratio_bands(parts, table, chosen, len(points))
     return table
 
 
@@ -87,7 +89,8 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     """Say which system or platform is best, and how many rows have no answer.
 
     The best decodes fastest; where an answer lacks that rate, as with a simulated queue, it has
-    the highest throughput. The sentence says which of the two is compared.
+    the highest throughput. The sentence says which of the two is compared, and its value. With a
+    band, what is best in fewer draws than the band holds is said to lead in so many.
     """
     import pandas as pd
 
@@ -97,7 +100,8 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     rivals = differing[0]
     first = str(table[rivals][0])
     points = _points(blocks(study)[0], study)
-    columns = dict.fromkeys([*points, rivals, "status", *RATIOS, *RATIOS.values()])
+    shares = [name for name in FASTER.values() if name in table]
+    columns = dict.fromkeys([*points, rivals, "status", *RATIOS, *RATIOS.values(), *shares])
     frame = pd.DataFrame({name: table[name] for name in columns})
     answered = frame[frame["status"] == "ok"]
     number = len(frame.drop_duplicates(points))
@@ -106,15 +110,20 @@ def conclusion(study: Study, table: Columns) -> list[str]:
     sentences = []
     if shared and len(answered):
         ratio = shared[0]
-        of_one, of_equals = PREDICATES[ratio]
         best = _best(answered, points, rivals, ratio)
-        for names, rows in best.groupby("best", sort=False):
+        best["sure"] = ~(best["share"] < study.band / 100)
+        for (names, sure), rows in best.groupby(["best", "sure"], sort=False):
             where = f" at {len(rows)} of {number} points" if number > 1 else ""
-            are_equal = len(rows["rivals"].iloc[0]) > 1
-            predicate = of_equals if are_equal else of_one
+            rate = f" ({RATIOS[ratio]} {reach(rows['rate'].to_numpy())})"
             reference = "its first row" if names == first else first
+            are_equal = len(rows["rivals"].iloc[0]) > 1
+            predicate, doubt = PREDICATES[ratio][are_equal], ""
+            if not sure:
+                share = reach(100 * rows["share"].to_numpy())
+                doubt = f", but {predicate} in {share} % of the draws only"
+                predicate = "leads"
             times = _times(rows["ratio"], reference)
-            sentences.append(f"{names} {predicate}{where}{times}")
+            sentences.append(f"{names} {predicate}{where}{rate}{times}{doubt}")
     unanswered = len(frame) - len(answered)
     if unanswered:
         sentences.append(f"{unanswered} of {len(frame)} rows have no answer")
@@ -124,13 +133,25 @@ def conclusion(study: Study, table: Columns) -> list[str]:
 def _best(
     answered: pd.DataFrame, points: list[str], rivals: str, ratio: str
 ) -> pd.DataFrame:
-    """The best at each design point, and its ratio there: several, where they are equal."""
-    rates = answered[RATIOS[ratio]]
-    by_point = rates.groupby([answered[name] for name in points], dropna=False)
-    leading = answered[rates >= by_point.transform("max") * (1 - _ROUNDING)]
+    """The best at each design point, and its ratio, rate and share of the draws there.
+
+    They are several where they are equal; the share is NaN without a band.
+    """
+    rate, share = RATIOS[ratio], FASTER[ratio]
+    places = [answered[name] for name in points]
+    if share in answered:
+        of_rival = answered.groupby([*places, answered[rivals]], dropna=False)[share]
+        answered = answered.assign(share=of_rival.transform("sum"))
+    else:
+        answered = answered.assign(share=np.nan)
+    highest = answered[rate].groupby(places, dropna=False).transform("max")
+    leading = answered[answered[rate] >= highest * (1 - _ROUNDING)]
+    leading = leading.drop_duplicates([*points, rivals])
     best = leading.groupby(points, dropna=False, sort=False).agg(
         ratio=(ratio, "first"),
-        rivals=(rivals, lambda names: tuple(dict.fromkeys(names))),
+        rate=(rate, "first"),
+        share=("share", lambda shares: shares.sum(min_count=1)),
+        rivals=(rivals, tuple),
     )
     best["best"] = [" and ".join(names) for names in best["rivals"]]
     return best
@@ -138,16 +159,11 @@ def _best(
 
 def _times(ratios: pd.Series[float], reference: str) -> str:
     """How many times the first row's rate the best system's is; in percent where near it."""
-    low = ratios.min()
-    high = ratios.max()
-    if not high > 1 + _ROUNDING:
+    if not ratios.max() > 1 + _ROUNDING:
         return ""
-    in_percent = high < _NEAR
-    ends = [100 * (end - 1) if in_percent else end for end in (low, high)]
-    text = three_digits(ends[0])
-    if not np.isclose(low, high):
-        text = f"{text} to {three_digits(ends[1])}"
-    return f", {text} {'% above' if in_percent else 'times'} {reference}"
+    if ratios.max() < _NEAR:
+        return f", {reach(100 * (ratios.to_numpy() - 1))} % above {reference}"
+    return f", {reach(ratios.to_numpy())} times {reference}"
 
 
 def _points(block: Block, study: Study) -> list[str]:

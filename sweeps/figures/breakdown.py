@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.bars import mark
 from nearkv.sweeps.figures.series import (
-    MARKS,
     check_columns,
     check_no_names,
     columns_of,
@@ -20,6 +19,7 @@ from nearkv.sweeps.figures.series import (
 )
 from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
 from nearkv.sweeps.tables.labels import short_number
+from nearkv.sweeps.tables.table import MARKS
 
 if TYPE_CHECKING:
     import pandas as pd

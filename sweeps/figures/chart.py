@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from nearkv.hardware.errors import unknown
-from nearkv.sweeps.figures.series import MARKS, finite
+from nearkv.sweeps.figures.series import finite
 from nearkv.sweeps.tables.labels import label_of
+from nearkv.sweeps.tables.table import MARKS
 
 
 def chart(

@@ -11,13 +11,11 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.sweeps.study.sizes import comma_list
+from nearkv.sweeps.tables.table import MARKS
 from nearkv.sweeps.tables.table import check_columns as check_known
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
-"""What stands in place of a value, by the status of its row."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,9 @@ def layout(shown: Display, width: int) -> Layout:
     ]
     names = [name for name in filled if name not in common]
     rows, notes = _numbered(rows, [name for name in names if name in SENTENCES])
+    if notes:  # what all rows share leaves nothing to number
+        told = [name for name in SENTENCES if all(not row.get(name) for row in rows)]
+        names = [name for name in names if name not in told]
     always = {*pinned, *(SENTENCES if notes else ())}
     importance = {name: place for place, name in enumerate(shown.usual)}
     ranked = sorted(names, key=lambda name: (name not in always, importance.get(name, -1)))
@@ -85,19 +88,32 @@ def layout(shown: Display, width: int) -> Layout:
 
 
 def _numbered(rows: Sequence[Row], names: Sequence[str]) -> tuple[Sequence[Row], list[str]]:
-    """Rows whose sentences are replaced by their numbers, and the numbered sentences."""
+    """Rows whose sentences are replaced by their numbers, and the numbered sentences.
+
+    A sentence that all rows share is told once, without a number.
+    """
+    everywhere: dict[str, None] = {}
+    for name in names:
+        common = set.intersection(*({*_sentences(row, name)} for row in rows))
+        everywhere |= {part: None for part in _sentences(rows[0], name) if part in common}
     places: dict[str, int] = {}
     numbered: list[Row] = []
     for row in rows:
         numbers = {}
         for name in names:
-            sentences = [part for part in str(row[name] or "").split("; ") if part]
-            own = [places.setdefault(sentence, len(places) + 1) for sentence in sentences]
+            rest = [part for part in _sentences(row, name) if part not in everywhere]
+            own = [places.setdefault(sentence, len(places) + 1) for sentence in rest]
             numbers[name] = ",".join(map(str, own))
         numbered.append({**row, **numbers})
     if len(places) > MOST_SENTENCES:
         return rows, []
-    return numbered, [f"{number}: {sentence}" for sentence, number in places.items()]
+    told = [f"{number}: {sentence}" for sentence, number in places.items()]
+    return numbered, [*(f"all rows: {sentence}" for sentence in everywhere), *told]
+
+
+def _sentences(row: Row, name: str) -> list[str]:
+    """The sentences of a cell."""
+    return [part for part in str(row[name] or "").split("; ") if part]
 
 
 def wraps(rows: Sequence[Row], name: str) -> bool:

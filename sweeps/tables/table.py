@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ Columns = dict[str, NDArray[np.generic]]
 """A table: each column's name and its values, all of one length."""
 Row = Mapping[str, Any]
 
+MARKS = {"infeasible": "OOM", "not-modelled": "n/m"}
+"""What stands in place of an answer, by the status of its row."""
 LARGEST_WHOLE = 2**53
 """From here on not every whole number is a float; such a number is shown as the float it is."""
 MOST_SHOWN = 10_000
@@ -124,6 +126,30 @@ def records(columns: Columns) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
+def marked(rows: Sequence[Row], named: Collection[str] = ()) -> Sequence[Row]:
+    """Rows whose blank answers say why they are: out of memory, or not modelled.
+
+    Args:
+        rows: all with the same keys.
+        named: columns that are marked even where no row has a number.
+    """
+    names = list(rows[0])
+    if "status" not in names:
+        return rows
+    behind = names[names.index("status") + 1 :]
+    answers = [
+        name
+        for name in behind
+        if name in named or any(is_number(row[name]) for row in rows)
+    ]
+    shown = []
+    for row in rows:
+        mark = MARKS.get(row["status"])
+        blank = [name for name in answers if mark and row[name] is None]
+        shown.append({**row, **dict.fromkeys(blank, mark)})
+    return shown
+
+
 def cell_text(value: Any) -> str:
     """A cell as people read it: four digits of a fraction, a dash where there is nothing."""
     if value is None or value == "":
@@ -145,6 +171,19 @@ def three_digits(value: float) -> str:
     """
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if 1e3 <= rounded < 1e9 else f"{rounded:.3g}"
+
+
+def reach(numbers: NDArray[np.generic]) -> str:
+    """The lowest and the highest of some positive numbers, or the one where they are close.
+
+    >>> reach(np.array([1.5, 0.25, 0.5]))
+    '0.25 to 1.5'
+    """
+    known = numbers.astype(float)
+    low, high = np.nanmin(known), np.nanmax(known)
+    if np.isclose(low, high):
+        return three_digits(low)
+    return f"{three_digits(low)} to {three_digits(high)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,85 +1,126 @@
-"""Bands of ratios over the first system, both sides at the same draws."""
+"""Bands of ratios over the first system, and the share of the draws in which each row is best."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.sweeps.study.grid import Box, shape_of
+from nearkv.sweeps.study.bands import FASTER
+from nearkv.sweeps.study.grid import Box, Grid, shape_of
 from nearkv.sweeps.study.study import Block
+from nearkv.sweeps.tables.table import Columns
 from nearkv.sweeps.uncertainty.model_error import RATIO, drawn_error, error_power
-from nearkv.sweeps.uncertainty.sampled import ends, reduced, sampled
-
-FASTER = {"speedup": "faster_share", "total_speedup": "total_faster_share"}
-"""Ratio -> column of the share of the draws in which it is above 1."""
+from nearkv.sweeps.uncertainty.sampled import ends, sampled, tiles
 
 
 def ratio_bands(
-    blocks: Sequence[Block], ratios: Mapping[str, str], shared: int
+    blocks: Sequence[Block], table: Columns, ratios: Mapping[str, str], shared: int
 ) -> dict[str, Numbers]:
-    """Bands of ratios over the first row of each design point.
+    """Bands of ratios over the first row of each design point, and how often each row is best.
 
     Numbers that two systems share are drawn once for both, so that what is unknown of both cancels.
+    The error of the models is that of a ratio: the row that others are compared with has none. For
+    a band that is the first row, for a share the best at the stated numbers.
 
     Args:
         blocks: of a study with a band, in the order of the table's rows.
+        table: their answers at the stated numbers.
         ratios: name of a ratio -> the column that it compares.
         shared: how many axes of the grids are design points; the others are knobs.
 
     Returns:
-        For each ratio the columns `RATIO_p05` and so on, and the share of the draws in which the
-        row is faster; NaN where both never fit together.
+        For each ratio the columns `RATIO_p05` and so on; for those of `FASTER` the share of the
+        draws in which the row is the fastest of its design point, ties shared evenly. NaN where
+        the row, or the first for a ratio, never fits.
     """
-    pieces = [_of_block(block, blocks[0], ratios, shared) for block in blocks]
-    names = pieces[0]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
+    band = blocks[0].band
+    assert band is not None
+    points = Grid(blocks[0].grid.axes[:shared])
+    sizes = [block.grid.size // points.size for block in blocks]
+    starts = np.cumsum([0, *sizes])
+    numbers = np.arange(points.size).reshape(points.shape)
+    most = min(block.at_once for block in blocks) // (band.samples * starts[-1])
+    columns: dict[str, Numbers] = {}
+    for piece in points.boxes(max(most, 1)):
+        drawn = [_drawn(block, piece, list(ratios.values())) for block in blocks]
+        rates = {
+            column: np.concatenate([rates[column] for rates, _ in drawn], axis=1)
+            for column in ratios.values()
+        }
+        error = np.concatenate([error for _, error in drawn], axis=1)
+        own = numbers[piece].ravel()
+        for ratio, column in ratios.items():
+            answers = ends(band, ratio, _over_first(rates[column], error, column))
+            if ratio in FASTER:
+                stated = _by_point(table[column], sizes, points.size)[own]
+                best = np.argmax(np.nan_to_num(stated, nan=-np.inf), axis=1)
+                compared = _compared(rates[column], error, column, best)
+                answers[FASTER[ratio]] = _share_fastest(compared)
+            for name, values in answers.items():
+                whole = columns.setdefault(name, np.empty((points.size, starts[-1])))
+                whole[own] = values
+    rows = [slice(start, start + size) for start, size in zip(starts, sizes, strict=False)]
+    return {
+        name: np.concatenate([values[:, some].ravel() for some in rows])
+        for name, values in columns.items()
+    }
 
 
-def _of_block(
-    block: Block, first: Block, ratios: Mapping[str, str], shared: int
-) -> dict[str, Numbers]:
+def _by_point(values: NDArray[np.generic], sizes: Sequence[int], points: int) -> Numbers:
+    """A column of a table whose blocks stand below one another: (points, rows of each)."""
+    parts = np.split(values.astype(float), np.cumsum(sizes)[:-1] * points)
+    return np.concatenate([part.reshape(points, -1) for part in parts], axis=1)
+
+
+def _drawn(
+    block: Block, points: Box, columns: Sequence[str]
+) -> tuple[dict[str, Numbers], Numbers]:
+    """Columns of a block at every draw, and the logarithm of the model error of each.
+
+    Returns:
+        Arrays of (points, rows of a point, draws); NaN where a row does not fit.
+    """
     band = block.band
     assert band is not None
-    knobs = len(block.grid.axes) - shared
-    first_row = [slice(0, 1)] * (len(first.grid.axes) - shared)
-
-    def of_tile(outer: Box, _: Box) -> dict[str, Numbers]:
-        points = outer[:shared]
+    box = (*points, *block.grid.whole[len(points) :])
+    shape = (*shape_of(box), band.samples)
+    rates = {column: np.empty(shape) for column in columns}
+    error = np.empty(shape)
+    for outer, inner in tiles(block, box):
         answers = sampled(block, outer)
-        reference = sampled(first, (*points, *first_row))
+        for column, values in rates.items():
+            values[inner] = answers.column(column)
         estimate = block.resolved(outer).estimate
-        error = drawn_error(block, band, estimate, shape_of(outer), RATIO)
-        if block is first and all(side.start == 0 for side in outer[shared:]):
-            # the row that all others are compared with has no error beside itself
-            compared = (slice(None),) * shared + (0,) * knobs
-            error[compared] = 0.0
-        columns: dict[str, Numbers] = {}
-        for ratio, column in ratios.items():
-            values = answers.column(column)
-            over = reference.column(column)
-            shape = (*over.shape[:shared], *[1] * knobs, band.samples)
-            factor = np.exp(error_power(column) * error)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                samples = values / over.reshape(shape) * factor
-            columns |= ends(band, ratio, samples)
-            if ratio in FASTER:
-                columns[FASTER[ratio]] = _share_above(samples)
-        return columns
-
-    columns = reduced(block, block.grid.whole, of_tile)
-    return {name: values.ravel() for name, values in columns.items()}
+        error[inner] = drawn_error(block, band, estimate, shape_of(outer), RATIO)
+    flat = (math.prod(shape_of(points)), -1, band.samples)
+    return {name: rate.reshape(flat) for name, rate in rates.items()}, error.reshape(flat)
 
 
-def _share_above(samples: Numbers) -> Numbers:
-    """Share of the draws above 1, of those in which there is a ratio; ties count half [1].
+def _over_first(rates: Numbers, error: Numbers, column: str) -> Numbers:
+    """Ratios over the first row."""
+    first = np.zeros(len(rates), int)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _compared(rates, error, column, first) / rates[:, :1]
 
-    NaN where the ratio is 1 in all of them: of a row that is compared with itself.
-    """
-    ties = np.sum(samples == 1, axis=-1)
-    known = np.sum(~np.isnan(samples), axis=-1)
-    above = np.sum(samples > 1, axis=-1) + ties / 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share: Numbers = above / known
-    return np.where(ties == known, np.nan, share)
+
+def _compared(rates: Numbers, error: Numbers, column: str, reference: Numbers) -> Numbers:
+    """A column beside that of one row of each point, which has no error beside itself."""
+    beside = error.copy()
+    beside[np.arange(len(rates)), reference] = 0.0
+    return rates * np.exp(error_power(column) * beside)
+
+
+def _share_fastest(rates: Numbers) -> Numbers:
+    """Share of the draws with an answer in which a row has the highest rate [1]."""
+    highest = np.fmax.reduce(rates, axis=1, keepdims=True)
+    leads = rates == highest
+    ties = leads.sum(axis=1, keepdims=True)
+    share = (leads / np.maximum(ties, 1)).sum(axis=2)
+    with np.errstate(invalid="ignore"):
+        share = share / (ties > 0).sum(axis=2)
+    never = np.isnan(rates).all(axis=2)
+    return np.where(never, np.nan, share)

@@ -17,6 +17,7 @@ from support.command_line import invoke, printed
 from support.measured_runs import write_runs
 
 from nearkv.cli import app, complain
+from nearkv.sweeps.tables.table import three_digits
 
 TWO = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k")
 
@@ -118,7 +119,8 @@ def test_more_rows_than_a_reader_sees_are_printed_as_csv_alone(
 def test_a_comparison_of_two_platforms_ends_with_the_faster() -> None:
     words = ("hilos", "--model", "opt-66b", "--platform", "hilos-a100,hilos-h100")
     last = printed("compare", *words).splitlines()[-1]
-    assert last.startswith("hilos-h100 decodes fastest, 1.")
+    assert last.startswith("hilos-h100 decodes fastest (decode_tok_s ")
+    assert re.search(r"\), 1\.\d+ times", last)
 
 
 def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None:
@@ -126,13 +128,14 @@ def test_a_comparison_concludes_on_what_every_system_has(tmp_path: Path) -> None
     words = "compare rank-pim l3 --model gpt-175b --trace dolphin --columns"
     table = printed(*words.split(), "system,throughput_tok_s").splitlines()
     first, second, last = table[-3:]
-    ratio = float(second.split()[-1]) / float(first.split()[-1])
-    assert last == f"l3 has the highest throughput, {ratio:.3g} times rank-pim."
+    theirs, ours = (float(line.split()[-1]) for line in (first, second))
+    rate = f"(throughput_tok_s {three_digits(ours)})"
+    assert last == f"l3 has the highest throughput {rate}, {ours / theirs:.3g} times rank-pim."
     trace = tmp_path / "trace.csv"
     trace.write_text("input_tokens,output_tokens\n" + "100,40\n" * 8)
     queued = ("compare", "l3", "gpu-only", "--model", "gpt-175b", "--trace", str(trace))
     simulated = printed(*queued, "--method", "simulate", "--columns", "system").splitlines()
-    assert re.match(r"(l3|gpu-only) has the highest throughput[.,]", simulated[-1])
+    assert re.match(r"(l3|gpu-only) has the highest throughput \(throughput_tok_s", simulated[-1])
 
 
 def test_a_comparison_of_equals_names_both() -> None:
@@ -140,16 +143,72 @@ def test_a_comparison_of_equals_names_both() -> None:
     text = printed(*words.split(), "system,decode_tok_s")
     rates = [line.split()[-1] for line in text.splitlines()[2:6]]
     assert rates[0] == rates[2]
-    assert " ".join(text.split()).endswith(
-        "hilos and flexgen-dram are equal and decode fastest at 1 of 2 points; "
-        "hilos decodes fastest at 1 of 2 points."
-    )
+    one, other = (f"(decode_tok_s {three_digits(float(rate))})" for rate in rates[:2])
+    assert (
+        f"hilos and flexgen-dram are equal and decode fastest at 1 of 2 points {one}; "
+        f"hilos decodes fastest at 1 of 2 points {other}."
+    ) in " ".join(text.split())
 
 
 def test_a_system_is_not_said_to_be_faster_than_itself() -> None:
     words = "compare flexgen-ssd hilos --model deepseek-v3 --batch 16 --context 64k --knob"
-    text = printed(*words.split(), "weights=paper,auto", "--columns", "step_ms").strip()
-    assert text.endswith("flexgen-ssd decodes fastest, 1.88 times its first row.")
+    text = printed(*words.split(), "weights=paper,auto", "--columns", "system,weights,step_ms")
+    assert text.strip().endswith(", 1.88 times its first row.")
+
+
+DEFAULTS = ("compare", "hilos", "inf2", "--model", "llama3.1-8b", "--batch", "4")
+
+
+def test_columns_are_those_that_are_named_and_the_rest_is_told() -> None:
+    """HILOS buffers 16 rows, INF2 2: nobody asked for an axis of that."""
+    words = (*DEFAULTS, "--context", "16k,32k", "--columns")
+    named = printed(*words, "system,context_tok,decode_tok_s")
+    assert named.split()[:3] == ["system", "context_tok", "decode_tok_s"]
+    assert "which --columns leaves out" not in named
+    fewer = printed(*words, "decode_tok_s")
+    assert fewer.splitlines()[0] == "decode_tok_s"
+    assert "Rows differ in system and context_tok, which --columns leaves out." in fewer
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex"])
+@pytest.mark.parametrize("pivot", [(), ("--pivot", "context_tok")])
+def test_out_of_memory_is_not_a_dash(form: str, pivot: tuple[str, ...]) -> None:
+    """256k tokens fit neither; CSV leaves the cell blank, as numbers need it."""
+    words = (*DEFAULTS[:3], "--model", "llama3.1-70b", "--context", "64k,256k", *pivot)
+    words = (*words, "--columns", "system,context_tok,decode_tok_s", "--format")
+    text = printed(*words, form)
+    assert text.count("OOM") == (4 if form == "table" else 2)
+    assert "OOM: hilos lacks memory in gpu." in text or form != "table"
+    assert "OOM" not in printed(*words, "csv")
+
+
+def test_a_system_that_is_not_modelled_says_why() -> None:
+    words = ("compare", "hilos", "tensor-parallel", "--model", "deepseek-v3.2", "--columns")
+    (row, *_) = json.loads(printed(*words[:-1], "--format", "json"))
+    assert row["status"] == "not-modelled"
+    text = " ".join(printed(*words, "system,step_ms").split())
+    assert "hilos n/m" in text
+    assert f"n/m: hilos: {row['reason']}." in text
+    assert row["reason"] in " ".join(printed(*words[:-1]).split())
+
+
+def test_what_rows_are_ranked_by_is_told() -> None:
+    grid = ("sweep", "--system", "hilos", "--model", "opt-66b", "--batch", "1,4,16")
+    words = (*grid, "--quiet", "--top", "2")
+    ranked = json.loads(printed(*words, "--format", "json"))
+    high, low = (three_digits(row["throughput_tok_s"]) for row in ranked)
+    text = printed(*words, "--columns", "batch", "--format", "table")
+    assert text.splitlines()[-1] == f"The highest throughput_tok_s: {low} to {high}."
+    wide = (*words, "--set", "csd.count=4,8", "--set", "csd.p2p_read=3GB/s", "--format", "table")
+    assert " throughput_tok_s" in printed(*wide)
+
+
+def test_a_note_that_all_rows_share_is_told_once() -> None:
+    """At exactly 128k the answer's tokens exceed a window of 131,072."""
+    words = ("compare", "flexgen-ssd", "hilos", "--model", "llama3.1-70b", "--context", "128k")
+    text = printed(*words)
+    assert text.count("exceed the model's context window") == 1
+    assert "all rows: prompt and output exceed" in text
 
 
 CONTEXTS = ("flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "8k,16k")
@@ -188,7 +247,7 @@ def test_a_table_of_latex_fits_a_page(tmp_path: Path) -> None:
     printed("compare", *CONTEXTS, "-o", str(file))
     text = file.read_text()
     assert "model opt-66b, platform hilos-a100" in text
-    assert r"\\ 1: prompt and output exceed" in text
+    assert r"\\ all rows: prompt and output exceed" in text
     assert text.startswith("% --columns shows alpha, ")
     header = next(line for line in text.splitlines() if line.startswith("system &"))
     assert len(header.split(" & ")) < 9
