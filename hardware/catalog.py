@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from nearkv.hardware.part import (
 )
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.quantity import Quantity, check_complete, numbers_of, source_names
-from nearkv.hardware.schema import PART_TYPES, PARTLESS, keys_of
+from nearkv.hardware.schema import NARROW, PART_TYPES, PARTLESS, ROLES, keys_of
 
 __all__ = [
     "Part",
@@ -35,6 +36,8 @@ Version = tuple[str, int, int]
 _PLATFORM_KEYS = {"title", "cite", "base", "without"}
 MOST_BASES = 16
 """Platforms that may build on one another."""
+_MISSPELT = 0.8
+"""Similarity, as `difflib` measures it, from which one name of a role is taken for a slip."""
 _PART_KEYS = {"kind", "title", "cite", "hub", "config"}
 
 
@@ -128,8 +131,9 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
     Every table is a role. It names the part that fills it and its `count`, and may replace any of
     the part's numbers; roles without a part (precision, policy, derate) hold all their own. A file
     may start from another platform (`base`), change numbers of its roles, fill them with other
-    parts and leave roles out (`without`). A part is looked for beside the file, then by name in
-    the folders of `NEARKV_PATH`, in `./parts` and in the catalogue.
+    parts and leave roles out (`without`), which a table of the role then starts anew. A part is
+    looked for beside the file, then by name in the folders of `NEARKV_PATH`, in `./parts` and in
+    the catalogue.
 
     Args:
         name: catalogue name or path.
@@ -148,15 +152,17 @@ def load_platform(name: str, heirs: tuple[str, ...] = ()) -> Platform:
         if key not in _PLATFORM_KEYS:
             raise unknown("key", key, _PLATFORM_KEYS, where)
     roles = _inherited(name, fields, heirs, where)
-    without = _left_out(fields, roles, where)
+    for role in _left_out(fields, roles, where):
+        del roles[role]
     for role, entry in tables.items():
+        _check_spelling(role, roles, where)
         roles[role] = _role(role, entry, roles.get(role), path)
         check_part(roles[role], f"{where}: {role}", is_own=is_own)
     return Platform(
         name,
         title=str(fields.get("title", name)),
         cite=_cite(fields, where),
-        roles={role: part for role, part in roles.items() if role not in without},
+        roles=roles,
     )
 
 
@@ -210,18 +216,38 @@ def _left_out(
     return {str(role) for role in without}
 
 
+def _check_spelling(role: str, inherited: Mapping[str, Part], where: str) -> None:
+    """Refuse a new role whose name is nearly that of another; a number behind a name is no slip.
+
+    Raises:
+        InputError: naming the other.
+    """
+    known = {*ROLES, *PARTLESS, *inherited}
+    if role in known or role.rstrip("0123456789") in known:
+        return
+    if get_close_matches(role.lower(), known, n=1, cutoff=_MISSPELT):
+        raise unknown("role", role, known, where)
+
+
 def _role(role: str, entry: Mapping[str, Any], inherited: Part | None, path: Path) -> Part:
-    """A role of a platform; without a part of its own it changes that of the base."""
+    """A role of a platform.
+
+    A part in place of the base's keeps what its place adds, as its count; without a part of its
+    own the role changes that of the base.
+    """
     where = f"{path}: {role}"
     own = {key: value for key, value in entry.items() if key != "part"}
     if "part" in entry:
         name = _part_name(str(entry["part"]), path)
         check_exists("part", name, f"{where}: part")
         part = load_part(name)
-        if "count" not in own:
-            raise InputError(f"{where}: needs a count of its part")
         check_role(part, role, f"{where}: part")
-        return _changed(part, own, where)
+        if inherited is not None:
+            part = part.in_place_of(inherited)
+        changed = _changed(part, own, where)
+        if "count" not in changed.numbers:
+            raise InputError(f"{where}: needs a count of its part")
+        return changed
     if inherited is not None:
         _warn_of_factors(inherited, own, path)
         return _changed(inherited, own, where)
@@ -256,4 +282,9 @@ def _changed(part: Part, own: Mapping[str, Any], where: str) -> Part:
     keys = keys_of(part.type, [*part.numbers, *own])
     placed = part.placed | (own.keys() - part.numbers.keys())
     changed = {**part.numbers, **numbers_of(own, keys, where)}
+    if narrow := [key for key in NARROW if "flops" in own and key in changed.keys() - own]:
+        rates = " and ".join(narrow)
+        left_out = f"flops is stated, {rates} is not; products of those widths run at flops"
+        warn(f"{where}: {left_out} (state it, too, where the part has such a rate)")
+        changed = {key: number for key, number in changed.items() if key not in narrow}
     return replace(part, numbers=changed, placed=placed)

@@ -117,7 +117,7 @@ class Config:
             return default
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if not numeric or not low <= value <= high:
-            limits = f"a number from {low:g} to {high:g}"
+            limits = f"a number from {low:g} to {high:g}" if low < high else f"{low:g}"
             raise InputError(f"{self.where}: {names[0]} must be {limits}")
         return float(value)
 

@@ -26,11 +26,11 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """
     try:
         table = tomllib.loads(read_text(path, what))
+        check_integers(table, str(path))
     except (ValueError, RecursionError) as problem:
         # not UTF-8 or TOML, a number of more than 4,300 digits, or tables nested too deeply
         sentence = f"{path}: not a valid TOML file ({problem}); correct it there"
         raise InputError(sentence) from None
-    check_integers(table, str(path))
     return table
 
 

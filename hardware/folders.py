@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from nearkv.hardware.errors import InputError, holds, unknown, words_of
+from nearkv.hardware.errors import InputError, holds, unknown, warn, words_of
 from nearkv.hardware.files import read_toml
 
 _folders: dict[str, list[Path]] = {}
@@ -97,6 +97,9 @@ def _file_of(what: str, name: str) -> Path:
         for folder in [*_own_folders(what), *_folders.get(what, [])]:
             file = folder / f"{name}.toml"
             if os.path.isfile(file):  # false, not an error, for a name too long
+                catalogued = _files(what).get(name, file)
+                if catalogued != file:
+                    warn(f"{file} stands in for the {what} {name!r} of the catalogue")
                 return file
     raise unknown(what, name, _files(what) | _toml_files(_own_folders(what)))
 
@@ -115,7 +118,8 @@ def model_like(name: str) -> str:
         if hub.lower() == name.lower():
             return known
     place = f"{name.rpartition('/')[2]}/config.json"
-    advice = f"save its config.json as {place} and give --model {place}"
+    beside = "with hf_quant_config.json beside it where there is one"
+    advice = f"save its config.json as {place}, {beside}, and give --model {place}"
     raise InputError(f"model {name!r} is not in the catalogue; {advice}")
 
 

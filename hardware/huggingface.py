@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,13 @@ from nearkv.hardware.schema import PART_TYPES
 
 QUANTISATION_FILE = "hf_quant_config.json"
 """Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
+_QUANTISED = re.compile(
+    r"(nv|mx)fp4|fp[48]|int[48]|w[48]a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.IGNORECASE
+)
+"""What the name of a quantised checkpoint says."""
+_HALF = ("float16", "bfloat16", "half", "auto")
+_OTHER_TYPES = ("float32", "float", "float64", "float8_e4m3fn", "float8_e5m2")
+"""Types of elements that PyTorch stores weights in; engines serve those of more bits in 16."""
 LOOKS_LIKE = "llama"
 """Family that an unknown model_type is read as, with a warning."""
 
@@ -52,6 +60,9 @@ def load_config(path: Path) -> Part:
     if "quantization_config" not in table and beside.is_file():
         table["quantization_config"] = _read(beside).get("quantization")
     name = path.resolve().parent.name or path.stem
+    if "quantization_config" not in table and (said := _QUANTISED.search(name)):
+        files = f"neither this file nor {QUANTISATION_FILE} beside it states a scheme"
+        warn(f"{path}: {name} sounds like {said[0]}, but {files}; weights count 16 bits")
     return part_of_config(table, name, str(path), source=str(path))
 
 
@@ -93,6 +104,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     def quantities(table: Sizes) -> dict[str, Quantity]:
         return {key: quantity(value) for key, value in table.items()}
 
+    _check_type(config)
     widths = widths_of(config).stated
     numbers = quantities({key: sizes[key] for key in PART_TYPES["llm"] if key in sizes})
     numbers |= {key: quantity(bits, "bit") for key, bits in widths.items()}
@@ -113,7 +125,13 @@ def _config_of(table: Mapping[str, Any], where: str) -> tuple[Config, Family]:
     """The keys of the text part, and the family that reads them."""
     text = table.get("text_config")
     if isinstance(text, dict):
-        outer = ("quantization_config", "tie_word_embeddings", "model_type")
+        outer = (
+            "quantization_config",
+            "tie_word_embeddings",
+            "model_type",
+            "torch_dtype",
+            "dtype",
+        )
         kept = {key: table[key] for key in outer if key in table}
         table = {**kept, **text}
     model_type = table.get("model_type")
@@ -232,6 +250,27 @@ def _labels(layers: Sequence[Layer]) -> list[str]:
         repeated = sum(other.startswith(label) for other in labels)
         labels.append(f"{label}_{repeated + 1}" if label in labels else label)
     return labels
+
+
+def _check_type(config: Config) -> None:
+    """Warn of elements of another type than the 16 bits that are counted, unless quantised.
+
+    Raises:
+        InputError: there is no such type.
+    """
+    stated = config.value("torch_dtype", "dtype")
+    name = str(stated).removeprefix("torch.")
+    if stated is None or name in _HALF:
+        return
+    if name not in _OTHER_TYPES:
+        raise config.refuse(
+            "torch_dtype" if config.table.get("torch_dtype") is not None else "dtype",
+            f"is no type that weights are stored in; known are {', '.join(_HALF + _OTHER_TYPES)}",
+        )
+    counted = (
+        "weights count 16 bits, as engines load them; --set precision.weight=... changes it"
+    )
+    warn(f"{config.where}: stores {name}; {counted}")
 
 
 # --- keys that are not read ---------------------------------------------------------------------

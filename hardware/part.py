@@ -45,6 +45,12 @@ class Part:
         """Every number in SI base units, by key."""
         return {key: number.si for key, number in self.numbers.items()}
 
+    def in_place_of(self, before: Part) -> Part:
+        """This part where another stood: what the place adds stays, as the count."""
+        kept = before.placed & PART_TYPES[self.type].keys()
+        numbers = {key: before.numbers[key] for key in kept}
+        return replace(self, numbers={**numbers, **self.numbers}, placed=before.placed)
+
 
 def check_role(part: Part, role: str, where: str) -> None:
     """Refuse a part of another type than a role takes.

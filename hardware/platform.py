@@ -16,7 +16,7 @@ from nearkv.hardware.part import (
     warn_of_doubts,
 )
 from nearkv.hardware.quantity import stated_by_user
-from nearkv.hardware.schema import PART_TYPES, ROLES, Key, keys_of
+from nearkv.hardware.schema import ROLES, Key, keys_of
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,7 @@ class Platform:
             raise InputError(
                 f"{where}: is a part of type {part.type}; {role} takes one of type {before.type}"
             )
-        kept = before.placed & PART_TYPES[part.type].keys()
-        numbers = {key: before.numbers[key] for key in kept}
-        numbers.update(part.numbers)
-        placed = replace(part, numbers=numbers, placed=before.placed)
+        placed = part.in_place_of(before)
         check_part(placed, where, is_own=False)
         roles = {**self.roles, role: placed}
         return replace(self, roles=roles, swapped={**self.swapped, role: name})

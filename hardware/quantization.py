@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from nearkv.hardware.config import Config
+from nearkv.hardware.errors import InputError
 from nearkv.hardware.units import LARGEST
 
 NATIVE_BITS = 16.0
@@ -116,8 +117,10 @@ def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:
     if method == "bitsandbytes":
         return _bitsandbytes(scheme)
     if method in ("fp8", "fbgemm_fp8"):
+        scheme.number("bits", low=8, high=8, default=8)
         return grouped(8, _block(scheme), scale=32), 8.0
     if method == "mxfp4":
+        scheme.number("bits", low=4, high=4, default=4)
         return grouped(4, 32, scale=8), NATIVE_BITS
     if method == "modelopt":
         return _modelopt(config, scheme)
@@ -142,6 +145,12 @@ def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
         problem = f"has quant_algo {algorithm!r}, which is not modelled"
         raise config.refuse("quantization_config", problem)
     bits = _MODELOPT[algorithm]
+    groups = scheme.table_of("config_groups")
+    for name in groups.table:  # they repeat what the algorithm says
+        for operand in ("weights", "input_activations"):
+            of_group = groups.table_of(name).table_of(operand)
+            of_group.value("type", "dynamic", "symmetric", "group_size")
+            of_group.number("num_bits", low=bits, high=bits, default=bits)
     if algorithm != "NVFP4":
         return bits, bits
     group = _group_size(scheme, "group_size", default=_NVFP4_GROUP)
@@ -174,7 +183,14 @@ def _bits(table: Config, default: float) -> float:
 
 
 def _group_size(table: Config, *names: str, default: float) -> float:
-    """Elements that share a scale; 0 where a row does, which some write as -1."""
+    """Elements that share a scale; 0 where a row does, which some write as -1.
+
+    Raises:
+        InputError: a scale is said to belong to no element.
+    """
+    size = table.value(*names)
+    if size == 0:
+        raise InputError(f"{table.where}: {names[0]} must be 1 or more, or -1 for a row")
     return max(table.number(*names, low=-1, high=LARGEST, default=default), 0.0)
 
 

@@ -31,6 +31,9 @@ COLUMN_UNITS = {
 PARTLESS = ("precision", "policy", "offload", "collective", "derate")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
+NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}
+"""Rate of narrow products -> widest operand that takes it [B], the widest first."""
+
 
 @dataclass(frozen=True)
 class Key:

@@ -48,6 +48,8 @@ _PREFIXES = {
 # mm2 is a square millimetre, not a milli-square-metre, so these are not split into prefix and base.
 _UNSPLIT = {"mm2": ("m2", 1e-6), "um2": ("m2", 1e-12)}
 _UNIT_EXAMPLES = (*_BASES, "GB", "GiB", "GB/s", "Gb/s", "TFLOP/s", "ms", "us")
+_PER_SECOND = re.compile(r"([bB])ps$")
+"""How networks write rates: Gbps is Gb/s, an eighth of GBps."""
 _NUMBER = re.compile(
     r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf(?:inity)?)\s*(\S.*)?",
     re.IGNORECASE | re.ASCII,
@@ -78,9 +80,13 @@ def unit_of(text: str, where: str = "") -> tuple[str, float]:
     Raises:
         InputError: an unknown unit.
     """
-    above, slash, below = text.strip().partition("/")
+    above, slash, below = _PER_SECOND.sub(r"\1/s", text.strip()).partition("/")
     upper, lower = _atom(above), _atom(below) if slash else ("", 1.0)
     if upper is None or lower is None:
+        if text.lower().endswith(("b/s", "bps")):
+            prefix = f"{where}: " if where else ""
+            advice = "GB/s counts bytes, Gb/s and Gbps count bits; write which it is"
+            raise InputError(f"{prefix}unknown unit {text!r}; {advice}")
         raise unknown("unit", text, _UNIT_EXAMPLES, where)
     (dimension, size), (divisor, divisor_size) = upper, lower
     return f"{dimension}{slash}{divisor}", size / divisor_size

@@ -12,11 +12,10 @@ import numpy as np
 
 from nearkv.costmodel.algebra.span import Port, Real
 from nearkv.hardware.machine import Machine, Role
+from nearkv.hardware.schema import NARROW
 
 KERNEL_GROUPS = (1, 4, 5)
 """Queries a KV head for which HILOS built attention kernels (Table 3)."""
-NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}
-"""Rate of narrow products -> widest operand that takes it [B], the widest first."""
 WIDEST = 2.0
 """Operand of the rate that every GPU has [B]."""
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError, warn
+from nearkv.hardware.schema import PARTLESS, ROLES
 from nearkv.solvers.knobs import Requested, resolve_knobs
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
@@ -65,7 +66,7 @@ def warn_of_no_effect(study: Study, study_blocks: Sequence[Block]) -> None:
 def warn_of_unread(
     study_blocks: Sequence[Block], searched: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Warn of each hardware number and each part that is stated and that no system reads.
+    """Warn of each hardware number, part and role of one's own that no system reads.
 
     Args:
         study_blocks: the design points, with the numbers and parts that a user states.
@@ -78,7 +79,13 @@ def warn_of_unread(
         for role, part in block.platform.roles.items():
             stated = {f"{role}.{key}" for key in part.numbers}
             options |= {number: searched[number] for number in stated & searched.keys()}
-    if not (options or swaps):
+    platforms = {block.platform.name: block.platform for block in study_blocks}
+    own = [
+        (name, role)
+        for name, platform in platforms.items()
+        for role in platform.roles.keys() - {*ROLES, *PARTLESS}
+    ]
+    if not (options or swaps or own):
         return
     read: set[str] = set()
     for block in study_blocks:
@@ -92,6 +99,9 @@ def warn_of_unread(
     for role, name in sorted(swaps):
         if role not in roles:
             warn(f"--part {role}={name} {why}")
+    for name, role in sorted(own):
+        if role not in roles:
+            warn(f"{name}: {role} {why}")
 
 
 def _metrics(

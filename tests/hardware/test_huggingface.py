@@ -258,7 +258,12 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "fp8": {"weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
     "bitsandbytes": {"load_in_4bit": True, "bnb_4bit_use_double_quant": True},
     "mxfp4": {"modules_to_not_convert": ["model.layers.*.self_attn"]},
-    "modelopt": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "ignore": []},
+    "modelopt": {
+        "quant_algo": "NVFP4",
+        "kv_cache_quant_algo": "FP8",
+        "ignore": [],
+        "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 16}}},
+    },
     "compressed-tensors": {
         "format": "pack-quantized",
         "config_groups": {"group_0": {"weights": WEIGHTS, "input_activations": None}},
@@ -356,6 +361,9 @@ def test_an_odd_value_of_a_quantisation_is_read_or_refused(method: str, tmp_path
         ("awq", ("bits",), -4, "bits must be a number from 1 to 32"),
         ("awq", ("bits",), 0, "bits must be a number from 1 to 32"),
         ("gptq", ("group_size",), math.nan, "group_size must be a number from -1"),
+        ("gptq", ("group_size",), 0, "group_size must be 1 or more, or -1 for a row"),
+        ("fp8", ("bits",), 1000, "bits must be 8"),
+        ("modelopt", ("config_groups", "group_0", "weights", "num_bits"), 8, "must be 4"),
         ("awq", ("zero_point",), "x", "zero_point must be true or false"),
         ("fp8", ("weight_block_size", 0), -4, "must be two whole numbers, as in [128, 128]"),
         ("fp8", ("modules_to_not_convert",), 3, "modules_to_not_convert must list names"),
@@ -371,6 +379,51 @@ def test_an_impossible_quantisation_is_refused(
     with pytest.raises(InputError) as refusal:
         load_llm(str(tmp_path / "config.json"))
     assert words in str(refusal.value)
+
+
+def test_what_modelopt_says_twice_is_no_doubt(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    operand = {"dynamic": False, "group_size": 16, "num_bits": 4, "type": "float"}
+    group = {"weights": operand, "input_activations": operand, "targets": ["Linear"]}
+    scheme = {
+        "quant_algo": "NVFP4",
+        "quant_method": "modelopt",
+        "config_groups": {"group_0": group},
+    }
+    (tmp_path / "config.json").write_text(json.dumps({**SIZES, "quantization_config": scheme}))
+    assert load_llm(str(tmp_path / "config.json")).si["weight_width"] == 4.5 / 8
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["Qwen3-NVFP4", "llama-w4a16", "x-AWQ-int4", "Phi-4-bnb-4bit"])
+def test_a_name_that_says_a_scheme_which_no_file_states_is_told(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SIZES))
+    with pytest.warns(match=r"hf_quant_config\.json beside it states a scheme; weights count 16"):
+        load_llm(str(folder / "config.json"))
+    scheme = {"quantization": {"quant_algo": "NVFP4"}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(scheme))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_llm(str(folder / "config.json")).si["weight_width"] == 4.5 / 8
+
+
+def test_a_type_of_weights_is_sixteen_bits_or_told(tmp_path: Path) -> None:
+    def load(key: str, stated: object) -> None:
+        (tmp_path / "config.json").write_text(json.dumps({**SIZES, key: stated}))
+        load_llm(str(tmp_path / "config.json"))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load("torch_dtype", "bfloat16")
+        load("dtype", "torch.float16")
+    with pytest.warns(match="stores float32; weights count 16 bits"):
+        load("torch_dtype", "float32")
+    for nonsense in ("int3", 16, ["float16"]):
+        with pytest.raises(InputError, match="is no type that weights are stored in"):
+            load("dtype", nonsense)
 
 
 def test_an_unknown_key_of_a_quantisation_is_told(tmp_path: Path) -> None:

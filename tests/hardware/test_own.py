@@ -76,6 +76,50 @@ def test_a_wrong_short_form_gets_a_sentence(tmp_path: Path, line: str, problem: 
     assert problem in str(caught.value)
 
 
+def test_a_part_of_a_file_stands_where_one_of_the_command_line_does(tmp_path: Path) -> None:
+    """The place keeps its launches and latencies, whoever fills it."""
+    text = 'base = "hgx-h200"\n[gpu]\npart = "b200-sxm"\n[nvlink]\npart = "nvlink5"\n'
+    swapped = load_platform("hgx-h200")
+    for role, name in (("gpu", "b200-sxm"), ("nvlink", "nvlink5")):
+        swapped = swapped.with_part(role, load_part(name), name)
+    assert load_platform(write(tmp_path, text)).roles == swapped.roles
+    assert "launch" in swapped.roles["gpu"].si
+
+
+def test_a_rate_of_the_base_does_not_survive_a_stated_one(tmp_path: Path) -> None:
+    """A machine of 57 TFLOP/s runs no 8-bit products at the 250 of the machine it starts from."""
+    slower = 'base = "dgx-spark"\n[gpu]\nflops = "57 TFLOP/s"\n'
+    with pytest.warns(match="gpu: flops is stated, flops_8bit and flops_4bit is not"):
+        gpu = load_platform(write(tmp_path, slower)).roles["gpu"].si
+    assert gpu["flops"] == 57e12
+    assert not {"flops_8bit", "flops_4bit"} & gpu.keys()
+    with pytest.warns(match="flops_4bit is not"):
+        both = load_platform(write(tmp_path, f'{slower}flops_8bit = "114 TFLOP/s"\n'))
+    assert both.roles["gpu"].si["flops_8bit"] == 114e12
+
+
+def test_a_role_of_ones_own_is_free_and_a_misspelt_one_is_not(tmp_path: Path) -> None:
+    def with_role(role: str) -> str:
+        return write(tmp_path, f'base = "hilos-a100"\n[{role}]\npart = "pm9a3"\ncount = 1\n')
+
+    for free in ("expander", "ssd2"):
+        assert free in load_platform(with_role(free)).roles
+    for typed, role in (("ssds", "ssd"), ("raids", "raid")):
+        (sentence,) = problems(Path(with_role(typed)))
+        assert f"unknown role '{typed}'; did you mean '{role}'?" in sentence
+
+
+def test_a_file_in_place_of_the_catalogues_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parts").mkdir()
+    slow = 'kind = "link"\ntitle = "Link"\nbandwidth = "1 GB/s"\n'
+    write(tmp_path / "parts", slow, "pcie-4.0-x16.toml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(match=r"parts/pcie-4\.0-x16\.toml stands in for the part 'pcie-4\.0-x16'"):
+        assert load_platform("hilos-a100").roles["gpu_link"].si["bandwidth"] == 1e9
+
+
 def test_a_check_names_the_key_of_all_that_is_wrong(tmp_path: Path) -> None:
     text = 'base = "hilos-a100"\n[gpu]\ncount = -1\n[csd]\ncount = 0.5\nread = "1 GHz"\n'
     sentences = problems(Path(write(tmp_path, text)))
@@ -113,6 +157,8 @@ def test_every_key_of_a_kind_is_told_with_its_unit() -> None:
     assert (rows["price"]["needed"], rows["price"]["usual"]) == ("no", "1 USD to 1e+06 USD")
     with pytest.raises(InputError, match="did you mean 'gpu'"):
         key_rows("gpus")
+    factors = {row["key"] for row in key_rows("derate")}
+    assert load_platform("hilos-a100").roles["derate"].numbers.keys() < factors
 
 
 def test_a_new_platform_works_as_it_is_and_uncommented(tmp_path: Path) -> None:

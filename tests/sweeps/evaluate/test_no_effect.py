@@ -52,6 +52,13 @@ def test_a_number_that_some_column_reads_is_not(systems: str, number: str) -> No
     assert not [one for one in told if "changes nothing" in str(one.message)]
 
 
+def test_a_role_of_ones_own_that_no_system_reads_is_told(tmp_path: Path) -> None:
+    platform = tmp_path / "mine.toml"
+    platform.write_text('base = "hilos-a100"\n[expander]\npart = "pm9a3"\ncount = 1\n')
+    with pytest.warns(NearkvWarning, match=r"mine\.toml: expander changes nothing: no system"):
+        nearkv.compare("hilos", MODEL, context="1k", platform=str(platform))
+
+
 @pytest.mark.parametrize("question", [nearkv.sweep, nearkv.pareto])
 def test_sweep_and_pareto_tell_too(question: Callable[..., object]) -> None:
     with pytest.warns(NearkvWarning, match="csd.count changes nothing"):
