@@ -67,16 +67,6 @@ class Config:
             raise InputError(f"{self.where}: {layers} layers; {limits}")
         return layers
 
-    @property
-    def hidden(self) -> int:
-        """Width of the model [1]."""
-        return self.count("hidden_size", "n_embd", "n_embed", "d_model")
-
-    @property
-    def heads(self) -> int:
-        """Number of query heads [1]."""
-        return self.count("num_attention_heads", "n_head", "n_heads")
-
     def count(self, *names: str, default: int | None = None) -> int:
         """A whole number under the first of these keys that has one.
 
@@ -88,7 +78,7 @@ class Config:
             value = default
         if value is None:
             needed = f"lacks {names[0]!r}, which a {self.model_type} config must have"
-            raise InputError(f"{self.where}: {needed}; add it")
+            raise InputError(f"{self.where}: {needed}")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole or not 0 <= value <= LARGEST:
             limits = f"a whole number from 0 to {LARGEST:g}"

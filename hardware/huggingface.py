@@ -9,16 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nearkv.hardware.attention import Attention
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import FAMILIES, Family
+from nearkv.hardware.families import FAMILIES, Shape
 from nearkv.hardware.files import check_integers, read_text
-from nearkv.hardware.mlps import Mlp
+from nearkv.hardware.mixers import Attention, mixer
+from nearkv.hardware.mlps import Mlp, mlp
 from nearkv.hardware.part import Part, check_shape
 from nearkv.hardware.quantity import Quantity
 from nearkv.hardware.quantization import widths_of
+from nearkv.hardware.rules import blocks, painted
 from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.vision import vision_parameters
 
 QUANTISATION_FILE = "hf_quant_config.json"
 """Where ModelOpt writes the scheme of a checkpoint whose config.json has none."""
@@ -29,8 +31,11 @@ _QUANTISED = re.compile(
 _HALF = ("float16", "bfloat16", "half", "auto")
 _OTHER_TYPES = ("float32", "float", "float64", "float8_e4m3fn", "float8_e5m2")
 """Types of elements that PyTorch stores weights in; engines serve those of more bits in 16."""
-LOOKS_LIKE = "llama"
-"""Family that an unknown model_type is read as, with a warning."""
+_LOOKS_LIKE = (
+    *("llama", "qwen3", "olmo3", "qwen3_moe", "glm4_moe", "mixtral", "deepseek_v3"),
+    *("glm_moe_dsa", "qwen3_next"),
+)
+"""Families that an unknown model_type may be read as, with a warning, the first that fits."""
 
 LONGEST_SHOWN = 60
 """Characters of a value that a warning repeats."""
@@ -70,7 +75,7 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     """Build a model from the keys of a config.json.
 
     Args:
-        table: the keys; of a multimodal model, those below `text_config` count.
+        table: the keys; of a multimodal model, those below `text_config` describe the layers.
         name: of the model.
         where: the file, put in front of every error.
         source: of every number.
@@ -78,21 +83,20 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
     Raises:
         InputError: a key is missing, or its value is not modelled.
     """
-    config, family = _config_of(table, where)
-    layers = config.layers
-    counts = Counter(
-        zip(family.attention(config, layers), family.mlp(config, layers), strict=True)
-    )
-    common = _common(config, family)
+    config, shape = _shape_of(table, where)
+    counts = Counter(_layers(shape))
+    common = _common(shape)
     tables = {
         label: {
             **common,
-            **_numbers(layer, common["hidden"]),
+            **_numbers(layer, shape),
             "layers": float(counts[layer]),
         }
         for label, layer in zip(_labels(list(counts)), counts, strict=True)
     }
-    sizes = {**_typical(tables.values()), **common, "layers": float(layers)}
+    layers = float(sum(counts.values()))
+    idle = _idle(shape, table, layers)
+    sizes = {**_typical(tables.values()), **common, "layers": layers, **idle}
     for key, value in sizes.items():
         if fault := PART_TYPES["llm"][key].fault(value):
             raise InputError(f"{where}: {key} comes to {value:g}, which {fault}")
@@ -121,8 +125,8 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
 # --- what a config is ---------------------------------------------------------------------------
 
 
-def _config_of(table: Mapping[str, Any], where: str) -> tuple[Config, Family]:
-    """The keys of the text part, and the family that reads them."""
+def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, Shape]:
+    """The keys of the text part, and its sizes as its family names them."""
     text = table.get("text_config")
     if isinstance(text, dict):
         outer = (
@@ -137,91 +141,129 @@ def _config_of(table: Mapping[str, Any], where: str) -> tuple[Config, Family]:
     model_type = table.get("model_type")
     if not isinstance(model_type, str):
         raise InputError(f"{where}: names no model_type, which every config.json does")
-    family = FAMILIES.get(model_type)
-    if family is None:
-        return _guess(table, model_type, where)
-    return Config(table, where), family
+    if model_type in FAMILIES:
+        config = Config(table, where)
+        return config, Shape(config, FAMILIES[model_type])
+    return _guess(table, model_type, where)
 
 
-def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Config, Family]:
-    """An unknown model_type, where every key is one of a known family."""
-    config = Config(table, where)
-    family = FAMILIES[LOOKS_LIKE]
-    families = ", ".join(sorted(FAMILIES))
-    unknown = f"{where}: unknown model_type {model_type!r}"
-    try:
-        layers = config.layers
-        family.attention(config, layers), family.mlp(config, layers)
-        _common(config, family)
-        widths_of(config)
-    except InputError as problem:
-        raise InputError(f"{unknown} ({problem}); known are {families}") from None
-    if config.unread:
-        keys = ", ".join(config.unread)
-        raise InputError(
-            f"{unknown}, whose {keys} may change bytes or FLOPs; known are {families}"
-        )
-    if reason := _left_to_the_family(config):
-        raise InputError(f"{unknown}, which {reason}; known are {families}")
-    warn(f"{unknown}; all its keys are those of {LOOKS_LIKE}, and it is modelled as one")
-    return config, family
+def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Config, Shape]:
+    """An unknown model_type, where every key is one of a known family.
+
+    Raises:
+        InputError: naming the key that no family has, or what the config leaves unsaid.
+    """
+    fewest: list[str] | None = None
+    for name in _LOOKS_LIKE:
+        config = Config(table, where)
+        shape = Shape(config, FAMILIES[name])
+        try:
+            _layers(shape), _common(shape)
+            widths_of(config)
+        except InputError:
+            continue
+        if not config.unread:
+            _check_said(config, model_type)
+            warn(
+                f"{where}: unknown model_type {model_type!r}; all its keys are those of {name}, "
+                "and it is modelled as one"
+            )
+            return config, shape
+        fewest = min(fewest or config.unread, config.unread, key=len)
+    sentence = f"{where}: unknown model_type {model_type!r}"
+    if fewest is None:
+        raise InputError(f"{sentence}, whose layers are those of no known family")
+    raise InputError(f"{sentence}, whose {fewest[0]} is not modelled")
 
 
-def _left_to_the_family(config: Config) -> str:
-    """What an unknown family decides and its config does not say; empty where it says all."""
+def _check_said(config: Config, model_type: str) -> None:
+    """Refuse an unknown family whose config leaves to its code what changes bytes or FLOPs.
+
+    Raises:
+        InputError: it does.
+    """
     activation = config.value("hidden_act")
+    unsaid = ""
     if activation not in ("silu", "swish"):
-        return f"has hidden_act = {activation!r}, so its MLP may have no gate"
-    if config.value("tie_word_embeddings") is None:
-        return "does not say whether embeddings are tied (tie_word_embeddings)"
-    if config.value("num_key_value_heads") is None:
-        return "does not say how many KV heads there are (num_key_value_heads)"
-    if config.value("sliding_window") and not config.value("layer_types"):
-        return "does not say which layers its sliding_window limits (layer_types)"
-    return ""
+        unsaid = f"has hidden_act = {activation!r}, so its MLP may have no gate"
+    elif config.value("tie_word_embeddings") is None:
+        unsaid = "does not say whether embeddings are tied (tie_word_embeddings)"
+    elif config.value("num_key_value_heads") is None:
+        unsaid = "does not say how many KV heads there are (num_key_value_heads)"
+    elif config.value("sliding_window") and not config.value("layer_types"):
+        unsaid = "does not say which layers its sliding_window limits (layer_types)"
+    if unsaid:
+        raise InputError(
+            f"{config.where}: unknown model_type {model_type!r}, which {unsaid}"
+        )
+
+
+def _layers(shape: Shape) -> list[Layer]:
+    """Attention and MLP of every layer."""
+    kinds = blocks(shape)
+    if kinds is None:
+        layers = shape.config.layers
+        mixers = painted(shape.family.mixers, shape, layers)
+        mlps = painted(shape.family.mlps, shape, layers)
+        kinds = list(zip(mixers, mlps, strict=True))
+    built = {kind: (mixer(kind[0], shape), mlp(kind[1], shape)) for kind in set(kinds)}
+    return [built[kind] for kind in kinds]
 
 
 # --- numbers of a model -------------------------------------------------------------------------
 
 
-def _common(config: Config, family: Family) -> dict[str, float]:
+def _common(shape: Shape) -> dict[str, float]:
     """Numbers that all layers share."""
-    positions = config.count(
-        "max_position_embeddings", "n_positions", "max_seq_len", default=0
-    )
-    hidden = config.hidden
-    projected = config.count("word_embed_proj_dim", default=hidden)
-    if projected != hidden:
-        raise config.refuse("word_embed_proj_dim", "differs from hidden_size; not modelled")
+    positions = shape.count("positions")
+    hidden = shape.hidden
+    if shape.count("projected", default=hidden) != hidden:
+        raise shape.config.refuse(
+            "word_embed_proj_dim", "differs from hidden_size; not modelled"
+        )
     common = {
         "hidden": float(hidden),
-        "vocab": float(config.count("vocab_size", default=family.vocab or None)),
-        "positions": float(positions if family.learned else 0),
-        "tied": float(config.flag("tie_word_embeddings", family.tied)),
+        "vocab": float(shape.count("vocab")),
+        "positions": float(positions if shape.family.defaults["learned"] else 0),
+        "tied": float(shape.flag("tied")),
     }
     if positions:
         common["longest"] = float(positions)
     return common
 
 
-def _numbers(layer: Layer, hidden: float) -> dict[str, float]:
-    """Numbers of one type of layer in a model of some width."""
-    attention, mlp = layer
-    shared = (2 + mlp.gated) * hidden * mlp.shared
-    router = hidden * mlp.experts if mlp.experts > 1 else 0.0
+def _numbers(layer: Layer, shape: Shape) -> dict[str, float]:
+    """Numbers of one type of layer."""
+    attention, inner = layer
+    hidden = shape.hidden
+    # an embedding of the layer's own passes a gate and comes back (Gemma 3n)
+    per_layer = 3 * hidden * shape.count("per_layer_input", default=0)
+    # parallel streams of activations are mixed before and after both halves (DeepSeek-V4)
+    streams = shape.count("streams", default=0)
+    mixing = 2 * (2 + streams) * streams**2 * hidden
     numbers = {
         "heads": float(attention.heads),
         "kv_heads": float(attention.kv_heads),
         "head_size": float(attention.head_size),
-        "ffn": float(mlp.ffn),
-        "gated": float(mlp.gated),
-        "experts": float(mlp.experts),
-        "active_experts": float(mlp.active),
+        "ffn": float(inner.ffn),
+        "gated": float(inner.gated),
+        "experts": float(inner.experts),
+        "active_experts": float(inner.active),
     }
-    beside = attention.beside + shared + router
+    beside = attention.beside + inner.beside + per_layer + mixing
     if beside:
         numbers["shared_parameters"] = float(beside)
     return numbers | dict(attention.numbers)
+
+
+def _idle(shape: Shape, table: Mapping[str, Any], layers: float) -> dict[str, float]:
+    """Weights that generating text holds and does not read, and layers that draft tokens."""
+    rows = shape.count("per_layer_input", default=0)
+    embeddings = layers * rows * (shape.count("per_layer_vocab") if rows else 0)
+    idle = embeddings + vision_parameters(table, shape.config.where, shape.hidden)
+    drafts = shape.count("mtp_layers")
+    numbers = {"idle_parameters": float(idle), "mtp_layers": float(drafts)}
+    return {key: value for key, value in numbers.items() if value}
 
 
 def _typical(tables: Iterable[Sizes]) -> dict[str, float]:
@@ -241,14 +283,17 @@ def _typical(tables: Iterable[Sizes]) -> dict[str, float]:
 
 def _labels(layers: Sequence[Layer]) -> list[str]:
     """A name for each type: its attention, with its MLP where that does not tell them apart."""
-    attentions = Counter(attention.type for attention, _ in layers)
+    names = [
+        "_".join(filter(None, (attention.type, attention.of))) for attention, _ in layers
+    ]
+    repeated = Counter(names)
     labels: list[str] = []
-    for attention, mlp in layers:
-        label = attention.type
-        if attentions[label] > 1:
-            label += "_moe" if mlp.experts > 1 else "_dense"
-        repeated = sum(other.startswith(label) for other in labels)
-        labels.append(f"{label}_{repeated + 1}" if label in labels else label)
+    for name, (_, kind) in zip(names, layers, strict=True):
+        label = name
+        if repeated[name] > 1:
+            label += "_moe" if kind.experts > 1 else "_dense" if kind.ffn else "_alone"
+        same = sum(other.startswith(label) for other in labels)
+        labels.append(f"{label}_{same + 1}" if label in labels else label)
     return labels
 
 

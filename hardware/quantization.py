@@ -90,6 +90,8 @@ def widths_of(config: Config) -> Widths:
     kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
+    if config.value("expert_dtype") == "fp4":  # experts alone, in MXFP4 (DeepSeek-V4)
+        weight = _GGUF["MXFP4"]
     return Widths(weight, dense, NATIVE_BITS, kv, operand)
 
 

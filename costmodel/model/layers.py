@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import pipeline, serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.model.latent import Latent, Projected, Sparse
+from nearkv.costmodel.model.chosen import Borrowed, Compressed, Selected, Sparse
+from nearkv.costmodel.model.latent import Latent, Projected
 from nearkv.costmodel.model.llm import LLM
 
 NO_REASONS: Mapping[str, str] = {}
@@ -277,6 +278,9 @@ _NAMES: dict[type[LLM], str] = {
     Chunked: "chunk",
     Latent: "latent",
     Sparse: "sparse",
+    Selected: "selected",
+    Compressed: "compressed",
+    Borrowed: "borrowed",
     Recurrent: "state",
 }
 _SENTENCES = {
@@ -285,6 +289,9 @@ _SENTENCES = {
     "chunk": "attention in chunks is",
     "latent": "multi-head latent attention is",
     "sparse": "attention to tokens that an indexer chooses is",
+    "selected": "attention to blocks of tokens that an indexer chooses is",
+    "compressed": "attention to compressed rows is",
+    "borrowed": "attention to the cache of an earlier layer is",
     "state": "a recurrent state in place of a KV cache is",
 }
 LAYER_CLASS = {name: layer_type for layer_type, name in _NAMES.items()}

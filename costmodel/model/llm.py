@@ -35,6 +35,9 @@ class LLM:
         shared_parameters: of one layer beside attention and experts, used by every token:
             shared experts, router, biases [1].
         longest: tokens that the model's positions reach [1].
+        kv_projections: matrices that project to K and V: 1 where V is taken from K's [1].
+        idle_parameters: held and not read by generating text, as those of a vision tower [1].
+        mtp_layers: layers of multi-token prediction, held only where they draft tokens [1].
     """
 
     layers: Real
@@ -57,6 +60,9 @@ class LLM:
     operand_width: Real | None = None
     shared_parameters: Real = 0.0
     longest: Real = np.inf
+    kv_projections: Real = 2.0
+    idle_parameters: Real = 0.0
+    mtp_layers: Real = 0.0
 
     @property
     def layer_types(self) -> Mapping[str, LLM]:
@@ -90,7 +96,7 @@ class LLM:
     @property
     def attention_parameters(self) -> Real:
         """Q, K, V and output matrices of one layer [1]."""
-        return 2 * self.hidden * (self.query_size + self.kv_size)
+        return self.hidden * (2 * self.query_size + self.kv_projections * self.kv_size)
 
     @property
     def expert_parameters(self) -> Real:
@@ -105,9 +111,18 @@ class LLM:
     @property
     def parameters(self) -> Real:
         """All matrices and embeddings; biases and norms are left out [1]."""
-        return self.embedding_parameters + self.sum_over_layers(
+        held = self.embedding_parameters + self.idle_parameters
+        return held + self.sum_over_layers(
             lambda layer_type: layer_type.layer_parameters(layer_type.experts)
         )
+
+    @property
+    def mtp_parameters(self) -> Real:
+        """Layers of multi-token prediction, and what joins their two inputs: 2 h^2 each [1]."""
+        largest = self.most_of_a_layer(
+            lambda layer_type: layer_type.layer_parameters(layer_type.experts)
+        )
+        return self.mtp_layers * (largest + 2 * self.hidden**2)
 
     @property
     def active_parameters(self) -> Real:
@@ -170,7 +185,8 @@ class LLM:
         """All weights of the model [B]."""
         if self.dense_width is None and self.head_width is None:
             return self.parameters * self.weight_width
-        embeddings = self.embedding_parameters * self._width(self.head_width)
+        held = self.embedding_parameters + self.idle_parameters
+        embeddings = held * self._width(self.head_width)
         return embeddings + self.sum_over_layers(
             lambda layer_type: layer_type.layer_bytes(layer_type.experts)
         )
@@ -268,7 +284,8 @@ class LLM:
 
     def qkv_flops(self, tokens: Real) -> Real:
         """Q, K and V projections, two FLOPs a multiply-add [FLOP]."""
-        return 2 * tokens * self.hidden * (self.query_size + 2 * self.kv_size)
+        projected = self.query_size + self.kv_projections * self.kv_size
+        return 2 * tokens * self.hidden * projected
 
     def kv_from_x_flops(self, batch: Real, tokens: Real) -> Real:
         """K and V from cached X, 4 b s h Hkv d (HILOS sec. 4.2; its T_GPU prints half) [FLOP]."""

@@ -139,6 +139,9 @@ def _unstated(llm: LLM) -> dict[str, Real]:
         "operand_width": llm.activation_width,
         "shared_parameters": 0.0,
         "longest": np.inf,
+        "kv_projections": 2.0,
+        "idle_parameters": 0.0,
+        "mtp_layers": 0.0,
     }
 
 
@@ -188,10 +191,10 @@ def _layer_type(
     tables: list[Table] = []
     for layer_types in by_model:
         stated = layer_types.get(name, absent)
-        tables.append({"shared_parameters": 0.0, **stated})
+        tables.append({"shared_parameters": 0.0, "kv_projections": 2.0, **stated})
     layer_class = LAYER_CLASS[name.partition("_")[0]]
     common = _optional(LLM)
     own = [size for size in _optional(layer_class) if size not in common]
-    sizes = _columns(tables, [*SHAPE, "shared_parameters", *own], index)
+    sizes = _columns(tables, [*SHAPE, "shared_parameters", "kv_projections", *own], index)
     widths = {size: getattr(llm, size) for size in common if size.endswith("_width")}
     return layer_class(**sizes, **widths)

@@ -17,7 +17,7 @@ from nearkv.costmodel.mechanisms.serving.experts import grouped_products, withou
 from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import over_layers
+from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system
 from nearkv.costmodel.model.resources import Gpu, gpu, link
@@ -32,7 +32,7 @@ UNLINKED = "GPUs beyond nvlink.count have no links and take no part; set both co
     platform="hgx-h200",
     cite="vllm",
     owns=("gpu", "host"),
-    attends=("full", "window", "chunk", "latent", "sparse", "state"),
+    attends=tuple(LAYER_CLASS),
 )
 def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache sharded over all GPUs, the batch cut to what fits.

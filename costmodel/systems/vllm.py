@@ -15,7 +15,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import prefill_compute
 from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
-from nearkv.costmodel.model.layers import over_layers
+from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import system
 from nearkv.costmodel.model.resources import Gpu, gpu, link
@@ -29,7 +29,7 @@ from nearkv.hardware.machine import Machine
     platform="hilos-a100",
     cite="hilos",
     owns=("cluster_gpu", "cluster_host"),
-    attends=("full", "window", "chunk", "latent", "sparse", "state"),
+    attends=tuple(LAYER_CLASS),
 )
 def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache in GPU memory, the batch cut to what fits.

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.latent import Latent, Sparse
+from nearkv.costmodel.model.chosen import Sparse
+from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent, Windowed
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part

@@ -11,6 +11,7 @@ import pytest
 from support.systems import NATIVE
 
 import nearkv.costmodel  # noqa: F401  # owner of the models
+from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.hardware.errors import InputError, NearkvWarning
 from nearkv.hardware.folders import names, path_of
@@ -29,7 +30,7 @@ def quoted() -> dict[str, tuple[float, Config]]:
         table = tomllib.loads(path_of("model", name).read_text())
         if "config" in table:
             configs[name] = (table["published"]["value"], table["config"])
-    for file in ("published_configs.toml", "newer_configs.toml"):
+    for file in ("published_configs.toml", "newer_configs.toml", "autumn_configs.toml"):
         own = tomllib.loads((Path(__file__).parent / file).read_text())
         configs |= {name: (table["published"], table["config"]) for name, table in own.items()}
     return configs
@@ -42,6 +43,10 @@ ROUNDED = {"falcon-40b": 0.035, "kimi-k2": 0.03, "glm-4.5": 0.01, "jamba-v0.1": 
 ROUNDED |= {"falcon-7b": 0.015, "llama4-scout": 0.015, "phi3-mini": 0.01, "minimax-m2": 0.01}
 ROUNDED |= {"ernie-4.5-0.3b": 0.005, "ernie-4.5-21b-a3b": 0.005, "glm-4.7-flash": 0.005}
 ROUNDED |= {"nemotron-4-15b": 0.005}
+# of 2026: cards in whole billions; MiniMax-M3 counts a vision tower that its text config lacks
+ROUNDED |= {"minimax-m3": 0.005, "qwen3.5-397b-a17b": 0.002, "qwen3.5-27b": 0.02}
+ROUNDED |= {"kimi-k3": 0.01, "mimo-7b": 0.005, "deepseek-v4-flash": 0.002, "deepseek-v4-pro": 0.02}
+ROUNDED |= {"gemma-4-26b-a4b": 0.003, "nemotron-h-56b": 0.01, "qwen3-vl-30b-a3b": 0.002}
 ROUNDED |= {"qwen3-next-80b-a3b": 0.01, "mixtral-8x22b": 0.005, "llama4-maverick": 0.005}
 
 
@@ -91,7 +96,7 @@ def twins(config: Config) -> dict[str, Config | None]:
     text = text_of(config)
     window = text.get("sliding_window") or 1024
     halved: Config = {"sliding_window": window // 2}
-    if text.get("model_type", "").startswith(("qwen", "smollm")):
+    if text["model_type"] == "mimo" or text["model_type"].startswith(("qwen", "smollm")):
         halved |= {"use_sliding_window": True, "max_window_layers": 1}
     if set(text.get("layer_types", [])) == {"full_attention"}:
         halved["layer_types"] = None
@@ -107,7 +112,7 @@ def twins(config: Config) -> dict[str, Config | None]:
         "quantised": {**config, "quantization_config": AWQ},
         "8 bits": {**config, "quantization_config": INT8},
         "kv in 8 bits": changed(config, {"kv_cache_scheme": {"num_bits": 8}}),
-        "indexer": changed(config, {"index_topk": 1024}),
+        "indexer": changed(config, {"index_topk": 1000}),
         "unknown key": changed(config, {"kv_shared_layers": 4}),
     }
 
@@ -193,3 +198,122 @@ def test_an_unknown_family_that_leaves_something_unsaid_is_refused(reason: str) 
         answer(config)
     with pytest.raises(InputError, match=reason):
         answer({**config, **LEFT_UNSAID[reason]})
+
+
+# --- families of 2026 -------------------------------------------------------------------------
+
+ACTIVE = {
+    name: entry["active"]
+    for name, entry in tomllib.loads(
+        (Path(__file__).parent / "autumn_configs.toml").read_text()
+    ).items()
+}
+"""Parameters that a token uses, as cards count them."""
+# cards leave out the embedding, or both embeddings, in whole billions
+WITH_EMBEDDINGS = {"mimo-7b", "nemotron-3-nano", "nemotron-3-super", "nemotron-h-56b"}
+WITH_EMBEDDINGS |= {"mimo-v2-flash", "step-3.7-flash", "qwen3.5-397b-a17b"}
+WITH_EMBEDDINGS |= {"gemma-4-26b-a4b", "gemma-4-31b", "qwen3.5-27b", "qwen3-vl-30b-a3b"}
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_a_token_uses_as_many_parameters_as_the_card_says(name: str) -> None:
+    llm = model_of(name)
+    held = 0 if name in WITH_EMBEDDINGS else llm.embedding_parameters
+    assert llm.active_parameters - held == pytest.approx(ACTIVE[name], rel=0.035)
+
+
+def model_of(name: str) -> LLM:
+    part = part_of_config(CONFIGS[name][1], name, "config.json", "test")
+    return llm_from_part(part, NATIVE)
+
+
+def test_gated_delta_layers_keep_a_state_in_32_bits() -> None:
+    linear = model_of("qwen3.5-27b").layer_types["state"]
+    # 48 heads of a matrix of 128 x 128 in 4 B; 3 inputs of 2 x 16 x 128 + 48 x 128 channels in 2 B
+    assert linear.state_bytes(1) == 48 * 128 * 128 * 4 + 3 * (4096 + 6144) * 2
+    # q, k, v; z; a and b of 48 heads; out; a convolution over 4 tokens
+    convolved = 4096 + 6144
+    matrices = 5120 * (convolved + 6144 + 2 * 48) + 6144 * 5120 + convolved * 4
+    assert linear.attention_parameters == matrices
+
+
+def test_blocks_of_a_pattern_are_layers_of_a_mixer_and_what_follows_it() -> None:
+    llm = model_of("nemotron-3-nano")
+    # MEMEM*EMEMEM*E...: 23 of M and 6 of *, 23 of E; a M before a * has no MLP
+    counts = {name: int(kind.layers) for name, kind in llm.layer_types.items()}
+    assert counts == {"state_moe": 17, "state_alone": 6, "full": 6}
+    mamba = llm.layer_types["state_alone"]
+    # 64 heads x 64 x 128 in 4 B, 3 inputs of 4,096 + 2 x 8 x 128 channels in 2 B
+    assert mamba.state_bytes(1) == 64 * 64 * 128 * 4 + 3 * (4096 + 2048) * 2
+
+
+def test_experts_between_narrow_activations_keep_their_parameters() -> None:
+    moe = model_of("nemotron-3-super").layer_types["full"]
+    # 512 experts of two matrices, 1,024 x 2,688; latents of 4,096 x 1,024 twice; a shared expert
+    # of two matrices 4,096 x 5,376; a router
+    assert moe.expert_parameters * moe.experts == 512 * 2 * 1024 * 2688
+    beside = 2 * 4096 * 1024 + 2 * 4096 * 5376 + 4096 * 512
+    assert moe.shared_parameters == beside
+
+
+def test_layers_without_an_indexer_take_the_tokens_of_an_earlier_one() -> None:
+    kinds = model_of("glm-5.2").layer_types
+    own, shared = kinds["sparse_moe"], kinds["sparse_shared"]
+    # queries of 32 heads of 128 from rank 2,048, a key and 32 weights from a width of 6,144
+    indexer = 2048 * 32 * 128 + 6144 * (128 + 32)
+    assert own.attention_parameters - shared.attention_parameters == indexer
+    assert own.kv_bytes(1, 1) - shared.kv_bytes(1, 1) == 128 * 2
+    assert shared.cache_traffic(1, 100_000) == 2048 * 576 * 2
+
+
+def test_compressed_layers_have_the_rows_of_the_report() -> None:
+    kinds = model_of("deepseek-v4-flash").layer_types
+    # 128 rows of the window, one of 512 for every 4 tokens, an index key of 128 beside it
+    rows = (128 + 1024) * 512 + 1024 * 128
+    assert kinds["compressed"].kv_bytes(1, 4096) == rows * 2
+    assert kinds["compressed_heavily"].kv_bytes(1, 4096) == (128 + 32) * 512 * 2
+    assert kinds["compressed_window"].kv_bytes(1, 4096) == 128 * 512 * 2
+    # queries by rank 1,024, a row, outputs in 8 groups by rank 1,024
+    window = 1024 * (4096 + 64 * 512) + 4096 * 512 + 64 * 512 * 1024 + 8 * 1024 * 4096
+    assert kinds["compressed_window"].attention_parameters == window
+    # two projections of a row and of its weights
+    assert kinds["compressed_heavily"].attention_parameters == window + 4096 * 2 * 512
+
+
+def test_window_layers_have_heads_of_their_own() -> None:
+    mimo, gemma = model_of("mimo-v2-flash").layer_types, model_of("gemma-4-31b").layer_types
+    # keys of 192 and values of 128: 4 KV heads in full layers, 8 in windows
+    assert mimo["full_moe"].kv_bytes(1, 1) == 4 * (192 + 128) * 2
+    assert mimo["window"].kv_bytes(1, 1) == 8 * (192 + 128) * 2
+    # global layers of Gemma 4 take values from the projection of keys: three matrices, not four
+    assert gemma["full"].attention_parameters == 5376 * 512 * (32 + 32 + 4)
+    assert gemma["full"].kv_bytes(1, 1) == 2 * 4 * 512 * 2
+
+
+def test_delta_attention_of_kimi_has_a_gate_of_full_rank() -> None:
+    kda = model_of("kimi-k3").layer_types["state_moe"]
+    inner = 96 * 128
+    # q, k, v, gate and out; a decay of rank 128; a number a head; convolutions over 4 tokens
+    matrices = 5 * 7168 * inner + (7168 + inner) * 128 + 7168 * 96 + 3 * inner * 4
+    assert kda.attention_parameters == matrices
+    assert kda.state_bytes(1) == inner * 128 * 4 + 3 * inner * 3 * 2
+
+
+def test_last_layers_borrow_the_cache_of_earlier_ones() -> None:
+    twin = changed(CONFIGS["gemma-4-31b"][1], {"num_kv_shared_layers": 20})
+    llm = llm_from_part(part_of_config(twin, "twin", "config.json", "test"), NATIVE)
+    whole = model_of("gemma-4-31b")
+    borrowed = [kind for name, kind in llm.layer_types.items() if name.startswith("borrowed")]
+    assert sum(float(kind.layers) for kind in borrowed) == 20
+    assert llm.kv_cache_bytes(1, 1) < whole.kv_cache_bytes(1, 1)
+    assert sum(kind.kv_bytes(1, 1) for kind in borrowed) == 0
+
+
+def test_lightning_layers_keep_a_matrix_for_every_head() -> None:
+    twin = {**CONFIGS["minimax-m2"][1], "attn_type_list": [0] * 61 + [1]}
+    llm = llm_from_part(part_of_config(twin, "twin", "config.json", "test"), NATIVE)
+    linear = llm.layer_types["state"]
+    assert (linear.layers, llm.layer_types["full"].layers) == (61, 1)
+    # 48 heads of 128 x 128 in 4 B; q, k, v, gate and out of 3,072 x 6,144
+    assert linear.state_bytes(1) == 48 * 128 * 128 * 4
+    assert linear.attention_parameters == 5 * 3072 * 6144

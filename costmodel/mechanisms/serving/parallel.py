@@ -12,6 +12,7 @@ from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
 from nearkv.costmodel.mechanisms.serving.dimm import dimms
+from nearkv.costmodel.model.chosen import Compressed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -19,6 +20,8 @@ from nearkv.costmodel.model.queue import Load, over_layer_types
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.hardware.machine import Machine
 
+_ONE_ROW = (Latent, Compressed)
+"""Layers whose heads all share one row of a token."""
 HEADS_AND_STATES = ("full", "window", "chunk", "state")
 """Attention of queues served with units that attend to K and V of heads."""
 
@@ -198,7 +201,7 @@ def decode_attention(
     copies = gpu_copies(hw, llm, layer)
     rows = copies * layer.cache_traffic(load.tokens, 1)
     read: Span = gpu_attention(hw)(rows, "kappa tokens / L")
-    if isinstance(layer, Latent):
+    if isinstance(layer, _ONE_ROW):
         flops = layer.attention_flops(load.products, 1)
         compute = gpu(hw).run(flops, "2 n c H (2 r + dr)")
         read = overlap(read=read, compute=compute)
@@ -218,7 +221,7 @@ def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> S
 
 def gpu_copies(hw: Machine, llm: LLM, layer_type: LLM) -> Real:
     """Times that a replica keeps the cache of a layer: a latent row once a GPU [1]."""
-    return tensor_parallel(hw, llm) if isinstance(layer_type, Latent) else 1.0
+    return tensor_parallel(hw, llm) if isinstance(layer_type, _ONE_ROW) else 1.0
 
 
 def on_gpus(hw: Machine, llm: LLM, layer_type: LLM, tokens: Real) -> Real:

@@ -29,7 +29,13 @@ from nearkv.hardware.machine import Machine
 
 ATTENDS = ("full", "window", "chunk", "latent", "state")
 """Attention that the loop models type by type."""
-LACKS = {"sparse": "gathering chosen rows from host memory or drives is not timed"}
+_GATHERED = "gathering chosen rows from host memory or drives is not timed"
+LACKS = {
+    "sparse": _GATHERED,
+    "selected": _GATHERED,
+    "compressed": "compressing rows is known on GPUs alone",
+    "borrowed": "where the earlier layer's cache stays meanwhile is not known",
+}
 """Why it models no other attention."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from support.systems import model
 
-from nearkv.costmodel.model.latent import Latent, Sparse
+from nearkv.costmodel.model.chosen import Sparse
+from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
 
 K = 1024.0

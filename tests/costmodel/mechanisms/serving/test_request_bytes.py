@@ -9,7 +9,8 @@ from support.tiny import ALL_WEIGHTS, LAYERS, SHAPE, WORK, amounts, estimate, ne
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_type
-from nearkv.costmodel.model.latent import Latent, Sparse
+from nearkv.costmodel.model.chosen import Sparse
+from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Mixed, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load
