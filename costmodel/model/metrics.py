@@ -144,7 +144,7 @@ def _working_seconds(span: Span, name: str) -> Real:
     return span.busy_of(name) if "." in name else span.active_of(name)
 
 
-@_column("cost_usd", "price of all owned devices [USD]")
+@_column("cost_usd", "price of the parts that the system needs, its host included [USD]")
 def cost(answer: Answer) -> Real:
     """Sum over the owned roles; NaN where a device states no price [USD]."""
     prices = (part.count * part.maybe("price", np.nan) for part in answer.devices.values())

@@ -19,7 +19,7 @@ from nearkv.sweeps.commands.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -76,6 +76,7 @@ def print_table(
     """
     from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.tables import rows_of
+    from nearkv.sweeps.study.sizes import comma_list
     from nearkv.sweeps.tables.formats import render
     from nearkv.sweeps.tables.table import MOST_SHOWN
 
@@ -104,10 +105,21 @@ def print_table(
             text = render(shown, written, view.caption, view.label)
             save_text(text, len(shown.rows), study, view.file)
         shown = display(rows, replace(view, form=form), usual, study, requested)
-        told = (*below, *left_out(rows, shown, view, study))
+        prices = prices_of(study, [*comma_list(view.columns), *requested])
+        told = (*below, *left_out(rows, shown, view, study), *prices)
         shown = replace(shown, title=title or shown.title, below=told)
         echo(render(shown, form, view.caption, view.label))
         check_answered(rows)
+
+
+def prices_of(study: Study | None, names: Collection[str]) -> list[str]:
+    """What the prices of a study are of, where columns that were asked for show them."""
+    from nearkv.sweeps.evaluate.prices import is_of_costs, price_sentences
+    from nearkv.sweeps.study.study import blocks
+
+    if study is None or not study.systems or not is_of_costs(names):
+        return []
+    return price_sentences(blocks(study))
 
 
 def check_answered(rows: Sequence[Mapping[str, Any]]) -> None:

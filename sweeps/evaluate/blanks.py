@@ -10,6 +10,7 @@ import numpy as np
 from nearkv.hardware.errors import warn
 from nearkv.sweeps.evaluate.columns import on_request
 from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.evaluate.prices import COSTS, no_prices
 from nearkv.sweeps.study.grid import Axis, Grid
 from nearkv.sweeps.study.study import Block
 
@@ -26,10 +27,10 @@ def warn_of_blanks(
     for name in names:
         if systems := running_without(study_blocks, name):
             blank = f"{' and '.join(systems)} run at design points without {name}"
-            warn(
-                f"{option} {name}: {blank} (see `nearkv columns show {name}`); "
-                "those are left out"
-            )
+            why = f"see `nearkv columns show {name}`"
+            if name in COSTS and (unpriced := no_prices(study_blocks)):
+                why = "; ".join(unpriced)
+            warn(f"{option} {name}: {blank} ({why}); those are left out")
 
 
 def running_without(study_blocks: Sequence[Block], name: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from nearkv.costmodel.model.metrics import Answer
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import AT_ONCE, Crossing, Points, crossings
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
+from nearkv.sweeps.evaluate.prices import COSTS, no_prices
 from nearkv.sweeps.evaluate.probe import Probe, bottleneck
 from nearkv.sweeps.evaluate.slo import (
     Gauge,
@@ -118,6 +119,12 @@ class _Search:
     targets: Sequence[Target]
     line: Line
 
+    @property
+    def _block(self) -> Block:
+        """The block whose number is varied, with that number among those set."""
+        block = self.measured.probe.block
+        return replace(block, sets={**block.sets, "": self.line.axis})
+
     def rows(self) -> Rows:
         """An answer per design point."""
         count = self.measured.probe.size
@@ -169,6 +176,8 @@ class _Search:
         reason = ""
         if limit == "never":
             stands = _what_misses(answer, worst, quantities[worst.name], binds)
+            if worst.quantity in COSTS and (unpriced := no_prices([self._block])):
+                stands = unpriced[0]
             reason = f"never: {self._place(point, value)} {stands}"
         scale = self.line.scale
         has_value = limit != "never" and (limit != "any" or self.line.whole)

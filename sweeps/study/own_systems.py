@@ -35,7 +35,7 @@ ON_GPU = Knob("share of the KV cache in GPU memory", default=0.1)
 @system(
     "{name}",
     platform="hilos-a100",  # where it runs unless --platform says otherwise
-    owns=("gpu", "ssd"),  # roles that are bought and powered
+    owns=("gpu", "host", "ssd"),  # roles that are bought and powered
     knobs={{"on_gpu": ON_GPU}},
     attends=("full", "window", "chunk"),
 )

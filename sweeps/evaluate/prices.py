@@ -1,0 +1,70 @@
+"""What a price is of: the parts that a system needs, and those of them without a price."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from nearkv.hardware.schema import PARTLESS
+from nearkv.sweeps.study.study import Block
+
+NO_DEVICES = ("link", *PARTLESS)
+"""Types of part that are bought with the devices they join, or are no part."""
+COSTS = ("cost_usd", "tok_s_per_kusd")
+"""Columns of a price."""
+
+
+def is_of_costs(names: Collection[str]) -> bool:
+    """Whether any of some columns, or the ratio that one is, is of a price."""
+    return any(name.removesuffix("_ratio") in COSTS for name in names)
+
+
+def price_sentences(study_blocks: Sequence[Block]) -> list[str]:
+    """What each price of a study is of, or why there is none, once for each system and machine."""
+    sentences = (_no_price(block) or _price(block) for block in study_blocks)
+    return list(dict.fromkeys(sentences))
+
+
+def no_prices(study_blocks: Sequence[Block]) -> list[str]:
+    """Why there is no price, once for each system and machine without one."""
+    return list(dict.fromkeys(filter(None, map(_no_price, study_blocks))))
+
+
+def _no_price(block: Block) -> str:
+    """Which parts that the system needs state no price; empty where all do."""
+    roles, given = block.platform.roles, block.sets.values()
+    lacking = [
+        role
+        for role in block.system.owns
+        if role in roles
+        and "price" not in roles[role].numbers
+        and f"{role}.price" not in given
+    ]
+    if not lacking:
+        return ""
+    parts = _listed([f"{role} ({roles[role].name})" for role in lacking])
+    state = "states" if len(lacking) == 1 else "state"
+    advice = " ".join(f"--set {role}.price=USD" for role in lacking)
+    return f"no {COSTS[0]} of {_where(block)}: {parts} {state} no price; give {advice}"
+
+
+def _price(block: Block) -> str:
+    """Which parts the price is of, and which of the platform are other systems'."""
+    roles, owned = block.platform.roles, block.system.owns
+    devices = [role for role, part in roles.items() if part.type not in NO_DEVICES]
+    bought = [role for role in devices if role in owned]
+    sentence = f"{COSTS[0]} of {_where(block)} is of {_listed(bought)}"
+    if others := [role for role in devices if role not in owned]:
+        sentence += f", without {_listed(others)}, which it does not need"
+    if absent := [role for role in owned if role not in roles]:
+        sentence += f"; the platform states no {_listed(absent)}"
+    return f"{sentence}."
+
+
+def _where(block: Block) -> str:
+    return f"{block.system.name} on {block.platform.label}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names with commas, and `and` before the last."""
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
