@@ -76,6 +76,19 @@ FAMILIES = {
 """Families by `model_type`."""
 
 
+def _words(value: object) -> set[str]:
+    """All words in a table, its lists and tables included."""
+    if isinstance(value, dict):
+        return set().union(*map(_words, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(_words, value))
+    return {str(value)}
+
+
+KEYS = frozenset(_words(_TABLES))
+"""Keys that some family knows."""
+
+
 class Shape:
     """The sizes of a config.json by the names that families.toml gives them.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError, warn
-from nearkv.hardware.families import FAMILIES, Shape
+from nearkv.hardware.families import FAMILIES, KEYS, Shape
 from nearkv.hardware.files import check_integers, read_text
 from nearkv.hardware.mixers import Attention, mixer
 from nearkv.hardware.mlps import Mlp, mlp
@@ -28,6 +28,8 @@ _QUANTISED = re.compile(
     r"(nv|mx)fp4|fp[48]|int[48]|w[48]a\d+|awq|gptq|gguf|bnb|[48]-?bit", re.IGNORECASE
 )
 """What the name of a quantised checkpoint says."""
+_LARGEST_CONFIG = 1 << 23
+"""Size of a config that names the algorithm of each expert, and more [B]."""
 _HALF = ("float16", "bfloat16", "half", "auto")
 _OTHER_TYPES = ("float32", "float", "float64", "float8_e4m3fn", "float8_e5m2")
 """Types of elements that PyTorch stores weights in; engines serve those of more bits in 16."""
@@ -153,7 +155,7 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
     Raises:
         InputError: naming the key that no family has, or what the config leaves unsaid.
     """
-    fewest: list[str] | None = None
+    strange: list[str] = []
     for name in _LOOKS_LIKE:
         config = Config(table, where)
         shape = Shape(config, FAMILIES[name])
@@ -161,6 +163,7 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
             _layers(shape), _common(shape)
             widths_of(config)
         except InputError:
+            strange = strange or [key for key in config.unread if key not in KEYS]
             continue
         if not config.unread:
             _check_said(config, model_type)
@@ -169,11 +172,11 @@ def _guess(table: Mapping[str, Any], model_type: str, where: str) -> tuple[Confi
                 "and it is modelled as one"
             )
             return config, shape
-        fewest = min(fewest or config.unread, config.unread, key=len)
+        strange = config.unread
     sentence = f"{where}: unknown model_type {model_type!r}"
-    if fewest is None:
+    if not strange:
         raise InputError(f"{sentence}, whose layers are those of no known family")
-    raise InputError(f"{sentence}, whose {fewest[0]} is not modelled")
+    raise InputError(f"{sentence}, whose {strange[0]} is not modelled")
 
 
 def _check_said(config: Config, model_type: str) -> None:
@@ -378,7 +381,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = read_text(path, "config.json")
+        text = read_text(path, "config.json", most=_LARGEST_CONFIG)
         table = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as problem:  # no JSON, no UTF-8, or 5,000 digits
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from nearkv.hardware.config import Config
@@ -68,6 +69,17 @@ _MODELOPT = {"FP8": 8.0, "NVFP4": 4.0}
 """Bits of one element by the algorithm that ModelOpt names; NVFP4 has scales beside it."""
 _NVFP4_GROUP = 16
 """Elements of NVFP4 that share a scale of 8 bits."""
+_NVFP4_BITS = grouped(4, _NVFP4_GROUP, scale=8)
+_MODULE_BITS = {
+    "FP8": (8.0, 8.0),
+    "MXFP8": (grouped(8, 32, scale=8), 8.0),
+    "NVFP4": (_NVFP4_BITS, 4.0),
+    "W4A16_NVFP4": (_NVFP4_BITS, NATIVE_BITS),
+    "W4A8_NVFP4_FP8": (_NVFP4_BITS, 8.0),
+    "MXFP4": (_GGUF["MXFP4"], 4.0),
+    "W4A8_MXFP4_FP8": (_GGUF["MXFP4"], 8.0),
+}
+"""Bits of weights and of operands by ModelOpt's algorithm of a module, in groups as it has them."""
 
 
 def widths_of(config: Config) -> Widths:
@@ -86,11 +98,14 @@ def widths_of(config: Config) -> Widths:
     if _method(scheme) == "gguf":
         experts, others = (_gguf_bits(config, scheme, key) for key in ("experts", "others"))
         return Widths(experts, others, others, kv)
+    fp4_experts = config.value("expert_dtype") == "fp4"
+    if scheme.value("quant_algo") == "MIXED_PRECISION":
+        return _mixed(config, scheme, kv)
     weight, operand = _weight_and_operand(config, scheme)
     kept = [name for key in _KEPT_UNDER for name in scheme.listed(key, str, "names")]
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
-    if config.value("expert_dtype") == "fp4":  # experts alone, in MXFP4 (DeepSeek-V4)
+    if fp4_experts:  # experts alone, in MXFP4 (DeepSeek-V4)
         weight = _GGUF["MXFP4"]
     return Widths(weight, dense, NATIVE_BITS, kv, operand)
 
@@ -159,6 +174,44 @@ def _modelopt(config: Config, scheme: Config) -> tuple[float, float]:
     return grouped(bits, group, scale=8), bits
 
 
+def _mixed(config: Config, scheme: Config, kv: float | None) -> Widths:
+    """An algorithm for each module, in `quantized_layers`: the commonest of each of three roles.
+
+    What is not listed stays as the method of the others leaves it: in 8 bits, or in 16. Where only
+    the output head is quantised, embeddings and head have a mean width.
+
+    Raises:
+        InputError: no such list, or an algorithm that is not modelled.
+    """
+    modules = scheme.value("quantized_layers")
+    if not isinstance(modules, dict) or not modules:
+        raise scheme.refuse("quantized_layers", "must name the algorithm of each module")
+    scheme.value("config_groups", "group_size", "moe_quant_algo", "weight_block_size")
+    scheme.value(*_KEPT_UNDER)
+    found: dict[str, Counter[str]] = {}
+    for name, table in modules.items():
+        algorithm = str(table.get("quant_algo")) if isinstance(table, dict) else str(table)
+        found.setdefault(_role(name), Counter())[algorithm] += 1
+    common = {role: of_role.most_common(1)[0][0] for role, of_role in found.items()}
+    for algorithm in common.values():
+        if algorithm not in _MODULE_BITS:
+            problem = f"has quant_algo {algorithm!r} in quantized_layers, not modelled"
+            raise config.refuse("quantization_config", problem)
+    base = 8.0 if _method(scheme) == "fp8" else NATIVE_BITS
+    bits = {role: _MODULE_BITS[algorithm] for role, algorithm in common.items()}
+    mlp = bits.get("experts", bits.get("mlp", (base, base)))
+    dense = bits.get("dense", bits.get("shared", (base, base)))[0]
+    head = (NATIVE_BITS + bits["head"][0]) / 2 if "head" in bits else NATIVE_BITS
+    return Widths(mlp[0], dense, head, kv, mlp[1])
+
+
+def _role(module: str) -> str:
+    """Which part of a model a module belongs to, by the words of its name."""
+    roles = {"shared": "shared_expert", "experts": "expert", "head": "lm_head"}
+    named = (role for role, word in roles.items() if word in module)
+    return next(named, "mlp" if "mlp" in module or "ffn" in module else "dense")
+
+
 def _compressed(scheme: Config) -> tuple[float, float]:
     """The only group of matrices: bits, and a scale for each group of elements.
 
@@ -171,7 +224,9 @@ def _compressed(scheme: Config) -> tuple[float, float]:
     (name,) = groups.table
     weights = groups.table_of(name).table_of("weights")
     bits = _bits(weights, NATIVE_BITS)
-    fine = str(scheme.value("format")).startswith("nvfp4")
+    form = str(scheme.value("format") or groups.table_of(name).value("format"))
+    groups.table_of(name).value("format")
+    fine = form.startswith(("nvfp4", "mxfp4"))
     zero = 0.0 if weights.flag("symmetric", default=True) else bits
     group = _group_size(weights, "group_size", default=0)
     activations = groups.table_of(name).table_of("input_activations")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.configs import AWQ, FP8, quantised_llama
 
+from nearkv.hardware.errors import InputError
+
 
 @pytest.mark.parametrize(
     ("scheme", "operand"),
@@ -44,3 +46,59 @@ def test_a_cache_scheme_may_be_named_by_its_format(tmp_path: Path) -> None:
     assert (
         quantised_llama(tmp_path, {"quant_algo": "FP8", "kv_cache_scheme": "FP8"}).kv_width == 1.0
     )
+
+
+def mixed(**modules: str) -> dict[str, Any]:
+    """A scheme that names an algorithm for each module."""
+    layers = {name.replace("__", "."): {"quant_algo": to} for name, to in modules.items()}
+    return {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "mlp", "dense", "head", "operand"),
+    [
+        # weights in 4 bits with a scale of 8 for 16 of them; attention in 8; the head like the MLP
+        (
+            mixed(l0__mlp__up="W4A16_NVFP4", l0__self_attn__q="FP8", lm_head="W4A16_NVFP4"),
+            *(4.5, 8, (16 + 4.5) / 2, 16),
+        ),
+        (
+            mixed(l1__experts__0__w1="NVFP4", l1__shared_experts__up="MXFP8", l0__mlp__up="MXFP8"),
+            *(4.5, 8.25, 16, 4),
+        ),
+        # attention that is not listed stays in the 8 bits of the others
+        ({**mixed(l0__ffn__experts="NVFP4"), "quant_method": "fp8"}, 4.5, 8, 16, 4),
+        (mixed(l0__ffn__experts="NVFP4"), 4.5, 16, 16, 4),
+    ],
+)
+def test_modules_have_widths_of_their_own(
+    tmp_path: Path, scheme: dict[str, Any], mlp: float, dense: float, head: float, operand: float
+) -> None:
+    llm = quantised_llama(tmp_path, scheme)
+    assert (llm.weight_width, llm.dense_width, llm.head_width, llm.operand_width) == (
+        mlp / 8,
+        dense / 8,
+        head / 8,
+        operand / 8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "problem"),
+    [
+        (mixed(l0__mlp__up="INT3"), "quant_algo 'INT3' in quantized_layers"),
+        ({"quant_algo": "MIXED_PRECISION"}, "must name the algorithm of each module"),
+    ],
+)
+def test_a_mixed_scheme_that_is_not_known_is_refused(
+    tmp_path: Path, scheme: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        quantised_llama(tmp_path, scheme)
+
+
+def test_scales_of_mxfp4_have_8_bits(tmp_path: Path) -> None:
+    weights = {"num_bits": 4, "group_size": 32}
+    group = {"weights": weights, "format": "mxfp4-pack-quantized"}
+    scheme = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+    assert quantised_llama(tmp_path, scheme).weight_width == 4.25 / 8
