@@ -217,7 +217,7 @@ class _Intervals:
         return _Intervals(point, low, high, rate)
 
 
-def peak(rate: Evaluate, high: Numbers) -> Peak:
+def peak(rate: Evaluate, high: Numbers, at_once: int = AT_ONCE) -> Peak:
     """Maximise a rate over 1 ... high.
 
     Where the ranges are short, every value is tried, which proves the best. Others are searched by
@@ -229,6 +229,7 @@ def peak(rate: Evaluate, high: Numbers) -> Peak:
     Args:
         rate: of a value at a point; NaN where it has none.
         high: largest value at each point; below 1 where there is none.
+        at_once: values that are evaluated together where each is tried.
 
     Returns:
         The best; NaN where there is none.
@@ -238,7 +239,7 @@ def peak(rate: Evaluate, high: Numbers) -> Peak:
     point: Points = np.flatnonzero(high >= 1)
     shortest = point[np.argsort(high[point], kind="stable")]
     short = np.cumsum(high[shortest]) <= _TRIED
-    _try_all(best, shortest[short], high)
+    _try_all(best, shortest[short], high, at_once)
     _branch_and_bound(best, np.sort(shortest[~short]), high)
     best_rate = np.where(np.isnan(best.value), np.nan, best.rate)
     bound = best_rate.copy()
@@ -246,15 +247,15 @@ def peak(rate: Evaluate, high: Numbers) -> Peak:
     return Peak(best.value, best_rate, bound)
 
 
-def _try_all(best: _Best, points: Points, high: Numbers) -> None:
+def _try_all(best: _Best, points: Points, high: Numbers, at_once: int) -> None:
     """Try every value from 1 up at some points."""
     many = high[points].astype(np.intp)
     point = np.repeat(points, many)
     before = np.repeat(np.cumsum(many) - many, many)
     place = np.arange(len(point))
     value: Numbers = np.asarray(place - before + 1, float)
-    for start in range(0, len(point), AT_ONCE):
-        piece = slice(start, start + AT_ONCE)
+    for start in range(0, len(point), at_once):
+        piece = slice(start, start + at_once)
         best.try_values(point[piece], value[piece])
 
 

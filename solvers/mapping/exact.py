@@ -111,8 +111,7 @@ def _best_of_pairs(tables: HeadTables) -> Choice:
     pairs = attention[:, :, None] + qkv[:, None, :]
     top = _most_fc(tables)
     if low is None:
-        total = _prefix_minimum(fc, top)
-        total += pairs
+        total = pairs + _prefix_minimum(fc, top)
     else:
         total = pairs + _range_minimum(fc, low, top)
         # where nothing fits both, HBM's capacity alone counts

@@ -116,7 +116,7 @@ class _Sizing:
             return np.where(fits, number, np.nan)
 
         beyond = np.where(np.isfinite(known), known, 0.0)
-        further = peak(more, beyond)
+        further = peak(more, beyond, self.probe.block.at_once)
         return known + np.nan_to_num(further.value)
 
     def rows(self) -> Rows:
@@ -124,7 +124,7 @@ class _Sizing:
         count = self.probe.size
         points = np.arange(count)
         most = self.largest()
-        best = peak(self.rate, most)
+        best = peak(self.rate, most, self.probe.block.at_once)
         proven = np.isnan(best.value) | ~np.isnan(best.bound)
         solved = np.maximum(np.nan_to_num(best.value), 1.0)
         at_best = self.probe.answer(points, {"batch": solved})

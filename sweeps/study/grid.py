@@ -164,12 +164,14 @@ class Block:
     def at_once(self) -> int:
         """Design points, times draws of a band, to evaluate together.
 
-        Fewer where a solver tabulates each number of heads or layers at every point: a hundred
-        numbers in place of one, which would fill gigabytes.
+        Fewer where a solver tabulates each number of heads or layers at every point: the more of
+        them a model has, the fewer, so that tables take the same memory.
         """
         solvers = {knob.solver for knob in self.system.knobs.values()}
-        tabulates = any(solver.startswith("mapping-") for solver in solvers)
-        return max(POINTS_AT_ONCE // 8, 1) if tabulates else POINTS_AT_ONCE
+        if not any(solver.startswith("mapping-") for solver in solvers):
+            return POINTS_AT_ONCE
+        units = max(max(part.si["heads"], part.si["layers"]) for part in self.parts)
+        return max(POINTS_AT_ONCE * 12 // int(units), 1)
 
     @cached_property
     def display_grid(self) -> Grid:

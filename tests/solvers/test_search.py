@@ -141,3 +141,15 @@ def test_few_branches_suffice_where_the_rate_is_smooth() -> None:
 
     peak(rate, np.array([2.0**21]))
     assert sum(calls) < 4000
+
+
+def test_values_are_tried_a_few_at_a_time_where_each_takes_much_memory() -> None:
+    sizes = []
+
+    def rate(point: np.ndarray, value: np.ndarray) -> np.ndarray:
+        sizes.append(len(value))
+        return np.asarray(-((value - 37 - point) ** 2), float)
+
+    best = peak(rate, np.array([100.0, 50.0]), at_once=7)
+    assert list(best.value) == [37, 38]
+    assert max(sizes) == 7

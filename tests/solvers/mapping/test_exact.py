@@ -97,6 +97,31 @@ def test_tables_that_do_not_vary_serve_all_points() -> None:
     assert np.all(np.diff(np.where(swept.ok, swept.seconds, np.inf)[np.asarray(swept.ok)]) <= 0)
 
 
+@pytest.mark.parametrize("case", range(6))
+def test_points_that_differ_in_seconds_alone_are_solved_as_alone(case: int) -> None:
+    """Stated units of one sub-layer, or chips that are swept, change no table of bytes."""
+    rng = np.random.default_rng(13 + case)
+    other = instance(rng, 6, case % 5)
+    if case == 5:  # little HBM beside an LPDDR that holds everything
+        other = replace(other, hbm_headroom=np.asarray(20.0), lpddr_headroom=np.asarray(9e9))
+    one = with_attention_of(other, other, 0.3)  # parts of a byte, so that pairs are tried
+    swept = [replace(one, seconds=instance(rng, 6, 0).seconds) for _ in range(9)]
+    swept += [pin(one, which, 3) for which in range(3)]
+    seconds = stacked(swept).seconds
+    for tables in (replace(one, seconds=seconds), points_of_one_sublayer(one, seconds)):
+        best = exact(tables)
+        for i in range(len(swept)):
+            own = [table[i] if table.ndim == 2 else table for table in tables.seconds]
+            alone = brute(replace(one, seconds=(own[0], own[1], own[2])))
+            assert np.asarray(best.seconds)[i] == alone.seconds
+            assert np.asarray(best.ok)[i] == alone.ok
+
+
+def points_of_one_sublayer(one: HeadTables, seconds: Three) -> HeadTables:
+    """Design points of which only the seconds of attention differ."""
+    return replace(one, seconds=(seconds[0], *one.seconds[1:]))
+
+
 @pytest.mark.parametrize(("byte", "share"), [(1.0, 1.0), (0.3, 1.0), (1.0, 0.25)])
 def test_points_that_share_qkv_and_fc_are_solved_as_alone(byte: float, share: float) -> None:
     """Rooms of whole bytes are shared, those of parts of a byte are not: the answers are alike.
