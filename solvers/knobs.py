@@ -92,6 +92,18 @@ class _Question:
         return self.system(self.hw, self.llm, self.work, {**self.stated, **shares})
 
 
+class LackingError(InputError):
+    """A machine lacks roles or numbers that a system reads.
+
+    Attributes:
+        reason: what it lacks, without what to do about it.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}; {advice}")
+        self.reason = reason
+
+
 def resolve_knobs(
     system: System,
     hw: Machine,
@@ -116,8 +128,8 @@ def resolve_knobs(
         explained: whether to say what binds at a solved share, too.
 
     Raises:
-        InputError: two shares are both `auto`, amounts are not affine in a share, or the machine
-            lacks roles or numbers that the system reads.
+        InputError: two shares are both `auto`, or amounts are not affine in a share.
+        LackingError: the machine lacks roles or numbers that the system reads.
     """
     question = _Question(system, hw, llm, work, requested, explained)
     try:
@@ -128,7 +140,7 @@ def resolve_knobs(
         raise _refusal(question) from None
 
 
-def _refusal(question: _Question) -> InputError:
+def _refusal(question: _Question) -> LackingError:
     """All that the machine lacks for the system, in one sentence, and how to add it."""
     hw, system = question.hw, question.system
     lacks = lacking(hw, lambda complete: _resolve(replace(question, hw=complete)))
@@ -140,9 +152,8 @@ def _refusal(question: _Question) -> InputError:
     if all(dot and role in hw.roles and role not in PARTLESS for role, dot, _ in places):
         advice = f"state it, as in --set {lacks[0]}=VALUE"
     listed = ", ".join(lacks)
-    return InputError(
-        f"platform {hw.platform!r} lacks what {system.name} reads: {listed}; {advice}"
-    )
+    reason = f"platform {hw.platform!r} lacks what {system.name} reads: {listed}"
+    return LackingError(reason, advice)
 
 
 def _resolve(question: _Question) -> Resolved:

@@ -185,7 +185,7 @@ def cells_at(
     estimate = resolved.estimate
     answer = Answer(estimate, hw, block.system.owns)
     asked = on_request([*wanted, *extra])
-    answers = _point(block, mesh, shown, work, resolved)
+    answers = _point(block, mesh, shown, work, resolved.knobs)
     answers |= _shortage(estimate.fits, wanted)
     if is_asked("note", wanted):
         overridden = block.overridden(mesh["model"].astype(int))
@@ -219,9 +219,9 @@ _NO_SHORTAGE: Mapping[str, Cell] = {
 
 
 def _point(
-    block: Block, mesh: Mesh, shown: Mesh, work: Workload, resolved: Resolved
+    block: Block, mesh: Mesh, shown: Mesh, work: Workload, knobs: Mapping[str, Real]
 ) -> dict[str, Cell]:
-    """What tells a design point from others: system, model, machine, workload and knobs."""
+    """What tells a design point from others: system, model, machine, workload and its knobs."""
     cells: dict[str, Cell] = {
         "system": Names(EVERYWHERE, (block.system.name,)),
         "model": Names(mesh["model"].astype(int), block.grid.axes[0].labels),
@@ -240,25 +240,48 @@ def _point(
             cells[column] = values
     if block.traces:
         cells["method"] = Names(EVERYWHERE, (block.method,))
+    return cells | _knob_cells(block, mesh, shown, knobs)
+
+
+def _knob_cells(
+    block: Block, mesh: Mesh, shown: Mesh, knobs: Mapping[str, Real]
+) -> dict[str, Cell]:
+    """The knobs of a system, as columns; one without a value is left out."""
+    cells: dict[str, Cell] = {}
     axis_of = {number: axis for axis, number in block.sets.items()}
     for name, knob in block.system.knobs.items():
         if not knob.sets:
-            value = resolved.knobs[name]
-            cells[name] = value
-            if knob.choices:
-                cells[name] = Names(np.asarray(value).astype(int), knob.choices)
+            if name in knobs:
+                value = knobs[name]
+                cells[name] = value
+                if knob.choices:
+                    cells[name] = Names(np.asarray(value).astype(int), knob.choices)
             continue
         # a knob that stands for a hardware number shows that: as set, or as the platform states it
+        role, _, own = knob.sets.partition(".")
+        if role not in block.platform.roles:
+            continue
         key = block.platform.key(knob.sets)
         column = name + key.suffix
         if knob.sets in axis_of:
             place = list(mesh).index(axis_of[knob.sets])
             cells[column] = list(shown.values())[place]
         else:
-            role, _, own = knob.sets.partition(".")
             stated = block.platform.roles[role].numbers[own]
             cells[column] = key.shown(stated.si)
     return cells
+
+
+def without_answer(block: Block, reason: str) -> Columns:
+    """The rows of a block whose machine lacks what its system reads: not modelled, and why."""
+    box = block.grid.whole
+    mesh, shown = block.grid.mesh(box), block.display_grid.mesh(box)
+    _, _, work, requested = block.at(mesh)
+    stated = {name: knob for name, knob in requested.items() if not isinstance(knob, str)}
+    answers = _point(block, mesh, shown, work, stated)
+    text = {"status": STATUSES[2], "reason": reason, "short_of": "", "note": ""}
+    answers |= {name: Names(EVERYWHERE, (value,)) for name, value in text.items()}
+    return {name: spread(cell, shape_of(box)) for name, cell in answers.items()}
 
 
 def _shortage(fits: Fits, wanted: Collection[str]) -> dict[str, Cell]:

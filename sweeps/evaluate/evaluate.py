@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
+from nearkv.solvers.knobs import LackingError
 from nearkv.sweeps.evaluate.columns import (
     Cell,
     Names,
@@ -16,6 +17,7 @@ from nearkv.sweeps.evaluate.columns import (
     cells_at,
     columns,
     spread,
+    without_answer,
 )
 from nearkv.sweeps.study.grid import Grid
 from nearkv.sweeps.study.study import Block, Numbers, Study, blocks
@@ -81,12 +83,25 @@ def _at_places(grid: Grid, places: NDArray[np.int64]) -> dict[str, Numbers]:
 def evaluate(parts: Sequence[Block], extra: Collection[str] = ()) -> list[Columns]:
     """Evaluate blocks in memory, one table each.
 
+    A machine that lacks what one of several systems reads has rows that are not modelled.
+
     Raises:
         InputError: too many rows for a table.
+        LackingError: no system has a machine with all that it reads, or a band is asked for.
     """
     check_rows(parts)
     keep_freed_memory()
-    return [_whole(block, extra) for block in parts]
+    tables: list[Columns] = []
+    refusals: list[LackingError] = []
+    for block in parts:
+        try:
+            tables.append(_whole(block, extra))
+        except LackingError as refusal:
+            refusals.append(refusal)
+            tables.append(without_answer(block, refusal.reason))
+            if len(refusals) == len(parts) or block.band is not None:
+                raise
+    return tables
 
 
 def check_rows(parts: Sequence[Block]) -> None:

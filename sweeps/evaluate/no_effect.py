@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.schema import PARTLESS, ROLES
-from nearkv.solvers.knobs import Requested, resolve_knobs
+from nearkv.solvers.knobs import LackingError, Requested, resolve_knobs
 from nearkv.sweeps.study.grid import Box
 from nearkv.sweeps.study.study import Block, Study, blocks
 
@@ -90,7 +91,8 @@ def warn_of_unread(
     read: set[str] = set()
     for block in study_blocks:
         box = next(block.grid.boxes(_POINTS))
-        _metrics(block, box, {}, read)
+        with suppress(LackingError):  # whoever evaluates the block says so
+            _metrics(block, box, {}, read)
     systems = ", ".join(dict.fromkeys(block.system.name for block in study_blocks))
     why = f"changes nothing: no system here reads it ({systems})"
     for number in sorted(options.keys() - read):

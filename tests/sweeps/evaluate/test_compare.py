@@ -50,8 +50,7 @@ def test_ratios_are_over_the_first_row_of_each_design_point() -> None:
 def test_a_note_says_where_platforms_differ() -> None:
     platforms = ("hilos-a100", "dgx-a100-pim")
     study = Study(("hilos",), ("opt-66b",), context="1k", platforms=platforms)
-    with pytest.raises(InputError):
-        compare(study)
+    assert compare(study)["status"].tolist() == ["ok", "not-modelled"]
     table = compare(replace(study, platforms=("hilos-a100", "hilos-h100")))
     before, after = table["cost_usd"]
     dearer = f"costs {after / before:.3g} times as much"
@@ -87,3 +86,17 @@ def test_a_conclusion_says_a_small_lead_in_percent(rate: float, said: str) -> No
     table["decode_tok_s"] = np.array([100.0, rate])
     table["speedup"] = np.array([1.0, rate / 100.0])
     assert conclusion(study, table) == [said]
+
+
+def test_a_system_that_lacks_a_role_is_a_row_and_no_end() -> None:
+    """A workstation has no drives that compute; the others are answered as without it."""
+    study = Study(("hilos",), ("opt-30b",), context="1k,2k", platforms=("workstation-5090",))
+    table = compare(study.but(systems=("hilos", "flexgen-dram")))
+    alone = compare(study.but(systems=("flexgen-dram",)))
+    assert table["status"].tolist() == ["not-modelled"] * 2 + ["ok"] * 2
+    assert "lacks what hilos reads: csd" in table["reason"][0]
+    assert table["context_tok"].tolist() == [1024, 2048] * 2
+    assert table["step_ms"][2:].tolist() == alone["step_ms"].tolist()
+    assert np.isnan(table["step_ms"][:2]).all()
+    with pytest.raises(InputError, match="lacks what hilos reads"):
+        compare(study)
