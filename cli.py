@@ -297,6 +297,7 @@ add_group(
     solve.alpha,
     solve.beta,
     solve.spill,
+    solve.knob,
     solve.mapping,
     solve.mapping_trace,
     solve.subbatch,

@@ -35,7 +35,9 @@ class Options(Axes, total=False):
     Attributes:
         systems: names, where the question is about chosen systems.
         method: of `mapping`: exact, greedy, milp or brute.
-        robust: of `alpha`, `spill` and `beta`, with a band: share of the draws to be best for.
+        name: of `knob`: which one.
+        robust: of `alpha`, `spill`, `knob` and `beta`, with a band: share of the draws to be best
+            for.
         vary: of `hardware`: the number to choose (`csd.count=1:64`).
         slo: of `batch` and `hardware`: what must hold, as `step_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
@@ -45,6 +47,7 @@ class Options(Axes, total=False):
     """
 
     systems: Names
+    name: str
     robust: float
     vary: str
     slo: str | Iterable[str]
@@ -69,8 +72,8 @@ def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> p
     """Find the best value of a knob, with a proven bound and the paper's rule beside it.
 
     Args:
-        question: alpha, spill, beta, mapping, mapping-trace, batch, hardware, crossover, placement
-            or subbatch.
+        question: alpha, spill, knob, beta, mapping, mapping-trace, batch, hardware, crossover,
+            placement or subbatch.
         model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
             and axes too.
         options: axes as `compare` takes them, and what the question takes besides; see `Options`.
@@ -140,6 +143,14 @@ def _spill(model: Study | Models, options: Options) -> pd.DataFrame:
     study = _study(model, options, "hilos")
     answer = best_knob(study, "interval", options.get("robust", 0.0))
     return table_of_columns(answer, why_spill(answer))
+
+
+def _knob(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.explore.knob import best_knob, why_knob
+
+    name = path_of(_needed(options, "name", "alpha"), "name")
+    answer = best_knob(_study(model, options, "hilos"), name, options.get("robust", 0.0))
+    return table_of_columns(answer, why_knob(answer, name))
 
 
 def _beta(model: Study | Models, options: Options) -> pd.DataFrame:
@@ -276,6 +287,7 @@ Question = tuple[Callable[[Study | Models, Options], pd.DataFrame], tuple[str, .
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),
+    "knob": (_knob, (*_AXES, "name", "robust")),
     "beta": (_beta, (*Axes.__annotations__, "robust")),
     "mapping": (_mapping, (*_MACHINE, "batch", "context", "method")),
     "mapping-trace": (

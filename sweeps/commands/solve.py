@@ -20,7 +20,7 @@ KNOB = (
     "system,model,platform,trace,batch,batch_run,context_tok,output_tokens,status,short_of,"
     "step_ms,value,gap"
 )
-"""Columns that a terminal shows of `solve alpha` and `solve spill`."""
+"""Columns that a terminal shows of `solve alpha`, `solve spill` and `solve knob`."""
 MAPPING = (
     "model,platform,batch,context_tok,method,status,reason,n_attention,n_qkv,n_fc,"
     "step_ms,bound_ms,gap,bound_by,rule_loss,a_major_loss,q_major_loss,f_major_loss"
@@ -58,6 +58,9 @@ Robust = Annotated[
         metavar="SHARE",
         help="With --band: also the value that makes this quantile of the draws short, as 0.9.",
     ),
+]
+KnobName = Annotated[
+    str, typer.Argument(metavar="KNOB", help="A knob; `nearkv systems show` lists them.")
 ]
 SolveMethod = Annotated[
     str,
@@ -245,6 +248,47 @@ def spill(
 
     view, study = options.view_of(line), options.study_of(line, system)
     answer = solve("spill", study, robust=robust)
+    show_knob(answer, study, view, KNOB)
+
+
+def knob(
+    line: typer.Context,
+    name: KnobName,
+    system: options.SystemNames = "hilos",
+    robust: Robust = 0.0,
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the best value of any knob, such as one of a system of your own.
+
+    A share is solved exactly, with a lower bound; of a count or a choice every value is tried.
+    `nearkv systems show SYSTEM` lists the knobs. With --band and --robust as `solve alpha`.
+
+    Example: nearkv solve knob cache --system zero-inference --model opt-30b --context 8k
+    """
+    from nearkv.sweeps.api.solve import solve
+
+    view, study = options.view_of(line), options.study_of(line, system)
+    answer = solve("knob", study, name=name, robust=robust)
     show_knob(answer, study, view, KNOB)
 
 

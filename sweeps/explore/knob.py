@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.registry import find_knob, find_system
+from nearkv.costmodel.model.registry import System, find_knob, find_system
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import (
@@ -53,7 +53,7 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
     if knob in study.knobs:
         raise InputError(f"--knob {knob}: is what is solved for; leave it out")
     for name in study.systems:
-        find_knob(find_system(name), knob)
+        _check_solvable(find_system(name), knob, study.band)
     solved = blocks(replace(study, knobs={**study.knobs, knob: ("auto",)}))
     check_rows(solved)
     warn_of_no_effect(study, solved)
@@ -64,6 +64,25 @@ def best_knob(study: Study, knob: str, robust: float = 0.0) -> Columns:
             for box in block.grid.boxes(block.at_once)
         ]
     )
+
+
+def _check_solvable(system: System, name: str, band: float) -> None:
+    """Refuse a knob that another question solves, or whose values have no band.
+
+    Raises:
+        InputError: it is one.
+    """
+    knob = find_knob(system, name)
+    where = f"{system.name}: {name}"
+    if knob.sets:
+        advice = f"ask `nearkv solve hardware --vary {knob.sets}`"
+        raise InputError(f"{where} stands for a hardware number; {advice}")
+    if knob.solver:
+        advice = "ask `nearkv compare`, where auto solves all of them"
+        raise InputError(f"{where} is chosen together with other knobs; {advice}")
+    if knob.choices and band:
+        advice = f"ask `nearkv compare --knob {name}={','.join(knob.choices)}` for theirs"
+        raise InputError(f"--band: {where} has names for values, not a band; {advice}")
 
 
 def check_robust(study: Study, robust: float) -> None:
@@ -100,8 +119,9 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
         "gap": excess(step_ms, bound_ms),
     }
     if resolved.bound_by is not None:
-        x = llm.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
         beside["bound_by"] = resolved.bound_by
+    if resolved.bound_by is not None and knob == "alpha":
+        x = llm.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
         beside["x_over_kv"] = x / llm.kv_cache_bytes(1, 1)
     for rule in block.system.knobs[knob].rules:
         ruled = resolve_knobs(block.system, hw, llm, work, {**requested, knob: rule})
@@ -113,6 +133,8 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
         beside[f"{name}_step_ms"] = ruled_ms
         beside[f"{name}_loss"] = excess(ruled_ms, step_ms)
     ok = (table["status"] == "ok").reshape(shape_of(box))
+    if resolved.tried:
+        beside["tried"] = np.asarray(resolved.tried)
     for name, cell in beside.items():
         blank = "" if np.asarray(cell).dtype.kind == "U" else np.nan
         shown = np.where(ok, cell, blank)
@@ -157,6 +179,24 @@ def _balance(bound_by: str) -> str:
     """What would move a balance: the resource that slows on either side of it."""
     below, equals, above = bound_by.removeprefix("memory, ").partition(" = ")
     return f"; a faster {above} would raise it, a faster {below} lower it" if equals else ""
+
+
+def why_knob(answer: Columns, name: str) -> list[str]:
+    """Say how each optimum of a knob is known to be one, and what binds there."""
+    return sentences(_why_knob(row, name) for row in records(answer))
+
+
+def _why_knob(row: Row, name: str) -> str:
+    point = f"{row['system']}, {row['model']}"
+    if lacking := lacks_answer(row, point):
+        return lacking
+    value = row["value"]
+    best = f"{point}: {name} = {value if isinstance(value, str) else format(value, '.4g')}"
+    if row.get("tried"):
+        return f"{best}, the best of {row['tried']:,.0f} values that were tried; no bound is known."
+    if bound_by := row.get("bound_by"):
+        return f"{best}, bound by {bound_by}{_balance(bound_by)}."
+    return f"{best}, the best of all its values, each tried."
 
 
 def why_spill(answer: Columns) -> list[str]:

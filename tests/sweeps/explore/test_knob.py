@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from nearkv.sweeps.explore.knob import best_knob
+from nearkv.hardware.errors import InputError
+from nearkv.sweeps.evaluate.evaluate import table
+from nearkv.sweeps.explore.knob import best_knob, why_alpha, why_knob
 from nearkv.sweeps.study.study import Study
 
 
@@ -16,3 +19,35 @@ def test_a_rule_of_one_system_is_blank_for_another() -> None:
         for column in ("value", "rule", "rule_loss"):
             assert both[column][row] == alone[column][0], (name, column)
     assert np.isnan(both["rule_power_of_two"].astype(float)).tolist() == [False, True]
+
+
+def test_any_share_is_solved_under_its_own_name() -> None:
+    """As `solve alpha` solves it: the same value, bound and what binds."""
+    row = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+    (own,), (papers,) = why_knob(row, "alpha"), why_alpha(row)
+    assert own.startswith("hilos, opt-66b: alpha = 0.")
+    assert own.rpartition("; ")[2] == papers.rpartition("; ")[2]
+
+
+def test_of_a_choice_every_value_is_tried() -> None:
+    study = Study(("zero-inference",), ("opt-30b",), context="8k")
+    row = best_knob(study, "cache")
+    each = table(study.but(knobs={"cache": ("gpu", "host")}))
+    steps = dict(zip(each["cache"].tolist(), each["step_ms"].tolist(), strict=True))
+    best = min(steps, key=lambda name: steps[name] if steps[name] > 0 else np.inf)
+    assert (row["value"][0], row["step_ms"][0]) == (best, steps[best])
+    assert "each tried" in why_knob(row, "cache")[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "knob", "advice"),
+    [
+        ("hilos", "devices", "solve hardware --vary csd.count"),
+        ("asymmetric", "n_fc", "together with other knobs"),
+        ("zero-inference", "cache", "has names for values"),
+    ],
+)
+def test_a_knob_of_another_question_is_refused(system: str, knob: str, advice: str) -> None:
+    model = "gpt3-175b" if system == "asymmetric" else "opt-66b"
+    with pytest.raises(InputError, match=advice):
+        best_knob(Study((system,), (model,), band=90), knob)
