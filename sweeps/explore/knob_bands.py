@@ -14,7 +14,9 @@ from nearkv.sweeps.uncertainty.sampled import Sampled, ends, reduced, sampled
 
 STEP = "step_ms"
 SHARES = 201
-"""Values of a continuous knob that are tried."""
+"""Values of a continuous knob that are tried all over its range."""
+FINER, ZOOMS = 17, 3
+"""Values between the neighbours of the best that are tried then, and how often."""
 
 
 def knob_bands(
@@ -88,9 +90,35 @@ def _robust(
     fastest = np.argmin(steps, axis=-1)
     best = np.where(least < usual, candidates[fastest], chosen)
     shortest = np.minimum(least, usual)
+    if limits.is_continuous:
+        best, shortest = _closer(block, box, knob, share, best, shortest)
     columns = {"robust": best, "robust_step_ms": shortest, "value_step_ms": usual}
     fits = np.isfinite(shortest)
     return {name: np.where(fits, column, np.nan) for name, column in columns.items()}
+
+
+def _closer(
+    block: Block, box: Box, knob: str, share: float, best: Numbers, shortest: Numbers
+) -> tuple[Numbers, Numbers]:
+    """The best value of a continuous knob and its quantile, after a search around it."""
+    limits = block.system.knobs[knob]
+    reach = (limits.high - limits.low) / (SHARES - 1)
+    for _ in range(ZOOMS):
+        around = best
+        for offset in np.linspace(-reach, reach, FINER):
+            value = np.clip(around + offset, limits.low, limits.high)
+
+            def of_tile(
+                outer: Box, inner: Box, value: Numbers = value
+            ) -> dict[str, Numbers]:
+                answers = sampled(block, outer, {knob: value[inner]})
+                return {STEP: _high_step(block, outer, answers, share)}
+
+            steps = reduced(block, box, of_tile)[STEP]
+            best = np.where(steps < shortest, value, best)
+            shortest = np.minimum(steps, shortest)
+        reach /= (FINER - 1) / 2
+    return best, shortest
 
 
 def _high_step(block: Block, box: Box, answers: Sampled, share: float) -> Numbers:
