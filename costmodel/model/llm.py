@@ -201,9 +201,9 @@ class LLM:
         """Bytes of the wider operand of the products of attention, and of the others [B]."""
         stated = self.operand_width
         if stated is None:
-            both = np.maximum(self.weight_width, self.activation_width)
-            return both, both
-        mlp = np.maximum(stated, np.floor(2 * self.weight_width) / 2)
+            stated = self.activation_width
+        # what scales add to 4 or 8 bits does not enter a product
+        mlp = np.floor(2 * np.maximum(stated, self.weight_width)) / 2
         kept = np.greater(self.attention_width, self.weight_width)
         return np.where(kept, self.activation_width, mlp)[()], mlp
 
@@ -333,9 +333,11 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
         widths: the platform's `precision` role [B].
     """
     sizes = {size: shape[size] for size in SHAPE}
+    stated = {f"{key}_width": widths[key] for key in ("head", "operand") if key in widths}
     return LLM(
         **sizes,
         weight_width=widths.weight,
         kv_width=widths.kv,
         activation_width=widths.activation,
+        **stated,
     )

@@ -25,6 +25,8 @@ _SET_BY = {
     "weight": ("weight_width", "dense_width", "head_width", "operand_width"),
     "kv": ("kv_width",),
     "activation": ("activation_width", "operand_width"),
+    "head": ("head_width",),
+    "operand": ("operand_width",),
 }
 """Number of the `precision` role -> widths that it stands for."""
 

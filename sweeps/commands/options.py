@@ -34,7 +34,7 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="ROLE.KEY=VALUES",
-        help="Replace a hardware number: csd.count=4,8,16.",
+        help="Replace a hardware number: csd.count=4,8,16, precision.weight=fp8,int4.",
     ),
 ]
 Knobs = Annotated[

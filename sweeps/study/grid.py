@@ -31,6 +31,8 @@ Box = tuple[slice, ...]
 
 POINTS_AT_ONCE = 1 << 16
 """Design points evaluated together: calls of NumPy cost little, arrays stay in cache."""
+IMPLIED = ("head", "operand")
+"""Widths that a format of the weights sets beside them."""
 MOST_AXES = 56
 """Arrays have 64 dimensions; solvers add some of their own to those of a grid."""
 
@@ -251,7 +253,10 @@ class Block:
     def overridden(self, models: NDArray[np.intp]) -> dict[str, NDArray[np.bool_]]:
         """Sentence on a width that the user set -> where the model states its own."""
         notes: dict[str, NDArray[np.bool_]] = {}
-        for key in self._set_widths:
+        keys = self._set_widths
+        if "weight" in keys:
+            keys = [key for key in keys if key not in IMPLIED]
+        for key in keys:
             stating = [i for i, part in enumerate(self.parts) if stated_widths(part, key)]
             if stating:
                 sentence = f"precision.{key} as set, not the model's own"

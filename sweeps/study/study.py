@@ -25,6 +25,7 @@ from nearkv.sweeps.study.bands import (
     check_band,
     check_numbers,
 )
+from nearkv.sweeps.study.formats import in_numbers
 from nearkv.sweeps.study.grid import NONE, Axis, Block, Grid
 from nearkv.sweeps.study.own_systems import load_plugins
 from nearkv.sweeps.study.sizes import (
@@ -126,7 +127,7 @@ class Study:
         zipped: Mapping[str, Values] = NONE,
     ) -> None:
         check_numbers(seed, samples, band)
-        read = {
+        read: dict[str, Any] = {
             "systems": names(systems, "systems"),
             "models": names(models, "--model", Part),
             "batch": tuple(values(batch, size, "--batch")),
@@ -144,6 +145,7 @@ class Study:
             "parts": _each(names, parts, "--part"),
             "zipped": _each(_paired, zipped, "--zip"),
         }
+        read |= in_numbers(read["sets"], read["zipped"])
         for name, value in read.items():
             object.__setattr__(self, name, value)
 

@@ -12,6 +12,7 @@ import nearkv
 import nearkv.sweeps  # owner of the traces
 from nearkv.hardware.catalog import Part, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.formats import formats
 from nearkv.hardware.quantity import sources
 from nearkv.hardware.units import parse, unit_of
 from nearkv.sweeps.study.study_files import load_study
@@ -46,7 +47,8 @@ def test_every_source_is_used() -> None:
     cited = {load_platform(name).cite for name in names("platform")}
     papers = {"hilos", "inf2", "hillinfer", "l3", "h2m2", "flexgen"}
     by_hand = {"user"}  # what a user sets or fits
-    assert set(sources()) - used - cited - papers - by_hand == set()
+    widths = {number.source for numbers in formats().values() for number in numbers.values()}
+    assert set(sources()) - used - cited - papers - by_hand - widths == set()
 
 
 def test_every_part_is_of_a_kind_that_some_role_takes() -> None:
