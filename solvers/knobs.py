@@ -96,12 +96,13 @@ class LackingError(InputError):
     """A machine lacks roles or numbers that a system reads.
 
     Attributes:
-        reason: what it lacks, without what to do about it.
+        lacks: roles, and numbers as `role.key`, with commas.
+        reason: the sentence, without what to do about it.
     """
 
-    def __init__(self, reason: str, advice: str) -> None:
-        super().__init__(f"{reason}; {advice}")
-        self.reason = reason
+    def __init__(self, reader: str, lacks: str, advice: str) -> None:
+        self.lacks, self.reason = lacks, f"{reader}: {lacks}"
+        super().__init__(f"{self.reason}; {advice}")
 
 
 def resolve_knobs(
@@ -114,7 +115,8 @@ def resolve_knobs(
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
-    Of values that fit no memory, those that miss the fewest bytes are taken.
+    Of values that fit no memory, those that miss the fewest bytes are taken; of mappings, which
+    joint solvers choose, the one that their rule gives where HBM alone counts.
 
     Knobs that name a joint solver are solved together by it. Other integer knobs and
     choices are searched exhaustively; a share is then minimised exactly for each of their values.
@@ -152,8 +154,8 @@ def _refusal(question: _Question) -> LackingError:
     if all(dot and role in hw.roles and role not in PARTLESS for role, dot, _ in places):
         advice = f"state it, as in --set {lacks[0]}=VALUE"
     listed = ", ".join(lacks)
-    reason = f"platform {hw.platform!r} lacks what {system.name} reads: {listed}"
-    return LackingError(reason, advice)
+    reader = f"platform {hw.platform!r} lacks what {system.name} reads"
+    return LackingError(reader, listed, advice)
 
 
 def _resolve(question: _Question) -> Resolved:

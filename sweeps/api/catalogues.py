@@ -16,16 +16,22 @@ from nearkv.sweeps.evaluate.models import model_rows
 from nearkv.sweeps.study.own_systems import load_plugins
 
 
-def systems(plugin: Iterable[str] = ()) -> pd.DataFrame:
+def systems(plugin: Iterable[str] = (), platform: Value = "") -> pd.DataFrame:
     """List the systems: name, paper, platform, knobs and what they do.
 
     Args:
         plugin: files that register systems of your own.
+        platform: a name or file; adds `runs`, and what the platform `lacks` for the others.
+
+    Raises:
+        InputError: no such platform, or a file that cannot be used.
 
     >>> "hilos" in set(systems()["system"])
     True
     """
     load_plugins([plugin] if isinstance(plugin, str) else plugin)
+    if platform:
+        return table_of_rows(catalogue.rows_on(path_of(platform, "platform")))
     return table_of_rows(catalogue.system_rows())
 
 

@@ -21,6 +21,7 @@ OwnSystem = Annotated[
 
 def systems(
     line: typer.Context,
+    platform: options.OnePlatform = "",
     plugins: options.Plugins = [],
     columns: options.Columns = "",
     form: options.Format = "",
@@ -29,16 +30,23 @@ def systems(
     caption: options.Caption = "",
     label: options.Label = "",
 ) -> None:
-    """List the systems, each with the paper it comes from and its knobs."""
+    """List the systems, each with the paper it comes from and its knobs.
+
+    With --platform, which of them run on it, and what it lacks for the others.
+    """
     from nearkv.sweeps.api.catalogues import systems as answer
     from nearkv.sweeps.api.tables import rows_of
 
     view = options.list_view_of(line)
     if view is None:
         return
-    rows = rows_of(answer(plugin=plugins))
+    rows = rows_of(answer(plugin=plugins, platform=platform))
+    usual = "system,runs,lacks,what" if platform else "system,what,paper,platform,knobs"
     below = [f"{len(rows)} systems; `nearkv systems show NAME` prints the knobs of one."]
-    print_table(rows, view, "system,what,paper,platform,knobs", below=below)
+    if platform:
+        running = sum(row["runs"] == "yes" for row in rows)
+        below = [f"{running} of {len(rows)} systems run on {platform}."]
+    print_table(rows, view, usual, below=below)
 
 
 def show(

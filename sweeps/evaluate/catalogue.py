@@ -11,12 +11,12 @@ from nearkv.costmodel.model.metrics import COLUMNS, Answer
 from nearkv.costmodel.model.models import llm_from_part
 from nearkv.costmodel.model.registry import Knob, System, systems
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import load_llm, load_part, load_platform, names
+from nearkv.hardware.catalog import Platform, load_llm, load_part, load_platform, names
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import is_known
 from nearkv.hardware.machine import recording
-from nearkv.solvers.knobs import resolve_knobs
+from nearkv.solvers.knobs import LackingError, resolve_knobs
 from nearkv.sweeps.evaluate.provenance import numbers, platform_numbers
 from nearkv.sweeps.study.sizes import number
 
@@ -32,6 +32,38 @@ def system_rows() -> Rows:
         names = {"system": system.name, "paper": origin, "platform": system.platform}
         rows.append({**names, "knobs": knobs, "what": system.summary})
     return rows
+
+
+def rows_on(name: str) -> Rows:
+    """One row per system: whether it runs on a platform, and what the platform lacks for it.
+
+    Raises:
+        InputError: no such platform.
+    """
+    platform = load_platform(name)
+    lacks = {system.name: _lacks(system, platform) for system in systems().values()}
+    return [
+        {
+            **row,
+            "runs": "no" if lacks[row["system"]] else "yes",
+            "lacks": lacks[row["system"]],
+        }
+        for row in system_rows()
+    ]
+
+
+def _lacks(system: System, platform: Platform) -> str:
+    """Roles and numbers that a system reads, for either model, and a platform does not have."""
+    machine = platform.machine()
+    for model in READ_MODELS:
+        llm = llm_from_part(load_llm(model), machine["precision"])
+        try:
+            resolve_knobs(system, machine, llm, READ_WORK, dict(system.defaults))
+        except LackingError as refusal:
+            return refusal.lacks
+        except InputError:  # the system does not take this model
+            continue
+    return ""
 
 
 def summary_of(name: str) -> str:

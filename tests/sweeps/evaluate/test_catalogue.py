@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.costmodel.model.registry import System
-from nearkv.sweeps.evaluate.catalogue import column_rows
-from nearkv.sweeps.evaluate.evaluate import columns
+from nearkv.sweeps.evaluate.catalogue import column_rows, rows_on
+from nearkv.sweeps.evaluate.evaluate import columns, table
 from nearkv.sweeps.study.study import Study, blocks
 
 
@@ -38,3 +38,15 @@ def test_a_column_of_one_family_is_explained() -> None:
     shown = CliRunner().invoke(app, ["columns", "show", "tpot_ms"])
     assert shown.exit_code == 0
     assert "time between tokens" in shown.output
+
+
+def test_systems_that_run_on_a_platform_are_those_that_compare_answers() -> None:
+    """A workstation has one GPU, DRAM and a drive: no drives that compute, no ranks."""
+    rows = {row["system"]: row for row in rows_on("workstation-5090")}
+    assert rows["flexgen-dram"]["runs"] == "yes"
+    assert rows["hilos"]["runs"] == "no"
+    assert rows["hilos"]["lacks"].startswith("csd")
+    study = Study(tuple(rows), ("opt-30b",), context="1k", platforms=("workstation-5090",))
+    compared = table(study)
+    for name, reason in zip(compared["system"], compared["reason"], strict=True):
+        assert ("lacks what" in reason) == (rows[name]["runs"] == "no"), name
