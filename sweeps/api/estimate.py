@@ -87,6 +87,29 @@ class Prediction:
             return f"{self['reason']} by {self['short_gb']:.4g} GB"
         return str(self["reason"])
 
+    @cached_property
+    def footprint(self) -> list[dict[str, Any]]:
+        """A row a memory: what it must hold, what it can hold and what is missing [GB]."""
+        rows = []
+        for memory, (needed, available) in self.estimate.fits.tiers.items():
+            row: dict[str, Any] = {"memory": memory}
+            row["needed_gb"] = _scalar(needed) / 1e9
+            row["available_gb"] = _scalar(available) / 1e9
+            row["missing_gb"] = max(row["needed_gb"] - row["available_gb"], 0.0)
+            rows.append(row)
+        return rows
+
+    @property
+    def contents(self) -> str:
+        """How large weights and cache are, which lie in these memories, in words."""
+        _, llm, work, _ = self.block.inputs(self.block.grid.whole)
+        weights = _scalar(llm.weight_bytes) / 1e9
+        cache = _scalar(llm.kv_cache_bytes(work.batch, work.final)) / 1e9
+        return (
+            f"{self['model']}: weights of {weights:.4g} GB, K and V of {cache:.4g} GB after the "
+            "last token, wherever they lie; the rest is working memory, copies and buffers."
+        )
+
     def check_has_tree(self) -> None:
         """Refuse to explain by averages what is simulated event by event.
 

@@ -19,12 +19,17 @@ TREE = "span,seconds,share,resource,equation,amount,unit,word"
 Explain = Annotated[
     bool, typer.Option("--explain", help="Print where the time goes, line by line.")
 ]
+Footprint = Annotated[
+    bool,
+    typer.Option("--footprint", help="Print what each memory must hold, and what it can."),
+]
 
 
 def estimate(
     line: typer.Context,
     system: options.System,
     explain: Explain = False,
+    footprint: Footprint = False,
     model: options.Models = "",
     batch: options.Batch = "16",
     context: options.Context = "32k",
@@ -51,10 +56,13 @@ def estimate(
 
     Example: nearkv estimate hilos --model opt-66b --context 64k --set csd.count=16 --explain
     """
+    from nearkv.hardware.errors import InputError
     from nearkv.sweeps.api.estimate import estimate as answer
     from nearkv.sweeps.study.sizes import comma_list
 
     view = options.view_of(line)
+    if explain and footprint:
+        raise InputError("--explain and --footprint print two tables; ask for one")
     point = answer(options.study_of(line, [system]), also=comma_list(columns))
     if explain:
         point.check_has_tree()
@@ -65,7 +73,9 @@ def estimate(
         sentence = f"{system} has no time to explain: {point.shortage}"
         typer.echo(sentence, err=not view.is_for_people)
     rows = [dict(point.values)]
-    if not (explain and view.is_for_people):
+    if footprint or (explain and view.is_for_people):
+        print_table(point.footprint, view, study=point.study, below=[point.contents])
+    else:
         print_table(rows, view, study=point.study)
     check_answered(rows)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from support.command_line import succeed
+from support.command_line import refusal, succeed
 
 import nearkv
 from nearkv.hardware.errors import InputError
@@ -59,6 +59,19 @@ def test_a_tree_with_a_band_says_what_the_band_is_made_of() -> None:
 def test_a_tree_of_no_time_says_why(words: str, why: str) -> None:
     shown = succeed("estimate", *words.split(), "--explain", code=3)
     assert "has no time to explain" in shown
+    assert "needed_gb" in shown
     assert why in " ".join(shown.split())
     asked = succeed("estimate", *words.split(), "--explain", "--format", "json", code=3)
     assert json.loads(asked)[0]["status"] != "ok"
+
+
+def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
+    words = ("estimate", "hilos", "--model", "llama3.1-70b", "--context", "256k")
+    shown = succeed(*words, "--footprint", "--format", "json", code=3)
+    (row,) = json.loads(succeed(*words, "--format", "json", code=3))
+    memories = {memory["memory"]: memory for memory in json.loads(shown)}
+    assert memories[row["short_of"]]["missing_gb"] == pytest.approx(row["short_gb"])
+    for memory in memories.values():
+        over = memory["needed_gb"] - memory["available_gb"]
+        assert memory["missing_gb"] == max(over, 0)
+    assert "ask for one" in refusal(*words, "--footprint", "--explain")
