@@ -186,7 +186,7 @@ class LLM:
         if self.dense_width is None and self.head_width is None:
             return self.parameters * self.weight_width
         held = self.embedding_parameters + self.idle_parameters
-        embeddings = held * self._width(self.head_width)
+        embeddings = held * self.embedding_width
         return embeddings + self.sum_over_layers(
             lambda layer_type: layer_type.layer_bytes(layer_type.experts)
         )
@@ -194,7 +194,7 @@ class LLM:
     @property
     def head_bytes(self) -> Real:
         """Weights of the output head [B]."""
-        return self.head_parameters * self._width(self.head_width)
+        return self.head_parameters * self.embedding_width
 
     @property
     def operands(self) -> tuple[Real, Real]:
@@ -206,6 +206,11 @@ class LLM:
         mlp = np.floor(2 * np.maximum(stated, self.weight_width)) / 2
         kept = np.greater(self.attention_width, self.weight_width)
         return np.where(kept, self.activation_width, mlp)[()], mlp
+
+    @property
+    def embedding_width(self) -> Real:
+        """Bytes of one element of the embeddings and the output head [B]."""
+        return self._width(self.head_width)
 
     @property
     def attention_width(self) -> Real:
@@ -330,9 +335,11 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
 
     Args:
         shape: SI values by schema key; arrays broadcast over design points [1].
-        widths: the platform's `precision` role [B].
+        widths: the platform's `precision` role [B]; where `output_head` is 0, the model has no
+            words, so that its embeddings and output head are left out.
     """
     sizes = {size: shape[size] for size in SHAPE}
+    sizes["vocab"] = sizes["vocab"] * widths.maybe("output_head", 1.0)
     stated = {f"{key}_width": widths[key] for key in ("head", "operand") if key in widths}
     return LLM(
         **sizes,

@@ -27,6 +27,7 @@ _SET_BY = {
     "activation": ("activation_width", "operand_width"),
     "head": ("head_width",),
     "operand": ("operand_width",),
+    "output_head": (),
 }
 """Number of the `precision` role -> widths that it stands for."""
 

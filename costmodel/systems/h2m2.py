@@ -26,6 +26,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     decoder_bytes,
     fc,
     footprint,
+    output_head,
     prompt_attention,
     qkv,
 )
@@ -193,7 +194,8 @@ def naive_granularity(
 ) -> Estimate:
     """Whole sub-layers on one side or the other, one after another (H2M2 sec. 3.1, fig. 5a).
 
-    Layers may be mapped differently, as the best such mapping needs.
+    Layers may be mapped differently, as the best such mapping needs; the output head is divided as
+    the layers' fc.
 
     Args:
         hw, llm, work: as in `mapped`.
@@ -220,6 +222,7 @@ def naive_granularity(
 
     prompt = layer(b * work.prompt, lambda n: prompt_attention(two, llm, b, work.prompt, n))
     step = layer(b, lambda n: attention(two, llm, b, work.context, n))
+    head = one_side(llm, lambda n: output_head(two, llm, b, n), layers_fc)
     sizes = footprint(llm, work, llm.heads, llm.heads, llm.heads)
     layers = {"attention": layers_attention, "qkv": layers_qkv, "fc": layers_fc}
     on_hbm = {name: layers[name] / llm.layers * size for name, size in sizes.items()}
@@ -227,8 +230,8 @@ def naive_granularity(
         hw,
         llm,
         work,
-        prefill=llm.layers * prompt,
-        step=llm.layers * step,
+        prefill=serial(layers=llm.layers * prompt, head=head),
+        step=serial(layers=llm.layers * step, head=head),
         on_hbm=on_hbm,
         on_lpddr=sum(sizes.values()) - sum(on_hbm.values()),
     )

@@ -202,7 +202,7 @@ def one_batch(
         gpu_part = gpu_side(hw, llm, load, layer_type)
         return serial(gpu=gpu_part, states=decode_attention(hw, llm, load, layer_type))
     products = overlap(
-        gpu=linear(hw, llm, tokens, layer_type=layer_type),
+        gpu=linear(hw, llm, tokens, layer_type=layer_type, logits=load.sequences),
         cache=prompt_cache(hw, layer_type, load, overlap_comm),
     )
     attention = overlap(
@@ -216,7 +216,7 @@ def gpu_side(hw: Machine, llm: LLM, load: Load, layer_type: LLM | None = None) -
     """T_GPU of one layer: t_batch of decoding requests and chunks, t_p of the chunks (eq. 1)."""
     tokens = load.sequences + load.prompt
     return serial(
-        linear=linear(hw, llm, tokens, layer_type=layer_type),
+        linear=linear(hw, llm, tokens, layer_type=layer_type, logits=load.sequences),
         prefill=prefill_attention(hw, layer_type or llm, load.squares),
     )
 

@@ -31,8 +31,8 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     beside_weights,
     data_parallel,
     decode_attention,
+    decode_products,
     in_use,
-    linear,
     on_gpus,
     paired,
     products_and_states,
@@ -81,7 +81,7 @@ def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
 
     def layer(layer_type: LLM, load: Load) -> Span:
         return serial(
-            linear=linear(hw, llm, load.sequences, layer_type=layer_type),
+            linear=decode_products(hw, llm, load, layer_type),
             attention=decode_attention(hw, llm, load, layer_type),
         )
 
@@ -159,7 +159,7 @@ def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Es
 
     def layer(layer_type: LLM, load: Load) -> Span:
         attended = load if isinstance(layer_type, Recurrent) else load.share(1 - cpu_share)
-        products = linear(hw, llm, load.sequences, layer_type=layer_type)
+        products = decode_products(hw, llm, load, layer_type)
         attention = decode_attention(hw, llm, attended, layer_type)
         kept = cpu_share * layer_type.kv_bytes(load.tokens, 1)
         return overlap(

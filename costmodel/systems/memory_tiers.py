@@ -7,6 +7,8 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
@@ -47,6 +49,12 @@ def layer_kernels(on: Side, llm: LLM, tokens: Real, attention: Span) -> Span:
     return powered(serial(attention=attention, **products), on.name)
 
 
+def output_head(on: Side, llm: LLM, work: Workload) -> Span:
+    """Logits of one token of every sequence, on one side."""
+    stored = replace(llm, weight_width=llm.embedding_width)
+    return powered(gemm(on, stored, work.batch, llm.hidden, llm.vocab), on.name)
+
+
 def decode_layer(on: Side, llm: LLM, work: Workload) -> Span:
     """One layer of one step, all of it on one side."""
     attention = attend(on, llm, work.batch, work.context, llm.heads)
@@ -60,7 +68,7 @@ def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
 
 
 def last_footprint(llm: LLM, work: Workload) -> Real:
-    """Decoder layers and the cache at the end of the requests [B]."""
+    """Decoder layers, output head and the cache at the end of the requests [B]."""
     return decoder_bytes(llm, work.batch, np.maximum(work.final, work.context))
 
 
@@ -79,9 +87,10 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """
     check_heads(llm)
     on = side(hw, "lpddr", *CHIPS)
-    step = llm.layers * decode_layer(on, llm, work)
+    head = output_head(on, llm, work)
+    step = serial(layers=llm.layers * decode_layer(on, llm, work), head=head)
     return Estimate(
-        prefill=llm.layers * prefill_layer(on, llm, work),
+        prefill=serial(layers=llm.layers * prefill_layer(on, llm, work), head=head),
         step=step,
         fits=fits(lpddr=(last_footprint(llm, work), on.capacity)),
         work=work,
@@ -110,9 +119,10 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         reduced = link(hw.collective.all_reduce * any_batch, "all-reduces of a layer")
         return serial(work=kernels, all_reduce=powered(reduced, on.name))
 
-    step = llm.layers * layer(decode_layer(on, llm, work))
+    head = output_head(on, llm, work)
+    step = serial(layers=llm.layers * layer(decode_layer(on, llm, work)), head=head)
     return Estimate(
-        prefill=llm.layers * layer(prefill_layer(on, llm, work)),
+        prefill=serial(layers=llm.layers * layer(prefill_layer(on, llm, work)), head=head),
         step=step,
         fits=fits(hbm8=(last_footprint(llm, work), on.capacity)),
         work=work,
@@ -158,8 +168,9 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         beside = overlap(kernels=kernels, migrate=migrate(hidden * excess))
         return serial(beside=beside, before=migrate((1 - hidden) * excess))
 
-    decode = llm.layers * decode_layer(on, llm, work)
-    prompts = llm.layers * prefill_layer(on, llm, work)
+    head = output_head(on, llm, work)
+    decode = serial(layers=llm.layers * decode_layer(on, llm, work), head=head)
+    prompts = serial(layers=llm.layers * prefill_layer(on, llm, work), head=head)
     step = with_migration(decode, work.context)
     prefill = with_migration(prompts, work.prompt)
     return Estimate(

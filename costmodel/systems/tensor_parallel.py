@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import layer_compute
+from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
 from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits
@@ -66,13 +66,13 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         layers=over_layers(
             llm, lambda layer_type: replica.decode(layer_type, b, work.context)
         ),
-        head=replica.head(llm, b),
+        head=output_head(llm, b, replica.gpus),
     )
     prefill = serial(
         layers=over_layers(
             llm, lambda layer_type: replica.prefill(layer_type, b, work.prompt)
         ),
-        head=replica.head(llm, b),
+        head=output_head(llm, b, replica.gpus),
     )
     return Estimate(
         prefill=rounds * prefill,
@@ -193,10 +193,3 @@ class Replica:
             "hops": hop(hops * self.hw.fabric.latency, "2 log2(m) hops of a tree"),
             "fabric": adapters(sent, "2 (m-1)/m of the activations, twice"),
         }
-
-    def head(self, llm: LLM, b: Real) -> Span:
-        """Logits of one token a sequence."""
-        return overlap(
-            weights=self.gpus.read(llm.head_bytes, "output head"),
-            compute=self.gpus.run(2 * b * llm.head_parameters, "output head"),
-        )

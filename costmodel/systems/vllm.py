@@ -11,7 +11,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import prefill_compute
+from nearkv.costmodel.mechanisms.gpu_layer import head_weights, prefill_compute
 from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
 from nearkv.costmodel.model.capacity import fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
@@ -57,12 +57,14 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         layers=over_layers(
             llm, lambda layer_type: decode_layer(layer_type, b, work.context, gpus, cluster)
         ),
+        head=logits(llm, b, gpus, cluster),
         **communicate(hw, llm, cluster.micro, cluster),
     )
     prefill = serial(
         layers=over_layers(
             llm, lambda layer_type: prefill_layer(layer_type, work, b, gpus, cluster)
         ),
+        head=logits(llm, b, gpus, cluster),
         **communicate(hw, llm, cluster.micro * work.prompt, cluster),
     )
     rounds = work.batch / b
@@ -130,6 +132,16 @@ def prefill_layer(llm: LLM, work: Workload, b: Real, gpus: Gpu, cluster: Paralle
     return overlap(
         hbm=gpus.read(llm.layer_weight_bytes(b * work.prompt), "weights"),
         compute=cluster.idle * prefill_compute(llm, work, b, gpus),
+    )
+
+
+def logits(llm: LLM, b: Real, gpus: Gpu, cluster: Parallel) -> Span:
+    """Output head over one token a sequence; layers are divided so that stages take as long."""
+    weights = cluster.pp * head_weights(llm, b)
+    flops = cluster.idle * 2 * b * llm.head_parameters
+    return overlap(
+        hbm=gpus.read(weights, "output head a micro-batch"),
+        compute=gpus.run(flops, "output head"),
     )
 
 

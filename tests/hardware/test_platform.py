@@ -44,6 +44,7 @@ FOR = {
     "hilos-h100": ["hilos"],
     "hilos-h200": ["hilos"],
     "hilos-isp": ["hilos"],
+    "gh-decoders": ["h2m2", "lpddr-only"],
 }
 """Platform -> systems; those that a system's paper names follow from the system itself."""
 NO_SYSTEM = {"t4-flexgen"}

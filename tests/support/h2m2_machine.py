@@ -28,7 +28,7 @@ FAMILY = (
     "hbm-8",
 )
 LENGTHS = np.arange(256.0, 2049.0, 256.0)  # fig. 3: GPT3 from 256 to 2048
-HW = load_platform("gh-asymmetric").machine()
+HW = load_platform("gh-decoders").machine()
 GPT3 = model("gpt3-175b", HW)
 CHINCHILLA = model("chinchilla-70b", HW)
 LLAMA2 = model("llama2-70b", HW)

@@ -1,6 +1,7 @@
 """Head-aware mapping: each sub-layer split by heads over HBM and LPDDR (H2M2 sec. 3.1, fig. 5).
 
-Attention and qkv-linear are cut between heads, fc between columns in the same shares. After every
+Attention and qkv-linear are cut between heads, fc between columns in the same shares, and with fc
+the output head, which the paper leaves out (sec. 5.1: decoder layers alone). After every
 kernel a barrier closes and the sides exchange its output, so that both hold all activations.
 
 Symbols: n heads on HBM, N heads, g queries a KV head, b batch, m tokens, h hidden, d head size,
@@ -10,7 +11,7 @@ L layers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,6 +230,24 @@ def fc(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
     return serial(**{name: kernel(shape) for name, shape in shapes.items()})
 
 
+def output_head(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Logits of m tokens, once a model: the words divided over both sides as the columns of fc."""
+    stored = replace(llm, weight_width=llm.embedding_width)
+
+    def words_on(on: Side, heads: Real) -> Span:
+        return gemm(on, stored, m, llm.hidden, llm.vocab * heads / llm.heads, paged)
+
+    return split(two, words_on, n, llm.heads, m * llm.vocab * llm.activation_width)
+
+
+def fc_and_head(two: Asymmetric, llm: LLM, m: Real, n: Real, paged: Real = 0.0) -> Span:
+    """Fc of all layers and the output head of a decode step of m sequences."""
+    return serial(
+        fc=llm.layers * fc(two, llm, m, n, paged),
+        head=output_head(two, llm, m, n, paged),
+    )
+
+
 # --- bytes of one sub-layer, all layers ---
 
 
@@ -243,14 +262,15 @@ def qkv_bytes(llm: LLM, n: Real) -> Real:
 
 
 def fc_bytes(llm: LLM, n: Real) -> Real:
-    """Weights of n of N shares of fc on one side, all experts [B]."""
+    """Weights of n of N shares of fc and of the output head on one side, all experts [B]."""
     mlp = llm.layer_parameters(llm.experts) - llm.attention_parameters
     parameters = llm.query_size * llm.hidden + mlp
-    return llm.layers * parameters * llm.weight_width * n / llm.heads
+    layers = llm.layers * parameters * llm.weight_width
+    return (layers + llm.head_bytes) * n / llm.heads
 
 
 def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
-    """Everything the decoder layers hold, embeddings apart (sec. 5.1) [B]."""
+    """Everything that decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
     cache = attention_bytes(llm, batch, tokens, llm.heads)
     weights = qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads)
     return cache + weights

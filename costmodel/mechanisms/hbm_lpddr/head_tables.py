@@ -20,7 +20,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     attention,
     attention_bytes,
     check_heads,
-    fc,
+    fc_and_head,
     fc_bytes,
     qkv,
     qkv_bytes,
@@ -79,9 +79,9 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     b, s = work.batch, work.context
     n = units_first("heads", llm.heads, two, llm, work)
 
-    def seconds(layer: Span) -> Real:
-        """Of all layers; infinite where the model has fewer heads [s]."""
-        return np.where(n <= llm.heads, llm.layers * layer.seconds, np.inf)
+    def seconds(layers: Span) -> Real:
+        """Of a span; infinite where the model has fewer heads [s]."""
+        return np.where(n <= llm.heads, layers.seconds, np.inf)
 
     def stored(heads: Real) -> Three:
         return units_last(
@@ -92,9 +92,9 @@ def head_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         two,
         llm.heads,
         seconds=units_last(
-            seconds(attention(two, llm, b, s, n)),
-            seconds(qkv(two, llm, b, n)),
-            seconds(fc(two, llm, b, n)),
+            seconds(llm.layers * attention(two, llm, b, s, n)),
+            seconds(llm.layers * qkv(two, llm, b, n)),
+            seconds(fc_and_head(two, llm, b, n)),
         ),
         hbm=stored(n),
         lpddr=stored(np.maximum(llm.heads - n, 0)),
@@ -113,10 +113,10 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
     rest = np.maximum(llm.layers - n, 0)
     none = np.zeros(np.shape(llm.heads))
 
-    def seconds(layer: Callable[[Real], Span]) -> Real:
+    def seconds(layers: Callable[[Real], Span]) -> Real:
         """Of all layers; infinite where the model has fewer [s]."""
-        on_hbm, on_lpddr = layer(llm.heads), layer(none)
-        in_turn = n * on_hbm.seconds + rest * on_lpddr.seconds
+        on_hbm, on_lpddr = layers(llm.heads), layers(none)
+        in_turn = (n * on_hbm.seconds + rest * on_lpddr.seconds) / llm.layers
         return np.where(n <= llm.layers, in_turn, np.inf)
 
     def stored(layers: Real) -> Three:
@@ -130,9 +130,9 @@ def layer_tables(hw: Machine, llm: LLM, work: Workload) -> HeadTables:
         two,
         llm.layers,
         seconds=units_last(
-            seconds(lambda heads: attention(two, llm, b, s, heads)),
-            seconds(lambda heads: qkv(two, llm, b, heads)),
-            seconds(lambda heads: fc(two, llm, b, heads)),
+            seconds(lambda heads: llm.layers * attention(two, llm, b, s, heads)),
+            seconds(lambda heads: llm.layers * qkv(two, llm, b, heads)),
+            seconds(lambda heads: fc_and_head(two, llm, b, heads)),
         ),
         hbm=stored(n),
         lpddr=stored(rest),

@@ -30,8 +30,10 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     check_units,
     decoder_bytes,
     fc,
+    fc_and_head,
     fc_bytes,
     footprint,
+    output_head,
     prompt_attention,
     qkv,
     qkv_bytes,
@@ -84,9 +86,9 @@ def mapped(
     if prompt is None:
         prompt = fastest_heads(two, llm, work, decode, paged)
     step = serial(
-        qkv=qkv(two, llm, b, n_qkv, paged),
-        attention=attention(two, llm, b, work.context, n_attention, paged),
-        fc=fc(two, llm, b, n_fc, paged),
+        qkv=llm.layers * qkv(two, llm, b, n_qkv, paged),
+        attention=llm.layers * attention(two, llm, b, work.context, n_attention, paged),
+        **fc_and_head(two, llm, b, n_fc, paged).parts,
     )
     prefill = prompts(two, llm, work, prompt, decode, paged)
     n = llm.heads
@@ -96,7 +98,7 @@ def mapped(
         llm,
         work,
         prefill=prefill,
-        step=llm.layers * step,
+        step=step,
         on_hbm=footprint(llm, work, n_attention, n_qkv, n_fc),
         on_lpddr=sum(on_lpddr.values()),
     )
@@ -107,8 +109,9 @@ def prompts(
 ) -> Span:
     """All prompts with one mapping, and the move to the mapping of decode."""
     layer = prompt_layer(two, llm, work, heads, paged)
+    head = output_head(two, llm, work.batch, heads[2], paged)
     change = change_mapping(two, llm, work, heads, decode)
-    return serial(layers=llm.layers * layer, change=change)
+    return serial(layers=llm.layers * layer, head=head, change=change)
 
 
 def fastest_heads(

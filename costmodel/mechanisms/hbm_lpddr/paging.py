@@ -42,7 +42,7 @@ def fragmentation(
 
     The paper does not list its tensors. Here a tensor is what one kernel reads in one piece, a
     layer and a side: the fused weights of qkv-linear, output, up and down of every expert, and the
-    KV cache of the side's heads.
+    KV cache of the side's heads; and the output head.
 
     Args:
         hw: role hbm_chip, for the page.
@@ -77,4 +77,5 @@ def tensors(
         columns = share * shape.w
         size = shape.k * columns * llm.weight_width
         sizes.append((size, counts[name]))
+    sizes.append((share * llm.head_bytes, 1 / llm.layers))
     return sizes

@@ -238,17 +238,19 @@ def paces(hw: Machine, llm: LLM, work: Workload) -> list[Pace]:
 def _pace(hw: Machine, llm: LLM, layer_type: LLM, read: Real, kept: Real) -> Pace:
     """Measure the layers of one type, given bytes of one request that a GPU or a CPU reads."""
     dp = data_parallel(hw, llm)
-    one_each = linear(hw, llm, dp, layer_type=layer_type).parts
+    one_each = linear(hw, llm, dp, layer_type=layer_type, logits=dp).parts
     flops = one_each["products"].parts["compute"].seconds / dp
     all_reduce = one_each["all_reduce"].seconds / dp
     waits = one_each["launch"].seconds + one_each["latency"].seconds
     weights_read = gpu(hw).read.rate / dp
+    head = llm.head_bytes / llm.layers
 
     def products(requests: Real) -> Real:
         """Of one iteration: launches, the weights or the FLOPs, all-reduces [s]."""
         of_replica = np.maximum(requests / dp, 1.0)
         visits = np.minimum(requests / dp, 1.0)
-        weights = layer_type.layer_weight_bytes(of_replica) / weights_read
+        layer_and_head = layer_type.layer_weight_bytes(of_replica) + head
+        weights = layer_and_head / weights_read
         slower = np.maximum(visits * weights, flops * requests)
         return layer_type.layers * (visits * waits + slower + all_reduce * requests)
 

@@ -97,17 +97,24 @@ def gpu_tokens(hw: Machine, llm: LLM) -> Real:
 
 
 def linear(
-    hw: Machine, llm: LLM, tokens: Real, passes: Real = 1.0, layer_type: LLM | None = None
+    hw: Machine,
+    llm: LLM,
+    tokens: Real,
+    passes: Real = 1.0,
+    layer_type: LLM | None = None,
+    logits: Real = 0.0,
 ) -> Span:
     """All matrix products of one layer on tp x dp GPUs, and two ring all-reduces.
 
     Each replica reads all weights `passes` times. A ring sends 2 (tp - 1) / tp of the activations
-    over each GPU's link.
+    over each GPU's link. Where times of GPUs and of attention units are compared, they are those
+    of an iteration (L3 eqs. 1 to 4), so every layer has one of L parts of the output head.
 
     Args:
         tokens: computed, over all replicas [1].
         passes: times a replica reads the weights [1].
         layer_type: a model of such layers, where the model has several.
+        logits: tokens that pass the output head, over all replicas [1].
     """
     layer = layer_type or llm
     tp = tensor_parallel(hw, llm)
@@ -119,9 +126,15 @@ def linear(
     # the tokens of one pass decide which experts it reads
     of_a_pass = replica_tokens / np.maximum(passes, _NONE)
     weights = visits * dp * layer.layer_weight_bytes(np.maximum(of_a_pass, 1.0))
+    head_visits = np.minimum(logits / dp, passes)
+    head = head_visits * dp * llm.head_bytes / llm.layers
+    head_flops = 2 * logits * llm.head_parameters / llm.layers
     products = overlap(
-        weights=gpus.read(weights, "W / tp on every GPU"),
-        compute=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),
+        weights=gpus.read(weights + head, "W / tp on every GPU"),
+        compute=serial(
+            layer=layer_compute(layer, tokens, 0.0, gpus, "2 P n"),
+            head=gpus.run(head_flops, "output head, 1 of L parts"),
+        ),
     )
     launch = Port("gpu.launch", "wait", 1.0, "s")
     latency = Port("nvlink.latency", "wait", 1.0, "s")
@@ -152,7 +165,7 @@ def prompts_alone(
     layer = layer_type or llm
     passes = prompts / data_parallel(hw, llm)
     return serial(
-        linear=linear(hw, llm, load.prompt, passes, layer_type),
+        linear=linear(hw, llm, load.prompt, passes, layer_type, logits=prompts),
         attention=prefill_attention(hw, layer, load.squares),
     )
 
@@ -208,12 +221,18 @@ def decode_attention(
     return serial(read=read, launch=launch(kernels, "kernels of the attention of a layer"))
 
 
+def decode_products(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
+    """Matrix products of one layer, for one token more of every sequence and its logits."""
+    n = load.sequences
+    return linear(hw, llm, n, layer_type=layer_type, logits=n)
+
+
 def products_and_states(hw: Machine, llm: LLM, load: Load, layer_type: LLM) -> Span:
     """What GPUs do for decoding in one layer whose attention is elsewhere.
 
     No attention unit updates a recurrent state, so it stays in the memory of the GPUs.
     """
-    products = linear(hw, llm, load.sequences, layer_type=layer_type)
+    products = decode_products(hw, llm, load, layer_type)
     if not isinstance(layer_type, Recurrent):
         return products
     return serial(products=products, states=decode_attention(hw, llm, load, layer_type))

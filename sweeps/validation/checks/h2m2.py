@@ -35,7 +35,7 @@ from nearkv.sweeps.explore.mapping_trace import random_trace, replay
 from nearkv.sweeps.validation.checks import check
 from nearkv.sweeps.validation.questions import model_on
 
-PLATFORM = "gh-asymmetric"
+PLATFORM = "gh-decoders"
 BATCHES = {"gpt3-175b": 32.0, "chinchilla-70b": 64.0, "llama2-70b": 128.0}
 """Batches of sec. 5.2."""
 LENGTHS = {

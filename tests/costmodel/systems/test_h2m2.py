@@ -21,7 +21,7 @@ from support.h2m2_machine import (
     step_work,
 )
 from support.systems import model
-from support.tiny import FINAL_KV, KV, LAYERS, amounts, estimate, needed
+from support.tiny import FINAL_KV, KV, STREAMED, amounts, estimate, needed
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import gemm, kv_head_bytes, side
@@ -284,11 +284,14 @@ UP_MOVED = 3 * (8 * 38 + 5 * (8 + 38)) * 2
 DOWN_MOVED = 3 * (19 * 8 + 5 * (19 + 8)) * 2
 
 
-MOVED = QKV_MOVED + OUTPUT_MOVED + UP_MOVED + DOWN_MOVED
+HEAD_MOVED = (8 * 11 + 5 * (8 + 11)) * 2
 
 
-COPIED = 3 * 5 * 2 * (30 + 18 + 8 + 38 + 8)
-"""Outputs of the products and of attention, which both sides need."""
+MOVED = QKV_MOVED + OUTPUT_MOVED + UP_MOVED + DOWN_MOVED + HEAD_MOVED
+
+
+COPIED = 5 * 2 * (3 * (30 + 18 + 8 + 38 + 8) + 11)
+"""Outputs of the products, of attention and of the head, which both sides need."""
 
 
 def test_heads_on_hbm_and_on_lpddr_are_all_heads() -> None:
@@ -296,21 +299,21 @@ def test_heads_on_hbm_and_on_lpddr_are_all_heads() -> None:
     answer = estimate("asymmetric", n_attention=3, n_qkv=3, n_fc=3)
     step = amounts(answer.step)
     assert step["hbm.memory read"] + step["lpddr.memory read"] == pytest.approx(
-        MOVED + 2 * 3 * 5 * (8 + 18 + 8 + 19) + KV
+        MOVED + 2 * 5 * (3 * (8 + 18 + 8 + 19) + 8) + KV
     )
     assert step["c2c.link move"] == COPIED
-    assert step["c2c.barrier wait"] == 3 * 5
+    assert step["c2c.barrier wait"] == 3 * 5 + 1
     assert step["hbm.vectors run"] == step["lpddr.vectors run"] == 5 * 110.5 * 3 * 18
-    cache, qkv, fc = KV / 2, 3 * 8 * 30 * 2 / 2, (LAYERS - 3 * 8 * 30 * 2) / 2
+    cache, qkv, fc = KV / 2, 3 * 8 * 30 * 2 / 2, (STREAMED - 3 * 8 * 30 * 2) / 2
     assert needed(answer)["hbm"] == needed(answer)["lpddr"] == pytest.approx(cache + qkv + fc)
-    assert needed(answer)["both"] == LAYERS + FINAL_KV
+    assert needed(answer)["both"] == STREAMED + FINAL_KV
     gigabytes = {name: answer.also[f"hbm_{name}_gb"] for name in ("attention", "qkv", "fc")}
     assert gigabytes == pytest.approx({"attention": cache / 1e9, "qkv": qkv / 1e9, "fc": fc / 1e9})
 
 
 def test_a_static_mapping_gives_every_sublayer_the_same_heads() -> None:
     """HBM for 60 % of the weights and cache at 200 tokens would hold 3.6 heads; half is 3."""
-    whole = LAYERS + 5 * 200 * 72
+    whole = STREAMED + 5 * 200 * 72
     answer = estimate("flexgen-mapping", {"hbm.count": 1, "hbm.memory": 0.6 * whole}, longest=200)
     alike = estimate(
         "asymmetric", {"hbm.count": 1, "hbm.memory": 0.6 * whole}, n_attention=3, n_qkv=3, n_fc=3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.systems import model
-from support.tiny import LAYERS, NEW_KV, QUERIES, TINY, TOKEN_KV, check
+from support.tiny import HEAD_FLOPS, NEW_KV, QUERIES, STREAMED, TINY, TOKEN_KV, check
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.dimm import (
@@ -378,8 +378,8 @@ def test_an_iteration_of_l3_moves_queries_new_tokens_and_prompts_once(interleave
     riding = 10 * TOKEN_KV
     passes = 1 + interleave
     expected: dict[str, Real] = {
-        "gpu.hbm read": passes * 2 * LAYERS,
-        "gpu.tensor run": 2 * 15 * 3 * 840 + 2 * 700 * 3 * 18,
+        "gpu.hbm read": passes * 2 * STREAMED,
+        "gpu.tensor run": 2 * 15 * 3 * 840 + 2 * 700 * 3 * 18 + HEAD_FLOPS,
         "gpu.launch wait": passes * 3 * LAUNCH,
         "nvlink.latency wait": passes * 3 * 2 * 3 * HOP,
         "nvlink.out move": 3 * ALL_REDUCE,
@@ -481,13 +481,13 @@ def test_full_host_memory_does_not_keep_the_time_between_tokens() -> None:
 
 
 def test_kernels_started_one_by_one_are_what_figure_2_shows() -> None:
-    # fig. 2b: 27.7 ms at 1k tokens; weights and KV cache alone take 9.0 ms
+    # fig. 2b: 27.7 ms at 1k tokens; weights, output head and KV cache alone take 9.1 ms
     llm, work = model("llama2-7b", HW), Workload(4.0, 1024.0, 1.0).at(1024.0)
     step = find_system("gpu-only")(
         load_platform("a100-slora").machine(), llm, work, {"policy": 0.0}
     ).step
     waits = sum(took for name, took in step.breakdown().items() if name.endswith("launch"))
-    assert step.seconds - waits == pytest.approx(9.0e-3, rel=0.01)
+    assert step.seconds - waits == pytest.approx(9.13e-3, rel=0.01)
     assert step.seconds == pytest.approx(27.7e-3, rel=0.1)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from support.tiny import (
     ALL_WEIGHTS,
+    HEAD_FLOPS,
     KV,
-    LAYERS,
     LINEAR,
     PROMPT_FLOPS,
     PROMPT_KV,
+    STREAMED,
     TOKEN_KV,
     amounts,
     check,
@@ -38,8 +39,8 @@ ALL_REDUCE = 3 * 2 * (2 * 3) * (5 * 8 * 2)
 
 
 LINEAR_PART: dict[str, Real] = {
-    "gpu.hbm read": 2 * LAYERS,
-    "gpu.tensor run": LINEAR,
+    "gpu.hbm read": 2 * STREAMED,
+    "gpu.tensor run": LINEAR + HEAD_FLOPS,
     "gpu.launch wait": 3 * LAUNCH,
     "nvlink.latency wait": 3 * 2 * 3 * HOP,
     "nvlink.out move": ALL_REDUCE,
@@ -48,8 +49,8 @@ LINEAR_PART: dict[str, Real] = {
 
 
 PROMPT_PART: dict[str, Real] = {
-    "gpu.hbm read": 5 * LAYERS,
-    "gpu.tensor run": PROMPT_FLOPS,
+    "gpu.hbm read": 5 * STREAMED,
+    "gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS,
     "gpu.launch wait": 3 * 2.5 * LAUNCH,
     "nvlink.latency wait": 3 * 2.5 * 2 * 3 * HOP,
     "nvlink.out move": 100 * ALL_REDUCE,
@@ -59,7 +60,7 @@ PROMPT_PART: dict[str, Real] = {
 
 def test_gpus_alone_read_weights_of_each_replica_and_the_cache() -> None:
     answer = estimate("gpu-only", START)
-    attention: dict[str, Real] = {"gpu.hbm read": 2 * LAYERS + KV}
+    attention: dict[str, Real] = {"gpu.hbm read": 2 * STREAMED + KV}
     launches = 3 * (LAUNCH + 7e-6)
     check(answer.step, LINEAR_PART | attention | {"gpu.launch wait": launches})
     check(answer.prefill, PROMPT_PART)
@@ -80,7 +81,7 @@ def test_a_share_of_the_requests_is_the_cpus() -> None:
     answer = estimate("cpu-offload", START, cpu_share=0.4)
     launches = 3 * (LAUNCH + 7e-6)
     more: dict[str, Real] = {
-        "gpu.hbm read": 2 * LAYERS + 0.6 * KV,
+        "gpu.hbm read": 2 * STREAMED + 0.6 * KV,
         "gpu.launch wait": launches,
         "host.dram read": 0.4 * KV,
     }

@@ -8,10 +8,13 @@ from support.tiny import (
     ALL_WEIGHTS,
     ATTEND,
     FINAL_KV,
+    HEAD,
+    HEAD_FLOPS,
     KV,
     LAYERS,
     LINEAR,
     PROMPT_FLOPS,
+    STREAMED,
     amounts,
     check,
     estimate,
@@ -29,15 +32,15 @@ def test_a_cluster_pipelines_micro_batches_through_its_nodes() -> None:
     answer = estimate("vllm-multinode", changes)
     handed = 2.5 * 8 * 2
     step: dict[str, Real] = {
-        "cluster_gpu.hbm read": 2 * LAYERS + 2 * KV,
-        "cluster_gpu.tensor run": LINEAR + ATTEND,
+        "cluster_gpu.hbm read": 2 * STREAMED + 2 * KV,
+        "cluster_gpu.tensor run": LINEAR + ATTEND + HEAD_FLOPS,
         "cluster_pcie.out move": 2 * 3 * 2 * 3 / 4 * handed,
         "cluster_link.out move": handed,
     }
     check(answer.step, step)
     prompt: dict[str, Real] = {
-        "cluster_gpu.hbm read": LAYERS,
-        "cluster_gpu.tensor run": PROMPT_FLOPS,
+        "cluster_gpu.hbm read": LAYERS + 2 * HEAD,
+        "cluster_gpu.tensor run": PROMPT_FLOPS + HEAD_FLOPS,
         "cluster_pcie.out move": 100 * 2 * 3 * 2 * 3 / 4 * handed,
         "cluster_link.out move": 100 * handed,
     }
@@ -49,7 +52,7 @@ def test_nodes_without_a_micro_batch_idle() -> None:
     """Five sequences on eight nodes: five micro-batches of one keep five of eight busy."""
     answer = estimate("vllm-multinode", {"cluster_gpu.count": 8, "cluster_host.count": 8})
     assert amounts(answer.step)["cluster_gpu.tensor run"] == pytest.approx(
-        8 / 5 * (LINEAR + ATTEND)
+        8 / 5 * (LINEAR + ATTEND + HEAD_FLOPS)
     )
 
 

@@ -17,7 +17,7 @@ from nearkv.sweeps.explore.mapping_trace import (
     replay,
 )
 
-HW = load_platform("gh-asymmetric").machine()
+HW = load_platform("gh-decoders").machine()
 
 GPT3 = llm_of(
     {key: number.si for key, number in load_llm("gpt3-175b").numbers.items()}, HW["precision"]

@@ -31,6 +31,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     fc_bytes,
     fc_shapes,
     footprint,
+    output_head,
     prompt_attention,
     qkv,
     qkv_bytes,
@@ -80,14 +81,15 @@ OTHER = replace(SIDE, name="lpddr", arrays=Port("others", "run", 1.0, "op"), col
 TWO = Asymmetric(SIDE, OTHER, Port("barrier", "wait", 1.0, "op"), Port("link", "move", 1.0))
 
 
-# bytes in all 3 layers: K and V of 7 tokens of 2 sequences; Q, K and V; output and experts
+# bytes in all 3 layers: K and V of 7 tokens of 2 sequences; Q, K and V; output and experts, and
+# the output head
 CACHE = 3 * 2 * 2 * 6 * 7 * 4
 
 
 QKV = 3 * 8 * 30 * 0.5
 
 
-FC = 3 * (18 * 8 + 4 * 456) * 0.5
+FC = (3 * (18 * 8 + 4 * 456) + 11 * 8) * 0.5
 
 
 def sized(hbm: float, lpddr: float) -> Asymmetric:
@@ -167,6 +169,16 @@ def test_both_sides_together_do_all() -> None:
     assert amounts(fc(TWO, MIXTURE, 2.0, 4.0))["memory read"] == pytest.approx(output + up + down)
 
 
+def test_words_are_divided_over_both_sides() -> None:
+    """Weights of half a byte or, where the head is kept so, of 2; each side reads h of 2 tokens."""
+    for llm, width in ((MIXTURE, 0.5), (replace(MIXTURE, head_width=2.0), 2.0)):
+        moved = amounts(output_head(TWO, llm, 2.0, 4.0))
+        assert moved["memory read"] == pytest.approx(8 * 11 * width + 2 * (2 * 8 + 11) * 3)
+        assert moved["link move"] == 2 * 11 * 3
+    decoders = replace(MIXTURE, vocab=0.0)
+    assert output_head(TWO, decoders, 2.0, 4.0).seconds == 0
+
+
 def test_bytes_of_heads_on_one_side() -> None:
     """Four heads need both groups' K and V, 8 of 10 columns of Q, K and V, and two thirds of fc."""
     assert attention_bytes(MIXTURE, 2.0, 7.0, 6.0) == CACHE
@@ -182,8 +194,15 @@ def test_bytes_of_heads_on_one_side() -> None:
 
 def test_tensors_of_a_side() -> None:
     """A group of K and V of 9 tokens, Q, K and V of 8 columns, two thirds of three matrices: the
-    last two are of each of 4 experts."""
-    sizes = [(432, 1), (8 * 24 * 0.5, 1), (18 * 8 / 3, 1), (8 * 38 / 3, 4), (19 * 8 / 3, 4)]
+    next two are of each of 4 experts, the last is in one of 3 layers."""
+    sizes: list[tuple[float, float]] = [
+        (432, 1),
+        (8 * 24 * 0.5, 1),
+        (18 * 8 / 3, 1),
+        (8 * 38 / 3, 4),
+        (19 * 8 / 3, 4),
+    ]
+    sizes.append((11 * 8 / 3, 1 / 3))
     rows = zip(tensors(MIXTURE, WORK, 3.0, 4.0, 4.0), sizes, strict=True)
     for tensor, expected in rows:
         assert tensor == pytest.approx(expected)

@@ -150,7 +150,7 @@ def test_a_pace_is_that_of_the_products_of_all_replicas(name: str, requests: flo
     assert data_parallel(hw, llm) == 4
     (pace,) = paces(hw, llm, Workload(requests, CONTEXT, 2.0))
     assert pace.products(requests) == pytest.approx(
-        llm.layers * linear(hw, llm, requests).seconds, rel=1e-12
+        llm.layers * linear(hw, llm, requests, logits=requests).seconds, rel=1e-12
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.systems import model
-from support.tiny import ALL_WEIGHTS, LAYERS, TINY, TOKEN_KV, amounts
+from support.tiny import ALL_WEIGHTS, HEAD, LAYERS, TINY, TOKEN_KV, amounts
 
 import nearkv
 from nearkv.costmodel.mechanisms.serving.parallel import (
@@ -98,7 +98,7 @@ def test_a_prompt_visits_one_replica() -> None:
     hw = in_use(HW.with_values(FOUR), TINY)
     load = Load(0.0, 0.0, 0.0, prompt=100.0, squares=100.0**2)
     span = amounts(prompts_alone(hw, TINY, 1.0, load))
-    assert span["gpu.hbm read"] == LAYERS / 3
+    assert span["gpu.hbm read"] == pytest.approx((LAYERS + HEAD) / 3)
     assert span["gpu.launch wait"] == pytest.approx(LAUNCH / 2)
 
 
@@ -109,7 +109,7 @@ def test_the_tokens_of_one_pass_decide_which_experts_it_reads(prompts: float) ->
     hw = in_use(HW.with_values(FOUR), TINY, most=2.0)
     load = Load(0.0, 0.0, 0.0, prompt=2 * prompts)
     read = amounts(prompts_alone(hw, mixture, prompts, load))["gpu.hbm read"]
-    assert read == pytest.approx(prompts * (384 + 1.75 * 456) * 2)
+    assert read == pytest.approx(prompts * ((384 + 1.75 * 456) * 2 + HEAD / 3))
 
 
 def test_prompts_attend_at_a_rate_of_their_own() -> None:

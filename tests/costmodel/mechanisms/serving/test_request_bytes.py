@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.systems import model
-from support.tiny import ALL_WEIGHTS, LAYERS, SHAPE, WORK, amounts, estimate, needed, two_kinds
+from support.tiny import (
+    ALL_WEIGHTS,
+    HEAD,
+    HEAD_FLOPS,
+    SHAPE,
+    STREAMED,
+    WORK,
+    amounts,
+    estimate,
+    needed,
+    two_kinds,
+)
 
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.serving.request_bytes import seen_by_type
@@ -61,7 +72,7 @@ def mixed(**kinds: LLM) -> Mixed:
 def test_a_window_ends_what_a_step_reads() -> None:
     read = amounts(estimate("gpu-only", FOUR, two_kinds(WINDOW), policy=0.0).step)["gpu.hbm read"]
     cache = 5 * (110.5 + 2 * HALFWAY) * ROW
-    assert read == pytest.approx(2 * LAYERS + cache)
+    assert read == pytest.approx(2 * STREAMED + cache)
 
 
 def test_a_window_ends_the_memory_of_residents_and_of_the_longest() -> None:
@@ -76,8 +87,10 @@ def test_a_window_ends_the_memory_of_residents_and_of_the_longest() -> None:
 def test_a_window_ends_the_attention_of_a_prompt() -> None:
     """A band of 2 x 100 x 60 - 60^2 of the 100^2 pairs of a prompt, in two of three layers."""
     prefill = estimate("gpu-only", FOUR, two_kinds(60.0), policy=0.0).prefill
-    linear = 2 * 500 * 3 * 840
-    assert amounts(prefill)["gpu.tensor run"] == linear + 2 * 5 * 18 * (10_000 + 2 * 8_400)
+    linear = 2 * 500 * 3 * 840 + HEAD_FLOPS
+    assert amounts(prefill)["gpu.tensor run"] == pytest.approx(
+        linear + 2 * 5 * 18 * (10_000 + 2 * 8_400)
+    )
 
 
 def test_memory_holds_requests_of_their_mean_or_of_their_final_size() -> None:
@@ -97,7 +110,7 @@ def test_a_state_is_read_and_written_and_does_not_grow() -> None:
     kept = 5 * (110.5 * ROW + 2 * 1000 * 2)
     assert needed(answer)["gpu"] == pytest.approx(weights + kept)
     moved = 5 * (110.5 * ROW + 2 * 2 * 1000 * 2)
-    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * LAYERS + moved)
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + moved)
 
 
 def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
@@ -108,7 +121,8 @@ def test_a_latent_row_is_on_every_gpu_and_its_products_are_counted() -> None:
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + rows)
     run = amounts(answer.step)["gpu.tensor run"]
     attended = 3 * 2 * 5 * 110.5 * 6 * (2 * 4 + 2)
-    assert run == pytest.approx(3 * llm.layer_types["latent"].linear_flops(5.0) + attended)
+    linear = 3 * llm.layer_types["latent"].linear_flops(5.0)
+    assert run == pytest.approx(linear + HEAD_FLOPS + attended)
 
 
 CACHE = 5 * (110.5 + 2 * HALFWAY) * ROW
@@ -155,7 +169,7 @@ def test_states_stay_with_the_gpus(name: str, units: str, memory: str) -> None:
     step, cache, states = amounts(answer.step), 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     passes = 1 if name == "rank-pim" else 2
     assert step[units] == pytest.approx(cache)
-    assert step["gpu.hbm read"] == pytest.approx(passes * 2 * LAYERS + 2 * states)
+    assert step["gpu.hbm read"] == pytest.approx(passes * 2 * STREAMED + 2 * states)
     on_gpus = 2 * ALL_WEIGHTS + states
     if memory == "gpu":
         assert needed(answer) == pytest.approx({"gpu": on_gpus + cache})
@@ -184,7 +198,7 @@ def test_requests_that_fill_a_window_load_ranksets_evenly() -> None:
 def test_a_share_of_what_windows_keep_is_the_cpus() -> None:
     answer = estimate("cpu-offload", FOUR, two_kinds(WINDOW), cpu_share=0.4)
     assert amounts(answer.step)["host.dram read"] == pytest.approx(0.4 * CACHE)
-    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * LAYERS + 0.6 * CACHE)
+    assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * CACHE)
     memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * CACHE, "host": 0.4 * CACHE}
     assert needed(answer) == pytest.approx(memories)
 
@@ -195,7 +209,7 @@ def test_states_of_the_cpus_requests_stay_with_the_gpus() -> None:
     cache, states = 5 * 110.5 * ROW, 5 * 2 * 1000 * 2
     read = amounts(answer.step)
     assert read["host.dram read"] == pytest.approx(0.4 * cache)
-    assert read["gpu.hbm read"] == pytest.approx(2 * LAYERS + 0.6 * cache + 2 * states)
+    assert read["gpu.hbm read"] == pytest.approx(2 * STREAMED + 0.6 * cache + 2 * states)
     memories = {"gpu": 2 * ALL_WEIGHTS + 0.6 * cache + states, "host": 0.4 * cache}
     assert needed(answer) == pytest.approx(memories)
 
@@ -221,11 +235,12 @@ def test_an_indexer_reads_all_keys_and_multiplies_with_what_it_chose() -> None:
     kept = 4 * 3 * 5 * 110.5 * (6 + 5) * 2
     assert needed(answer)["gpu"] == pytest.approx(2 * np.asarray(llm.weight_bytes) + kept)
     read = 4 * 3 * 5 * (60 * 6 + 110.5 * 5) * 2
-    weights = 2 * 3 * llm.layer_types["sparse"].layer_bytes(1.0)
+    weights = 2 * (3 * llm.layer_types["sparse"].layer_bytes(1.0) + HEAD)
     assert amounts(answer.step)["gpu.hbm read"] == pytest.approx(weights + read)
     attended = 3 * 2 * 5 * (110.5 * 2 * 5 + 60 * 6 * (2 * 4 + 2))
     linear = 3 * llm.layer_types["sparse"].linear_flops(5.0)
-    assert amounts(answer.step)["gpu.tensor run"] == pytest.approx(linear + attended)
+    run = amounts(answer.step)["gpu.tensor run"]
+    assert run == pytest.approx(linear + HEAD_FLOPS + attended)
 
 
 def test_parts_of_a_life_make_its_mean() -> None:
