@@ -362,6 +362,18 @@ def _lightning(shape: Shape) -> Attention:
     )
 
 
+def _short_conv(shape: Shape) -> Attention:
+    """A gated convolution over the last tokens: in to three, out (LFM2)."""
+    hidden, kernel = shape.hidden, shape.count("kernel")
+    return _recurrent(
+        shape,
+        parameters=4 * hidden**2 + hidden * kernel,
+        matrix=0,
+        others=hidden * (kernel - 1),
+        operations=2 * hidden * kernel,
+    )
+
+
 _KINDS: dict[str, Callable[[Shape], Attention]] = {
     "full": grouped,
     "window": _limited("window"),
@@ -380,6 +392,7 @@ _KINDS: dict[str, Callable[[Shape], Attention]] = {
     "gated_delta": _gated_delta,
     "kda": _kda,
     "lightning": _lightning,
+    "short_conv": _short_conv,
     "none": _none,
 }
 """Attention by the name that rules give it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.model.chosen import Sparse
+from nearkv.costmodel.model.chosen import Borrowed, Compressed, Indexed
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent, Windowed
 from nearkv.costmodel.model.llm import LLM
@@ -34,7 +34,8 @@ _SHAPE = (
     "active_experts",
 )
 _HEADS = ("heads", "kv_heads", "head_size")
-_CONTEXTS = {"8k": 2.0**13, "64k": 2.0**16, "1M": 2.0**20}
+_CONTEXTS = {"8k": 2.0**13, "64k": 2.0**16, "128k": 2.0**17, "1M": 2.0**20}
+_OF_KINDS = ("8k", "128k")
 
 
 def model_rows() -> Rows:
@@ -91,9 +92,19 @@ def kv_per_token_unlimited(llm: LLM) -> Real:
 
 
 def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
-    yield _row("parameters", llm.parameters, 1e9, "1e9", "all matrices and embeddings")
-    used = "those used per token, embeddings and output head included"
-    yield _row("active parameters", llm.active_parameters, 1e9, "1e9", used)
+    yield _row("parameters", llm.parameters, 1e9, "1e9", "")
+    active, embeddings = llm.active_parameters, llm.embedding_parameters
+    yield _row(
+        "active parameters", active, 1e9, "1e9", "embeddings and output head included"
+    )
+    yield _row(
+        "active, no embeddings", active - embeddings, 1e9, "1e9", "as many cards count"
+    )
+    if llm.mtp_layers:
+        drafts = (
+            "layers that draft tokens, on top of the parameters; no system here runs them"
+        )
+        yield _row("multi-token prediction", llm.mtp_parameters, 1e9, "1e9", drafts)
     yield _row(
         "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"
     )
@@ -103,7 +114,7 @@ def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
         kept = "in an engine that keeps all tokens of windowed layers, too"
         yield _row("kv per token, no windows", unlimited, 1, "B", kept)
     states = float(llm.all_state_bytes(1))
-    whole = "of one sequence, its states included" if states else "of one sequence"
+    whole = "of one sequence, its states included" if states else ""
     for label, tokens in _CONTEXTS.items():
         cache = llm.kv_cache_bytes(1, tokens) + states
         yield _row(f"kv at {label}", cache, 1e9, "GB", whole)
@@ -120,7 +131,7 @@ def _row(key: str, si: Real, size: float, unit: str, note: str) -> dict[str, Any
 
 
 def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
-    """One row per layer type."""
+    """Rows per layer type: how many, and what all of them keep of a sequence."""
     for name, kind in (llm.layer_types or {"full": llm}).items():
         count = float(kind.layers)
         note = _cache_note(kind)
@@ -133,23 +144,36 @@ def _kinds(llm: LLM) -> Iterator[dict[str, Any]]:
             "si": count,
             "note": note,
         }
+        if not llm.layer_types:
+            continue
+        for label in _OF_KINDS:
+            tokens = _CONTEXTS[label]
+            kept = count * float(kind.kv_bytes(1, tokens)) / tokens
+            if kept:
+                yield _row(f"kv per token at {label}: {name}", kept, 1, "B", "")
+        if state := count * float(kind.state_bytes(1)):
+            yield _row(f"state: {name}", state, 1, "B", "of one sequence of any length")
 
 
 def _cache_note(kind: LLM) -> str:
     """What a layer of one type keeps of a sequence."""
+    if isinstance(kind, Recurrent):
+        return f"a state of {float(kind.state_bytes(1)):,.0f} B"
+    heads = f"{kind.heads:g} heads"
+    if isinstance(kind, Compressed):
+        rows = f" and a row for every {kind.rate:g} before" if kind.rate else ""
+        return f"{heads} attend to the last {kind.window:,.0f} tokens{rows}"
+    if isinstance(kind, Borrowed):
+        return f"{heads} read the cache of an earlier layer"
     token = f"{float(kind.kv_bytes(1, 1)):,.0f} B per token"
-    match kind:
-        case Recurrent():
-            return f"a state of {float(kind.state_bytes(1)):,.0f} B"
-        case Windowed():
-            kept = f"{kind.window:,.0f} tokens at most"
-            return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}, {kept}"
-        case Sparse():
-            chosen = f"{kind.chosen:,.0f} tokens that an indexer chooses"
-            return f"{kind.heads:g} heads attend to a shared latent of {chosen}, {token}"
-        case Latent():
-            return f"{kind.heads:g} heads attend to a shared latent, {token}"
-    return f"{kind.heads:g} heads, {kind.kv_heads:g} of K and V, {token}"
+    what = f", {kind.kv_heads:g} of K and V"
+    if isinstance(kind, Latent):
+        what = " attend to a shared latent"
+    if isinstance(kind, Indexed):
+        what += f" of {kind.chosen:,.0f} tokens that an indexer chooses"
+    if isinstance(kind, Windowed):
+        token += f", {kind.window:,.0f} tokens at most"
+    return f"{heads}{what}, {token}"
 
 
 def _whose(llm: LLM, key: str) -> str:

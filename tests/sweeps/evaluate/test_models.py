@@ -73,3 +73,18 @@ def test_models_show_says_whose_heads_and_what_a_layer_keeps() -> None:
     assert "2,048 tokens that an indexer chooses" in sparse["layers: sparse_moe"]
     listed = {row["model"]: row for row in model_rows()}
     assert listed["jamba-v0.1"]["heads"] == 32
+
+
+def test_models_show_says_what_each_kind_keeps() -> None:
+    kinds = {row["key"]: row["value"] for row in model_numbers("gpt-oss-120b")}
+    # 18 layers of 2,048 B a token; of windows no more than 128 tokens, 1/64 of 8k
+    assert kinds["kv per token at 8k: full"] == 18 * 2048
+    assert kinds["kv per token at 8k: window"] == 18 * 2048 / 64
+    assert kinds["kv per token at 128k: window"] == 18 * 2048 / 1024
+    # cards count without the embedding and the head of 201,088 x 2,880
+    active = kinds["active parameters"] - kinds["active, no embeddings"]
+    assert active == pytest.approx(2 * 201_088 * 2880 / 1e9)
+    jamba = model("jamba-v0.1")
+    rows = {row["key"]: row["value"] for row in model_numbers("jamba-v0.1")}
+    states = [value for key, value in rows.items() if key.startswith("state: ")]
+    assert sum(states) == jamba.all_state_bytes(1)
