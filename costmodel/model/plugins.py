@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import math
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -15,10 +18,16 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Span
 from nearkv.costmodel.model.capacity import Fits
 from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.schema import PARTLESS
 
 _RAISED = (Exception, SystemExit)
 """What code of a user may raise."""
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -72,11 +81,13 @@ class Plugin:
             inputs, knobs: what the function takes.
 
         Raises:
-            InputError: it raises, or what it returns is no estimate of finite times.
+            InputError: it raises, or what it returns is no estimate whose numbers are finite and
+                not negative, one for each design point, on roles that the machine has.
         """
         try:
-            estimate = model(*inputs, **knobs)
-            fault = _fault_of(estimate)
+            with np.errstate(all="ignore"):  # what comes of it is told with its place
+                estimate = model(*inputs, **knobs)
+            fault = _fault_of(estimate, inputs[0], (*inputs, knobs))
         except InputError:
             raise
         except _RAISED as problem:
@@ -99,19 +110,25 @@ class Plugin:
         return InputError(f"{place}: {what} ({reason}); correct it there")
 
 
-def _fault_of(estimate: object) -> str:
-    """What is wrong with the answer of a system; empty where it can be used."""
+def _fault_of(estimate: object, hw: Machine, asked: Iterable[object]) -> str:
+    """What is wrong with the answer of a system; empty where it can be used.
+
+    Args:
+        estimate: what the system returned.
+        hw: the machine it was asked about.
+        asked: all that it was given, whose arrays say how many design points there are.
+    """
     if not isinstance(estimate, Estimate):
         return f"must return an Estimate, not {type(estimate).__name__}"
+    return _misbuilt(estimate) or _misnamed(estimate, hw) or _impossible(estimate, asked)
+
+
+def _misbuilt(estimate: Estimate) -> str:
+    """What is of another type than it must be."""
     for phase in ("prefill", "step"):
         span = getattr(estimate, phase)
         if not isinstance(span, Span):
             return f"has a {phase} that is no span, but {type(span).__name__}"
-        seconds = np.asarray(span.seconds, float)
-        if not np.all(np.isfinite(seconds) & (seconds >= 0)):
-            return (
-                f"has a {phase} of {seconds.min():g} s; times are finite and not negative"
-            )
     if not isinstance(estimate.fits, Fits):
         return (
             f"has fits that are {type(estimate.fits).__name__}; use fits(gpu=(need, have))"
@@ -119,3 +136,80 @@ def _fault_of(estimate: object) -> str:
     if not estimate.fits.tiers:
         return "checks no memory; name one in fits, as in fits(gpu=(need, have))"
     return ""
+
+
+def _misnamed(estimate: Estimate, hw: Machine) -> str:
+    """A column that is taken, or a resource of a role that the machine does not have."""
+    for name in estimate.also:
+        if name in COLUMNS or not _COLUMN.fullmatch(name):
+            return (
+                f"answers {name!r} in also, which is a column of every system or no name of one; "
+                "use small letters, digits and _, as in spilled_gb"
+            )
+    for _, leaf, _ in chain(estimate.prefill.leaves(), estimate.step.leaves()):
+        if leaf.resource.partition(".")[0] not in hw.roles:
+            roles = ", ".join(sorted(hw.roles.keys() - set(PARTLESS)))
+            return (
+                f"names a resource {leaf.resource!r}; what stands before the dot is the role that "
+                f"is charged, one of {roles}"
+            )
+    return ""
+
+
+def _impossible(estimate: Estimate, asked: Iterable[object]) -> str:
+    """A number that is none, or that is there for other design points than were asked."""
+    points = np.broadcast_shapes(*_shapes(asked))
+    for what, value in _numbers_of(estimate):
+        if fault := _fault_of_number(value, points):
+            empty = " for a batch of 0" if np.all(np.equal(estimate.work.batch, 0)) else ""
+            return f"has {what} of {fault}{empty}; numbers are finite, and not negative"
+    some = np.greater(estimate.work.batch, 0)
+    for what, span in (("a step", estimate.step), ("all", estimate.total)):
+        if np.any(some & np.equal(span.seconds, 0)):
+            return f"takes 0 s for {what}; where there are sequences, that takes time"
+    return ""
+
+
+def _numbers_of(estimate: Estimate) -> Iterator[tuple[str, object]]:
+    """All numbers of an answer, with what each is."""
+    for phase in ("prefill", "step"):
+        for path, leaf, times in getattr(estimate, phase).leaves():
+            place = f"in {phase}, {path} ({leaf.resource}),"
+            yield f"{place} an amount", leaf.amount
+            yield f"{place} repetitions", times
+            yield f"{place} seconds", leaf.seconds
+        yield f"a {phase}", getattr(estimate, phase).seconds
+    for memory, sizes in estimate.fits.tiers.items():
+        for what, size in zip(("a need", "a size"), sizes, strict=True):
+            yield f"{what} of {memory}", size
+    yield "a batch_run", estimate.batch_run
+
+
+def _fault_of_number(value: object, points: tuple[int, ...]) -> str:
+    """The number where it is none that a table can show; empty where it is one."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        return f"{array.tolist()!r}"[:60]
+    if wrong := array[~(np.isfinite(array) & (array >= 0))].tolist():
+        return f"{wrong[0]:g}"
+    try:
+        fitting = np.broadcast_shapes(array.shape, points)
+    except ValueError:
+        return f"{array.size} values where {math.prod(points)} are asked"
+    # one value in an array of its own broadcasts to any points
+    if math.prod(fitting) != math.prod(points):
+        return f"{array.size} values where {math.prod(points)} are asked"
+    return ""
+
+
+def _shapes(asked: Iterable[object]) -> Iterator[tuple[int, ...]]:
+    """Shapes of all arrays in machines, models, workloads and knobs."""
+    for value in asked:
+        if isinstance(value, np.ndarray):
+            yield value.shape
+        elif isinstance(value, Mapping):
+            yield from _shapes(value.values())
+        elif isinstance(value, Machine):
+            yield from _shapes(role.values for role in value.roles.values())
+        elif isinstance(value, LLM | Workload):
+            yield from _shapes(vars(value).values())

@@ -126,7 +126,7 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
 def study_or_axes(
     study: Study | Value | None, systems: Names | None, model: Models | None, axes: Axes
 ) -> Study:
-    """A study as it is or from its file, else one collected from arguments.
+    """A study as it is or from its file, whose plugins `plugin` allows, else one of arguments.
 
     Raises:
         InputError: both are given, or neither.
@@ -135,7 +135,9 @@ def study_or_axes(
         raise InputError("give a study, or systems and a model")
     if study is None:
         return study_of(cast("Names", systems), model, axes)
-    if systems is not None or model is not None or axes:
+    if systems is not None or model is not None or axes.keys() - {"plugin"}:
         advice = "or leave it out and name all others, as in systems='hilos'"
         raise InputError(f"{_HOLDS_AXES}: give them there, {advice}")
-    return study if isinstance(study, Study) else load_study(path_of(study, "study"))
+    if isinstance(study, Study):
+        return study
+    return load_study(path_of(study, "study"), names(axes.get("plugin", ()), "plugin"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +143,7 @@ def provenance(parts: Iterable[Block]) -> dict[str, Any]:
     plugins = [block.system.plugin for block in parts if block.system.plugin]
     return {
         "nearkv": version("nearkv"),
-        "command": " ".join(
+        "command": shlex.join(
             ["nearkv", *(word for word in sys.argv[1:] if word != "--resume")]
         ),
         "plugins": {plugin.file: plugin.digest for plugin in plugins},

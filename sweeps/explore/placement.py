@@ -10,13 +10,13 @@ import numpy as np
 
 from nearkv.costmodel.model.models import alike_llm
 from nearkv.costmodel.model.workload import Workload
-from nearkv.hardware.catalog import Part, Platform, load_llm, load_platform
+from nearkv.hardware.catalog import Part, Platform, load_platform
 from nearkv.hardware.errors import InputError, warn
 from nearkv.hardware.units import parse
 from nearkv.solvers.placement.placement import Placement, place
 from nearkv.sweeps.explore.rows import Row, Rows, sentences
 from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
-from nearkv.sweeps.study.study import swapped
+from nearkv.sweeps.study.study import models_and_labels, swapped
 from nearkv.sweeps.tables.table import plain
 
 _READ = ("gpu.count", "gpu.memory", "host.memory", "disk.count", "disk.capacity")
@@ -61,14 +61,14 @@ def placements(
     outputs = values(output_tokens, size, "--output-tokens")
     lengths = list(product(prompts, outputs))
     rows: Rows = []
-    for model, name in product(models, platforms):
-        part = load_llm(model) if isinstance(model, str) else model
+    labelled = zip(*models_and_labels(models), strict=True)
+    for (part, label), name in product(labelled, platforms):
         bed = load_platform(name) if isinstance(name, str) else name
         for platform in swapped(bed, parts):
             for numbers in _combinations(platform, sets):
                 hw = platform.machine().with_values(numbers)
                 llm = alike_llm(part, hw["precision"], "placement")
-                names = {"model": part.name, "platform": bed.name, **platform.part_columns}
+                names = {"model": label, "platform": bed.name, **platform.part_columns}
                 note = {"note": _RATES} if parts else {}
                 for prompt, tokens in lengths:
                     work = Workload(1.0, prompt, tokens)

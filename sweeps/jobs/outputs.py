@@ -72,6 +72,9 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
     if beside.is_dir():
         in_the_way = f"is a folder, in the place of the provenance beside {path.name}"
         raise InputError(f"{beside}: {in_the_way}; {instead}")
+    if beside.exists() and not _is_provenance(beside):
+        theirs = "is no provenance that nearkv wrote, and would be replaced by one"
+        raise InputError(f"{beside}: {theirs}; {instead}")
     if not path.exists():
         return
     if not os.access(path, os.R_OK | os.W_OK):
@@ -85,6 +88,13 @@ def check_free(path: Path, dataset: bool, instead: str = "choose another name") 
         if not (file.name.startswith("part-") and file.suffix == ".parquet"):
             not_replaced = f"holds {file.name!r}, so it is no dataset to replace"
             raise InputError(f"{path}: {not_replaced}; {instead}")
+
+
+def _is_provenance(path: Path) -> bool:
+    """Whether a file begins as the provenance of any output does."""
+    begins = text_of({"nearkv": ""}).partition(":")[0].encode()
+    with path.open("rb") as file:
+        return file.read(len(begins)) == begins
 
 
 def check_place(path: Path) -> Path:

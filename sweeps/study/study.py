@@ -258,7 +258,7 @@ def _blocks(study: Study) -> list[Block]:
     if not systems or not study.models:
         raise InputError("nothing to evaluate; name at least one system and one --model")
     once(study.systems, "systems")
-    parts, labels = _models(study.models)
+    parts, labels = models_and_labels(study.models)
     check_knobs(systems, study.knobs)
     workload = [Axis("model", np.arange(float(len(parts))), labels)]
     traces: tuple[Trace, ...] = ()
@@ -299,7 +299,9 @@ def _blocks(study: Study) -> list[Block]:
     return divided
 
 
-def _models(stated: Sequence[str | Part]) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+def models_and_labels(
+    stated: Sequence[str | Part],
+) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """The models of a study, and how a table names each.
 
     Two files may hold models of one name; a table then names all as they were stated.

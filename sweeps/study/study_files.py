@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,25 @@ _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
 _KEYS = {"title", "cite", "figure", *_LISTS, *_LENGTHS, "method", *_TABLES, *_NUMBERS}
 
 
-def load_study(path: str) -> Study:
+def load_study(path: str, trusted: Collection[str] = ()) -> Study:
     """Read a study from a TOML file, or one of the catalogue by name: `inf2-fig10`.
 
+    Args:
+        path: file or name.
+        trusted: plugins that may run; a file of data runs none that its reader does not name.
+
     Raises:
-        InputError: unknown, unreadable, an unknown key, or no systems or models.
+        InputError: unknown, unreadable, an unknown key, no systems or models, or a plugin that is
+            not trusted.
     """
     is_file = path.endswith(".toml") or Path(path).exists()
     place = Path(path) if is_file else path_of("study", path)
-    return _read_study(place)
+    study = _read_study(place)
+    for plugin in study.plugins:
+        if plugin not in trusted:
+            runs = f"names {plugin}, which runs as a program"
+            raise InputError(f"{place}: plugin: {runs}; allow it by --plugin {plugin}")
+    return study
 
 
 def _read_study(path: Path) -> Study:
@@ -88,8 +99,7 @@ def either(path: str, axes: Study) -> Study:
     if axes != Study((), (), **beside):
         advice = "give them there or on the command line, not both"
         raise InputError(f"{path} holds the axes; {advice}")
-    study = load_study(path)
-    study = replace(study, plugins=(*study.plugins, *axes.plugins))
+    study = replace(load_study(path, axes.plugins), plugins=axes.plugins)
     band = {name: getattr(axes, name) for name in _NUMBERS}
     study = replace(study, **band) if axes.band else study
     _check(study, Path(path))

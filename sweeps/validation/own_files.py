@@ -13,6 +13,7 @@ from nearkv.costmodel.model.registry import find_system
 from nearkv.hardware.catalog import load_llm
 from nearkv.hardware.errors import InputError, unknown
 from nearkv.hardware.files import read_text
+from nearkv.hardware.units import parse
 from nearkv.sweeps.study.sizes import size
 from nearkv.sweeps.validation.claims import FIELDS, Claim
 from nearkv.sweeps.validation.prediction import unit_size
@@ -123,6 +124,9 @@ def _run(cells: dict[str, str], metric: str, where: str) -> Claim:
         size(cells[name], f"{where}, {name}")
     text = cells.pop(metric)
     _number(text, f"{where}, {metric}", above=0.0)
+    parse(
+        text, "1", f"{where}, {metric}"
+    )  # 1e-310 is a number, and none that can be fitted
     texts = dict.fromkeys(FIELDS, "") | DEFAULTS | cells
     _, _, line = where.rpartition(", ")
     return Claim(

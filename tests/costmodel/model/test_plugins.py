@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command_line import refusal, succeed
 from support.helpers import COMMAND
 from support.systems import SYSTEMS
 
@@ -97,6 +98,16 @@ def test_another_text_is_another_sweep(tmp_path: Path) -> None:
     assert difference(first, changed) == "with other system"
 
 
+def changed(field: str) -> str:
+    """A system whose answer has one field of its own."""
+    return system_that(
+        "from dataclasses import replace\n"
+        "    from nearkv.costmodel.algebra.span import Leaf\n"
+        "    from nearkv.modelling import serial\n"
+        f"    own = read(hw, llm, work)\n    return replace(own, {field})"
+    )
+
+
 HOSTILE = {
     "def": ("mine.py:7: does not run", "SyntaxError"),
     "1 / 0": ("mine.py:7: does not run", "ZeroDivisionError: division by zero"),
@@ -111,12 +122,32 @@ HOSTILE = {
     system_that("return None"): ("must return an Estimate, not NoneType",),
     system_that("return hw.tpu"): ("has no 'tpu'",),
     system_that("return undefined"): ("mine.py:9: system 'mine' fails", "NameError"),
-    system_that("return read(hw, llm, work, rate=-1.0)"): ("prefill of -", "not negative"),
-    system_that("return read(hw, llm, work, rate=float('nan'))"): ("prefill of nan s",),
+    system_that("return read(hw, llm, work, rate=-1.0)"): (
+        "in prefill, gpu.hbm (gpu.hbm), repetitions of -64",
+        "not negative",
+    ),
+    system_that("return read(hw, llm, work, rate=float('nan'))"): ("repetitions of nan",),
     system_that("return Estimate(1.0, 1.0, fits(), work, 1.0)"): ("prefill that is no span",),
     system_that(
         "import dataclasses\n    return dataclasses.replace(read(hw, llm, work), fits=fits())"
     ): ("checks no memory",),
+    system_that("return read(hw, llm, work, rate=0.0)"): ("takes 0 s for a step",),
+    system_that("return read(hw, llm, work, rate=1 + 1j)"): ("repetitions of (64+64j)",),
+    system_that("import numpy as np\n    return read(hw, llm, work, rate=np.ones(7))"): (
+        "repetitions of 7 values where 1 are asked",
+    ),
+    changed("also={'step_ms': 5.0}"): ("'step_ms' in also, which is a column of every system",),
+    changed("also={'=1+1': 5.0}"): ("'=1+1' in also",),
+    changed("fits=fits(gpu=('1', '2'))"): ("a need of gpu of ",),
+    changed("fits=fits(gpu=(float('nan'), 1.0))"): ("a need of gpu of nan",),
+    changed("batch_run=-1.0"): ("a batch_run of -1",),
+    changed("step=serial(all=own.step, less=-0.1 * own.step)"): (
+        "in step, less (gpu.hbm), repetitions of -6.4",
+    ),
+    changed("step=Leaf('expander.dram', 'read', 1.0, 1.0, 'B')"): (
+        "names a resource 'expander.dram'",
+        "the role that is charged, one of chassis",
+    ),
     system_that("raise SystemExit"): ("system 'mine' fails (SystemExit)",),
 }
 
@@ -132,6 +163,39 @@ def test_a_hostile_file_gets_one_sentence(
     for word in words:
         assert word in sentence, sentence
     assert registry.systems().keys() - SYSTEMS.keys() <= {"mine"}
+
+
+def test_what_goes_wrong_at_no_sequences_is_told_as_such(tmp_path: Path) -> None:
+    """A division by the batch in a solved system: not that its amounts are not affine."""
+    body = """\
+from nearkv.modelling import Knob
+
+@system("mine", platform="hilos-a100", owns=("gpu",), knobs={"alpha": Knob("a share")})
+def mine(hw, llm, work, *, alpha):
+    import numpy as np
+    share = (1 + alpha) * np.divide(work.batch, work.batch)
+    step = over_layers(llm, lambda layer: gpu(hw).read(share * layer.kv_bytes(work.batch, 1)))
+    return Estimate(step, step, fits(gpu=(1.0, gpu(hw).memory)), work, work.batch)
+"""
+    load_plugins([write(tmp_path, body)])
+    (sentence,) = violations(registry.find_system("mine"), models=("opt-30b",))
+    assert "in prefill, gpu.hbm (gpu.hbm), an amount of nan for a batch of 0" in sentence
+
+
+def test_a_study_runs_no_plugin_that_its_reader_does_not_name(tmp_path: Path) -> None:
+    """A study is data; whoever evaluates it says what may run."""
+    plugin = write(tmp_path, GOOD + f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    study = tmp_path / "study.toml"
+    study.write_text(f"systems = ['mine']\nmodel = ['opt-30b']\nplugin = ['{plugin}']\n")
+    advice = f"runs as a program; allow it by --plugin {plugin}"
+    assert advice in refusal("pareto", str(study))
+    assert advice in refusal("sweep", str(study), "-o", str(tmp_path / "a.csv"))
+    with pytest.raises(InputError, match="allow it by --plugin"):
+        nearkv.sweep(str(study))
+    assert not (tmp_path / "ran").exists()
+    succeed("sweep", str(study), "--plugin", plugin, "--format", "csv")
+    assert (tmp_path / "ran").exists()
+    assert len(nearkv.sweep(str(study), plugin=plugin)) == 1
 
 
 def test_what_is_no_plugin_is_refused(tmp_path: Path) -> None:

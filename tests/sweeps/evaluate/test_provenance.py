@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
+import pytest
+
 from nearkv.sweeps.evaluate.provenance import provenance, replacing
+from nearkv.sweeps.explore.placement import placements
 from nearkv.sweeps.study.study import Study, blocks
 
 
@@ -14,6 +19,11 @@ def test_provenance_names_the_choices_that_were_made() -> None:
     axes = provenance(blocks(study))["axes"]
     assert axes["writeback"] == ["naive"]
     assert axes["model"] == ["opt-66b"]
+
+
+def test_the_command_can_be_typed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["nearkv", "sweep", "--model", "my model/it's.json"])
+    assert shlex.split(provenance([])["command"]) == sys.argv
 
 
 def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -27,6 +37,7 @@ def test_two_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
         file.write_text(json.dumps(config))
         files.append(str(file))
     models = provenance(blocks(Study("hilos", files)))["models"]
+    assert [row["model"] for row in placements(files, "1k", "2", ["t4-flexgen"], {}, {})] == files
     layers_of = {}
     for name, rows in models.items():
         layers_of[name] = [row["value"] for row in rows if row["key"] == "layers"]

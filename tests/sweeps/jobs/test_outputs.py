@@ -65,6 +65,10 @@ def test_a_place_that_cannot_work_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.csv.provenance.json").mkdir()
     printed = refused_sweep(tmp_path / "a.csv", *SMALL)
     assert "in the place of the provenance beside a.csv" in printed
+    (tmp_path / "e.csv.provenance.json").write_text('{"mine": 1}')
+    printed = refused_sweep(tmp_path / "e.csv", *SMALL)
+    assert "is no provenance that nearkv wrote" in printed
+    assert (tmp_path / "e.csv.provenance.json").read_text() == '{"mine": 1}'
     (tmp_path / "set.parquet").mkdir()
     assert "is a folder already" in refused_sweep(tmp_path / "set.parquet", *SMALL, *best)
     (tmp_path / ".b.csv.partial").mkdir()

@@ -114,6 +114,7 @@ def test_a_bad_file_of_claims_is_one_sentence(tmp_path: Path, text: str, words: 
             f"{RUN}\nhilos,opt-66b,2,2k,64,57\nh2o,qwen-7b,2,2k,64,57\n",
             "line 3: platform 'hilos-a100'",
         ),
+        (f"{RUN}\nh2o,qwen-7b,2,2k,64,1e-310\n", "'1e-310' is beyond any machine"),
         (
             f"{RUN}\n{GOOD}",
             "2 rows cannot determine 2 factors (derate.hbm, derate.pcie); give more rows",
