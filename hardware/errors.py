@@ -35,6 +35,7 @@ RENAMED = {
     "--target": "--slo",
     "--limit": "--slo",
     "--output": "--output-tokens",
+    "--placement": "--homes",
 }
 """Columns and options of earlier versions, and their names now."""
 

@@ -59,7 +59,7 @@ INTERLEAVE = switch(
     default="auto",
 )
 OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 5.1)")
-PLACEMENT = Knob(
+HOMES = Knob(
     "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
     high=2,
     default=1,
@@ -80,7 +80,7 @@ PLACEMENT = Knob(
         "ranksets": RANKSETS,
         "interleave": INTERLEAVE,
         "overlap_comm": OVERLAP_COMM,
-        "placement": PLACEMENT,
+        "homes": HOMES,
         "policy": POLICY,
     },
 )
@@ -91,7 +91,7 @@ def l3(
     *,
     interleave: Real,
     overlap_comm: Real,
-    placement: Real,
+    homes: Real,
     policy: Real,
 ) -> Estimate:
     """GPUs compute prompts and products, DIMMs hold all KV and attend; two sub-batches in turn.
@@ -103,7 +103,7 @@ def l3(
         llm, work: what runs.
         interleave: 1 two sub-batches, 0 one batch.
         overlap_comm: 1 one rankset receives while the others compute, 0 all stop.
-        placement: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
+        homes: 0 random, 1 balanced, 2 the least loaded rankset in each layer.
         policy: 0 paged, 1 reserve.
 
     Returns:
@@ -121,7 +121,7 @@ def l3(
         replicas=data_parallel(hw, llm),
         chunked=1.0,
         reserve=policy,
-        skew=fullest_rankset(hw, llm, interleave, placement),
+        skew=fullest_rankset(hw, llm, interleave, homes),
         minimum_chunk=hw.policy.minimum_chunk,
         by_type=seen_by_type(llm, work),
     )
@@ -132,13 +132,13 @@ def l3(
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 
 
-def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, placement: Real) -> Skew:
+def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, homes: Real) -> Skew:
     """How the ranksets of a sub-batch share its KV: load of the fullest over the mean (sec. 5.1).
 
     Args:
-        hw, llm, interleave, placement: as in `l3`.
+        hw, llm, interleave, homes: as in `l3`.
     """
-    balanced = np.equal(placement, 1)
+    balanced = np.equal(homes, 1)
 
     def skew(sequences: Real, sizes: Real) -> Real:
         """Load of the fullest rankset over the mean, by sequences and spread of their sizes [1]."""
@@ -150,7 +150,7 @@ def fullest_rankset(hw: Machine, llm: LLM, interleave: Real, placement: Real) ->
         random = imbalance(in_sub_batch, hw.dimm.ranksets, sizes)
         layerwise = least_loaded(in_sub_batch, hw.dimm.ranksets, sizes)
         by_layer = np.where(balanced, 1.0, layerwise)
-        return np.where(np.equal(placement, 0), random, by_layer)[()]
+        return np.where(np.equal(homes, 0), random, by_layer)[()]
 
     return skew
 

@@ -42,7 +42,7 @@ class Options(Axes, total=False):
         slo: of `batch` and `hardware`: what must hold, as `step_ms=50,prefill_s=2`.
         along, of: of `crossover`: the axis (`context=4k:1M`), the column to compare by.
         search, gpu_batch, num_batches, fix: of `placement`.
-        requests, prompts, placement, time_limit, slack: of `subbatch`.
+        requests, prompts, homes, time_limit, slack: of `subbatch`.
         requests, iterations, finish, shortest, longest: of `mapping-trace`.
     """
 
@@ -63,7 +63,7 @@ class Options(Axes, total=False):
     finish: float
     shortest: Values
     longest: Values
-    placement: str
+    homes: str
     time_limit: float
     slack: float
 
@@ -253,7 +253,7 @@ def _subbatch(model: Study | Models, options: Options) -> pd.DataFrame:
         platform=_one(study.platforms or ("dgx-a100-pim",), "platform"),
         requests=_needed(options, "requests", "[2048, 3072]"),
         prompts=options.get("prompts", ""),
-        placement=options.get("placement", "balanced"),
+        homes=options.get("homes", "balanced"),
         seed=options.get("seed", 0),
         time_limit=options.get("time_limit", 10.0),
         slack=options.get("slack", 0.02),
@@ -320,7 +320,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "subbatch": (
         _subbatch,
-        (*_MACHINE, "requests", "prompts", "placement", "time_limit", "slack", "seed"),
+        (*_MACHINE, "requests", "prompts", "homes", "time_limit", "slack", "seed"),
     ),
 }
 """Question -> what answers it, and the arguments it takes."""

@@ -35,7 +35,7 @@ from nearkv.sweeps.study.sizes import Choice, Values, in_si, size, values
 from nearkv.sweeps.study.study import swapped
 from nearkv.sweeps.study.traces import Trace, load_trace
 
-PLACEMENTS = ("balanced", "random")
+HOMES = ("balanced", "random")
 QUEUED = 16
 """Prompts of a trace that wait while an iteration is planned."""
 MOST_SHOWN = 6
@@ -53,7 +53,7 @@ class SubbatchPoint:
         model, platform: names, or what was read before.
         requests: context lengths, or the name of a trace or of a CSV of one.
         prompts: prompt lengths that wait; empty for none, or for those of the trace.
-        placement: `balanced` or `random` ranksets.
+        homes: `balanced` or `random` ranksets.
         seed: of the random numbers.
         time_limit: for the search [s].
         slack: time prompts may add to the fastest decoding [1].
@@ -65,7 +65,7 @@ class SubbatchPoint:
     platform: str | Platform
     requests: Values
     prompts: Values
-    placement: str
+    homes: str
     seed: int
     time_limit: float
     sets: Mapping[str, Sequence[Choice]]
@@ -124,14 +124,14 @@ def _check_read(question: SubbatchPoint) -> None:
         raise InputError(
             "--slack is time for prompts that wait; give --prompts, or leave it out"
         )
-    if question.seed and not drawn and question.placement == "balanced":
+    if question.seed and not drawn and question.homes == "balanced":
         raise InputError("--seed is of random numbers, and nothing is drawn; leave it out")
 
 
 def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
     llm = alike_llm(_read_model(question.model), hw["precision"], "sub-batches")
-    if question.placement not in PLACEMENTS:
-        raise unknown("placement", question.placement, PLACEMENTS, "--placement")
+    if question.homes not in HOMES:
+        raise unknown("rule", question.homes, HOMES, "--homes")
     per_replica = dimms(hw).capacity / data_parallel(hw, llm)
     capacity = float(per_replica / kv_token_bytes(llm))
     random = np.random.default_rng(question.seed)
@@ -149,7 +149,7 @@ def _problem(question: SubbatchPoint, hw: Machine) -> SubbatchProblem:
         )
     ranksets = int(hw.dimm.ranksets)
     rankset_of = np.full(len(contexts), -1)  # -1: spread over all
-    if question.placement == "random":
+    if question.homes == "random":
         rankset_of = random.integers(0, ranksets, len(contexts))
     return SubbatchProblem(contexts, rankset_of, ranksets, prompts, costs_of(hw, llm))
 

@@ -57,7 +57,7 @@ OTHERS: dict[str, Range] = {
     # L3: interleaved where that pays, transfers beside the GPU, homes balanced
     "l3 interleave": (0, 1, "auto"),
     "l3 overlap_comm": (0, 1, 1),
-    "l3 placement": (0, 2, 1),
+    "l3 homes": (0, 2, 1),
     "l3 policy": (0, 1, 0),
     "hbm-pim interleave": (0, 1, 1),
     "hillinfer chunks": (1, 256, 16),

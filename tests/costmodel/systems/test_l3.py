@@ -198,7 +198,7 @@ def test_time_between_tokens_is_near_the_simulation_where_prompts_bind(
     for name in ("opt-66b", "gpt-175b"):
         for trace in ("longbench", "dolphin"):
             work = DRAWN[trace].workload
-            knobs = {"interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0, "policy": policy}
+            knobs = {"interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0, "policy": policy}
             fluid = find_system("l3")(hw, LLMS[name], work, knobs)
             assert fluid.serving is not None
             taken = float(tokens_reserved(work, fluid.serving.reserve))
@@ -216,7 +216,7 @@ def test_l3_comes_first_in_the_simulation_too() -> None:
 
 def test_each_optimisation_of_l3_helps_where_the_paper_uses_it() -> None:
     work = DRAWN["openr1"].workload  # fig. 10: GPT-175B, OpenR1
-    off = {"interleave": 0.0, "overlap_comm": 0.0, "placement": 0.0}
+    off = {"interleave": 0.0, "overlap_comm": 0.0, "homes": 0.0}
     naive = throughput(estimate("l3", LLMS["gpt-175b"], work, **off))
     comm = throughput(estimate("l3", LLMS["gpt-175b"], work, interleave=0.0))
     full = throughput(estimate("l3", LLMS["gpt-175b"], work))
@@ -351,7 +351,7 @@ def test_more_gpus_than_the_dimms_have_requests_for_stay_idle(system: str) -> No
     """64 replicas of 8 GPUs would each hold a request of 16,384 tokens: 4.9 TB of cache."""
     work = Workload(256.0, 15_000.0, 1384.0)
     hw = HW.with_values({"gpu.count": np.array([8.0, 512.0])})
-    knobs = {"policy": 0.0, "interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0}
+    knobs = {"policy": 0.0, "interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0}
     spec = find_system(system)
     known = {name: value for name, value in knobs.items() if name in spec.knobs}
     solved = resolve_knobs(spec, hw, LLMS["gpt-175b"], work, known).estimate
@@ -464,7 +464,7 @@ def test_units_at_the_banks_take_3_percent_of_a_dimm_not_a_thousandth() -> None:
 
 def test_gains_of_figure_10_do_not_multiply() -> None:
     # the gains of sec. 6.2, 1.3 and 1.7, would make 2.2 together; the axis ends at 1.8
-    both = {"interleave": "on,off", "overlap_comm": "on,off", "placement": "balanced,random"}
+    both = {"interleave": "on,off", "overlap_comm": "on,off", "homes": "balanced,random"}
     fitted = table(Study(("l3",), ("gpt-175b",), traces=("openr1",), knobs=both))[
         "throughput_tok_s"
     ].astype(float)
@@ -526,7 +526,7 @@ def test_two_sub_batches_are_each_half_as_even() -> None:
     system = find_system("l3")
     hw = load_platform(system.platform).machine()
     for interleave, sequences in ((1.0, 32.0), (0.0, 64.0)):
-        knobs = {"interleave": interleave, "overlap_comm": 1.0, "placement": 0.0, "policy": 0.0}
+        knobs = {"interleave": interleave, "overlap_comm": 1.0, "homes": 0.0, "policy": 0.0}
         serving = system(hw, model("opt-66b", hw), BLOCK, knobs).serving
         assert serving is not None
         expected = imbalance(sequences, hw.dimm.ranksets, 1.0)

@@ -103,7 +103,7 @@ def test_pim_in_hbm_reads_the_cache_at_the_banks_and_weights_twice() -> None:
 @pytest.mark.parametrize("name", ["rank-pim", "l3"])
 def test_prompts_go_to_the_dimms(name: str) -> None:
     knobs: dict[str, Real] = (
-        {"interleave": 0, "overlap_comm": 1, "placement": 1} if name == "l3" else {}
+        {"interleave": 0, "overlap_comm": 1, "homes": 1} if name == "l3" else {}
     )
     answer = estimate(name, FOUR, policy=0, **knobs)
     cache: dict[str, Real] = {"gpu_link.out move": PROMPT_KV, "dimm.bus move": PROMPT_KV}

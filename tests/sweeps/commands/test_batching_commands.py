@@ -65,7 +65,7 @@ def test_command_takes_a_trace_and_a_csv(tmp_path: Path) -> None:
         (["--requests", ""], "--requests '': is empty"),
         (["--requests", "dolfin"], "did you mean 'dolphin'"),
         (["--requests", "none.csv"], "cannot be read"),
-        (["--requests", "2k", "--placement", "odd"], "unknown placement 'odd'"),
+        (["--requests", "2k", "--homes", "odd"], "unknown rule 'odd'"),
         (
             ["--requests", "2k", "--prompts", "1k,2k", "--slack", "inf"],
             "--slack inf: must be a number",

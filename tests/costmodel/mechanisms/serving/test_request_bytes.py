@@ -139,7 +139,7 @@ PIM: list[tuple[str, str, str]] = [
 def knobs_of(name: str) -> dict[str, Real]:
     knobs: dict[str, dict[str, Real]] = {
         "hbm-pim": {"interleave": 1.0},
-        "l3": {"interleave": 1.0, "overlap_comm": 1.0, "placement": 1.0},
+        "l3": {"interleave": 1.0, "overlap_comm": 1.0, "homes": 1.0},
     }
     return {"policy": 0.0, **knobs.get(name, {})}
 
