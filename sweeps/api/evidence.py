@@ -31,11 +31,12 @@ def validate(
         paper: hilos, inf2, hillinfer, l3, h2m2 or independent; all by default.
         ids: compare only these claims.
         claims: a CSV of your own claims, in place of the papers'.
-        verdicts: keep only rows with these.
+        verdicts: keep only rows with these, the largest errors first.
         record: compare later changes with these verdicts.
 
     Returns:
-        A row a claim: what is `stated` and `predicted`, the relative `error` and the `verdict`.
+        A row a claim: what is `stated` and `predicted`, the relative `error`, below zero where the
+        prediction is too low, and the `verdict`.
         Of all claims of a paper, `table.attrs["counts"]` holds rows of how many match, and
         `table.attrs["worse"]` a sentence for each verdict that is worse than the recorded one.
 
@@ -58,7 +59,10 @@ def validate(
         if name not in reviewed.RANK:
             raise unknown("verdict", name, list(reviewed.RANK), "--verdict")
     rows = reviewed.validate(paper, chosen, file)
-    table = table_of_rows([row for row in rows if row["verdict"] in kept])
+    shown = [row for row in rows if row["verdict"] in kept]
+    if kept != list(reviewed.RANK):
+        shown.sort(key=lambda row: -abs(row["error"] or 0.0))
+    table = table_of_rows(shown)
     count = reviewed.by_source if paper == "independent" else reviewed.summary
     table.attrs["counts"] = [] if chosen or file else count(rows)
     if record:

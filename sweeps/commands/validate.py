@@ -13,6 +13,8 @@ from nearkv.sweeps.commands.printing import print_table
 
 SHOWN = "paper,id,stated,predicted,verdict,unit,claim,error,bound,where,explanation,command"
 """Columns a terminal shows of a claim; CSV and JSON hold all."""
+JUDGED = ("id", "stated", "predicted", "error", "verdict")
+"""Columns that a verdict follows from, shown at any width."""
 HEADING = """# Validation: every published claim beside its prediction
 
 Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the
@@ -39,7 +41,10 @@ ClaimsFile = Annotated[
     str, typer.Option(metavar="FILE.csv", help="Your own claims, in the form of ours.")
 ]
 Verdicts = Annotated[
-    str, typer.Option(metavar="VERDICTS", help="Show only these verdicts: miss,near.")
+    str,
+    typer.Option(
+        metavar="VERDICTS", help="Show only these, largest errors first: miss,near."
+    ),
 ]
 Record = Annotated[
     bool, typer.Option("--record", help="Compare later changes with these verdicts.")
@@ -86,7 +91,8 @@ def validate(
         typer.echo()
     elif counts and view.is_for_people:
         below = [lay_out(Display(counts)).rstrip()]
-    print_table(rows, view, SHOWN, below=[*below, verdict_counts(rows)])
+    counted = [*below, verdict_counts(rows)]
+    print_table(rows, view, SHOWN, requested=JUDGED, below=counted)
     for sentence in table.attrs["worse"]:
         typer.echo(f"nearkv: {sentence}", err=True)
     if table.attrs["worse"]:

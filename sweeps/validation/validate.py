@@ -90,34 +90,35 @@ def row(paper: str, claim: Claim) -> Row:
 
 
 def verdict(claim: Claim, relative: float) -> str:
-    """Verdict of a relative error; a claim that is proven inconsistent is never a miss."""
-    if relative <= MATCH:
+    """Verdict of a relative error's size; a claim that is proven inconsistent is never a miss."""
+    if abs(relative) <= MATCH:
         return "match"
     if claim.proof:
         return "inconsistent"
-    return "near" if relative <= NEAR else "miss"
+    return "near" if abs(relative) <= NEAR else "miss"
 
 
 def error(claim: Claim, predicted: Numbers) -> float:
-    """Relative distance of a prediction from a statement; 0 where a bound is kept [1].
+    """Relative distance of a prediction from a statement, below zero where it is too low [1].
 
     Both ends of the prediction are compared with both of the statement, and the worse counts; a
-    bound is missed by as much as the worst point lies beyond it. A bound of zero states a sign: a
-    wrong one misses it by all of it.
+    bound is missed by as much as the worst point lies beyond it, and 0 where it is kept. A bound of
+    zero states a sign: a wrong one misses it by all of it.
     """
     low, high = float(claim.low), float(claim.high)
     if claim.take != "every":
         stated = np.array([low, high])
         scale = np.where(stated == 0, 1.0, np.abs(stated))
-        return float(np.max(np.abs(predicted - stated) / scale))
+        relative = (predicted - stated) / scale
+        return float(relative[np.argmax(np.abs(relative))])
     above = max(predicted[1] - high, 0.0)
-    below = max(low - predicted[0], 0.0)
+    below = min(predicted[0] - low, 0.0)
     if claim.bound == "range":
-        beyond = max(above, below)
+        beyond = above if above > -below else below
     else:
         beyond = above if claim.bound == "at_most" else below
     largest = max(abs(low), abs(high))
-    return float(beyond / largest if largest else beyond > 0)
+    return float(beyond / largest if largest else np.sign(beyond))
 
 
 def _span(low: object, high: object) -> str:
@@ -211,7 +212,7 @@ def _close(rows: Iterable[Row]) -> int:
 
 
 def _quantile(rows: Iterable[Row], share: float) -> float | None:
-    errors = [line["error"] for line in rows]
+    errors = [abs(line["error"]) for line in rows]
     return float(np.quantile(errors, share)) if errors else None
 
 
@@ -237,7 +238,7 @@ def by_source(rows: Sequence[Row]) -> list[Row]:
     """
     frame = pd.DataFrame(rows)
     source = frame["where"].str.partition(";")[0].rename("source")
-    errors = frame["error"].astype(float).groupby(source)
+    errors = frame["error"].astype(float).abs().groupby(source)
     table = pd.DataFrame(
         {
             "rows": errors.count(),

@@ -6,14 +6,17 @@ import csv
 import io
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from nearkv.cli import app
 from nearkv.sweeps.validation import validate as validation
 from nearkv.sweeps.validation.claims import FOLDER, load
+from nearkv.sweeps.validation.validate import error
 
 HEADER = "id,low,unit,metric,system,model,batch,context,knob,over,over_knob,take"
 
@@ -102,3 +105,17 @@ def test_recorded_verdicts_are_what_later_ones_are_compared_with(
     validation.record(better)
     (sentence,) = validation.worse(rows)
     assert sentence == f"{first.id}: miss, recorded as match"
+
+
+def test_an_error_has_a_sign_and_the_largest_come_first() -> None:
+    """Below a stated number an error is below zero; misses are sorted by size."""
+    stated = load("hilos")[0]
+    exact = replace(stated, low="10", high="10", bound="exact", take="")
+    assert error(exact, np.array([9.0, 9.0])) == pytest.approx(-0.1)
+    assert error(exact, np.array([12.0, 12.0])) == pytest.approx(0.2)
+    least = replace(exact, bound="at_least", take="every")
+    assert error(least, np.array([8.0, 30.0])) == pytest.approx(-0.2)
+    rows = rows_of("inf2", "--verdict", "miss,near")
+    sizes = [abs(float(row["error"])) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert min(float(row["error"]) for row in rows) < 0
