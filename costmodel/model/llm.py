@@ -267,6 +267,12 @@ class LLM:
         """Input activations X of one layer, h b s elements; KV / X = 2 / g [B]."""
         return self.hidden * batch * tokens * self.activation_width
 
+    @property
+    def x_over_kv(self) -> Real:
+        """Bytes of X over those of K and V, of one token; g / 2 at equal widths [1]."""
+        x = self.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
+        return x / self.kv_cache_bytes(1, 1)
+
     def query_bytes(self, tokens: Real) -> Real:
         """Q of one layer, also the size of the attention output [B]."""
         return self.query_size * tokens * self.activation_width

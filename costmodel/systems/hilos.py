@@ -83,5 +83,6 @@ def hilos(
         fits=capacity_check(hw, streamed, work, caching),
         work=work,
         batch_run=b,
+        also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": kernel_power(hw, llm)},
     )

@@ -208,6 +208,7 @@ def inf2(
         fits=check,
         work=work,
         batch_run=b,
+        also={"x_over_kv": llm.x_over_kv},
         accelerator_power={"csd": devices.kernel_power},
         notes={BESIDE: beside} if np.any(beside) else {},
     )

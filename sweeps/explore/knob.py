@@ -121,8 +121,8 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
     if resolved.bound_by is not None:
         beside["bound_by"] = resolved.bound_by
     if resolved.bound_by is not None and knob == "alpha":
-        x = llm.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
-        beside["x_over_kv"] = x / llm.kv_cache_bytes(1, 1)
+        # a system may keep K and V in widths of its own
+        beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
     for rule in block.system.knobs[knob].rules:
         ruled = resolve_knobs(block.system, hw, llm, work, {**requested, knob: rule})
         ruled_ms = 1e3 * np.where(
@@ -164,7 +164,7 @@ def _why_alpha(row: Row) -> str:
     if lacking := lacks_answer(row, point):
         return lacking
     alpha, ratio, bound_by = row["value"], row["x_over_kv"], row["bound_by"]
-    times = f"{ratio:g} times the bytes of K and V (KV/X = 2/g)"
+    times = f"{ratio:g} times the bytes of K and V"
     reason = f"X has {times}; more X would cost more than it saves{_balance(bound_by)}"
     if alpha == 0:
         reason = f"any X would only add to what {bound_by} must do"

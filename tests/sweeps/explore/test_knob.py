@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.model import registry
+from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.layers import with_widths
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.machine import Machine
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.explore.knob import best_knob, why_alpha, why_knob
 from nearkv.sweeps.study.study import Study
@@ -51,3 +60,25 @@ def test_a_knob_of_another_question_is_refused(system: str, knob: str, advice: s
     model = "gpt3-175b" if system == "asymmetric" else "opt-66b"
     with pytest.raises(InputError, match=advice):
         best_knob(Study((system,), (model,), band=90), knob)
+
+
+def test_the_ratio_of_x_and_kv_follows_the_widths() -> None:
+    """OPT's heads are not grouped: X is half of K and V, and as large as those of 8 bits."""
+    for bits, ratio in (("16bit", 0.5), ("8bit", 1.0)):
+        answer = best_knob(Study(("hilos",), ("opt-66b",), sets={"precision.kv": bits}), "alpha")
+        assert answer["x_over_kv"][0] == ratio
+        assert f"X has {ratio:g} times the bytes of K and V;" in why_alpha(answer)[0]
+
+
+def test_the_ratio_of_x_and_kv_is_that_of_a_system_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A system that keeps 8 bits of K and V whatever the platform says."""
+    hilos = registry.find_system("hilos")
+
+    def narrow(hw: Machine, llm: LLM, work: Workload, **knobs: Real) -> Estimate:
+        return hilos(hw, with_widths(llm, kv_width=1.0), work, knobs)
+
+    monkeypatch.setitem(registry._SYSTEMS, "hilos", replace(hilos, model=narrow))
+    answer = best_knob(Study(("hilos",), ("opt-66b",)), "alpha")
+    assert answer["x_over_kv"][0] == 1.0
