@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,12 +49,25 @@ Across = Annotated[str, typer.Option("--x", metavar="COLUMN", help="The column a
 Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column upwards.")]
 
 
-def draw(table: str, file: str, figure: Callable[[pd.DataFrame], Axes]) -> None:
-    """Read a table, draw it and write the figure; the file's name is checked first."""
-    from nearkv.sweeps.figures.reading import read_table
+Where = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COLUMN=VALUES", help="Keep only rows with these: context_tok=64k,128k."
+    ),
+]
+
+
+def draw(
+    table: str,
+    file: str,
+    figure: Callable[[pd.DataFrame], Axes],
+    where: Sequence[str] = (),
+) -> None:
+    """Draw the rows of a table that are kept; the figure's name is checked first."""
+    from nearkv.sweeps.figures.reading import kept, read_table
 
     check_figure(file)
-    save_figure(figure(read_table(table)).figure, file)
+    save_figure(figure(kept(read_table(table), where)).figure, file)
 
 
 def bars(
@@ -70,6 +83,7 @@ def bars(
         bool, typer.Option("--log", help="Make the scale of the bars logarithmic.")
     ] = False,
     width: Width = "page",
+    where: Where = [],
 ) -> None:
     """Draw grouped bars; cells that do not fit are marked OOM, bars too small carry their number.
 
@@ -78,7 +92,7 @@ def bars(
     from nearkv.sweeps.figures.bars import bars
 
     options: dict[str, Any] = {"over": over, "by": by, "baseline": baseline, "width": width}
-    draw(table, file, lambda rows: bars(rows, value, log=log, **options))
+    draw(table, file, lambda rows: bars(rows, value, log=log, **options), where)
 
 
 def lines(
@@ -88,6 +102,7 @@ def lines(
     over: Over = "",
     by: By = "system",
     width: Width = "page",
+    where: Where = [],
 ) -> None:
     """Draw lines over the context, the batch or any other column of numbers.
 
@@ -95,7 +110,7 @@ def lines(
     """
     from nearkv.sweeps.figures.lines import lines
 
-    draw(table, file, lambda rows: lines(rows, value, over=over, by=by, width=width))
+    draw(table, file, lambda rows: lines(rows, value, over=over, by=by, width=width), where)
 
 
 def breakdown(
@@ -107,6 +122,7 @@ def breakdown(
         typer.Option("--relative", help="Draw shares of the total instead of seconds."),
     ] = False,
     width: Width = "page",
+    where: Where = [],
 ) -> None:
     """Draw stacked bars of the seconds attributed to each resource.
 
@@ -114,7 +130,12 @@ def breakdown(
     """
     from nearkv.sweeps.figures.breakdown import breakdown
 
-    draw(table, file, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
+    draw(
+        table,
+        file,
+        lambda rows: breakdown(rows, by=by, relative=relative, width=width),
+        where,
+    )
 
 
 def policy_map(
@@ -132,6 +153,7 @@ def policy_map(
         ),
     ] = "",
     width: Width = "page",
+    where: Where = [],
 ) -> None:
     """Draw which system is best over two axes, and by how much.
 
@@ -142,7 +164,7 @@ def policy_map(
 
     edges = read_table(boundaries) if boundaries else None
     axes: dict[str, Any] = {"x": x, "y": y, "by": by, "width": width}
-    draw(table, file, lambda rows: policy_map(rows, value, boundaries=edges, **axes))
+    draw(table, file, lambda rows: policy_map(rows, value, boundaries=edges, **axes), where)
 
 
 def pareto(
@@ -152,6 +174,7 @@ def pareto(
     y: Upwards = "throughput_tok_s",
     by: By = "system",
     width: Width = "page",
+    where: Where = [],
 ) -> None:
     """Draw the designs of a Pareto front.
 
@@ -159,7 +182,7 @@ def pareto(
     """
     from nearkv.sweeps.figures.scatter import pareto
 
-    draw(table, file, lambda rows: pareto(rows, x, y, by=by, width=width))
+    draw(table, file, lambda rows: pareto(rows, x, y, by=by, width=width), where)
 
 
 def tornado(table: Table, file: Figure, width: Width = "column") -> None:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import COLUMNS
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.units import parse
+from nearkv.hardware.units import measure
 from nearkv.sweeps.evaluate.probe import Points, Probe, column
 from nearkv.sweeps.study.study import NONE, Numbers, Study, blocks
+from nearkv.sweeps.tables.labels import stem_and_unit
 
 RATIOS = {"speedup": "decode_tok_s", "total_speedup": "throughput_tok_s"}
 """Quantities that compare with another system, and the rate that each compares."""
@@ -126,10 +127,24 @@ def _target(text: str, option: str) -> Target:
             f"write {example}"
         )
     at_least = higher_is_better(quantity) if side == "=" else side == ">="
-    value = parse(match[4], "1", f"{option} {quantity}")
+    value = _in_unit_of(quantity, match[4], f"{option} {text!r}")
     if not value:
         raise InputError(f"{option} {text!r}: the value must be above zero")
     return Target(quantity, against, at_least, value, option)
+
+
+def _in_unit_of(quantity: str, text: str, where: str) -> float:
+    """Read a limit, which is in the unit of its column.
+
+    Raises:
+        InputError: it has a unit of its own, or is no number.
+    """
+    value, dimension = measure(text, where)
+    if dimension == "1":
+        return value
+    _, unit = stem_and_unit(quantity)
+    own = f"the number is in {unit}, the unit of {quantity}" if unit else "is a number"
+    raise InputError(f"{where}: {own}; leave out the unit, as in {quantity}<=20")
 
 
 def check_quantities(targets: Iterable[Target], own: Iterable[str]) -> None:

@@ -161,6 +161,13 @@ class Race:
         """Names of both systems."""
         return self.first.block.system.name, self.second.block.system.name
 
+    @property
+    def platforms(self) -> str:
+        """Where each system runs, where they run on different platforms."""
+        own, other = (probe.block.platform.label for probe in (self.first, self.second))
+        first, second = self.names
+        return f"{first} on {own}, {second} on {other}" if own != other else ""
+
     def columns(self, point: Points, value: Numbers) -> tuple[Numbers, Numbers]:
         """The column of each system, NaN where it does not fit.
 
@@ -297,7 +304,8 @@ def _rows(race: Race, limits: str, band: Band | None) -> Rows:
             )
             over_draws = bands.of(point, change) if bands else {}
             row = {**names, **answer, "resolution": walk.resolution, **over_draws}
-            rows.append({**row, "note": walk.note})
+            where = filter(None, (row["reason"], race.platforms))
+            rows.append({**row, "reason": "; ".join(where), "note": walk.note})
     return rows
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
 from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of, short_number
@@ -103,28 +104,32 @@ def bars(
     return target
 
 
-class BaselineError(InputError):
-    """A baseline has no value where another has one."""
-
-
 def _normalised(
     marks: Mapping[tuple[Any, Any], Cell],
     series: Sequence[Any],
     baseline: str,
 ) -> dict[tuple[Any, Any], Cell]:
-    """Divide every group by the baseline's value in it; a band by the same number."""
+    """Divide every group by the baseline's value in it, a band by the same number.
+
+    A group in which the baseline has no value above 0 is blank, and a warning says so.
+    """
     by_text = {
         f"{name:g}" if isinstance(name, float) else str(name): name for name in series
     }
     if str(baseline) not in by_text:
         raise unknown("baseline", str(baseline), list(by_text))
     shown: dict[tuple[Any, Any], Cell] = {}
+    blank: dict[str, None] = {}
     for (group, name), cell in marks.items():
         reference = marks.get((group, by_text[str(baseline)]), NOTHING)
         if np.isfinite(cell.value) and not reference.value > 0:
-            lacks = f"has no value above 0 at {tick_of(group)} to divide {name} by"
-            raise BaselineError(f"baseline {baseline} {lacks}; choose another, or none")
-        shown[group, name] = cell.over(reference.value) if reference.value else cell
+            blank[tick_of(group)] = None
+            shown[group, name] = replace(NOTHING, mark="n/a")
+        else:
+            shown[group, name] = cell.over(reference.value) if reference.value else cell
+    if blank:
+        lacks = f"has no value above 0 at {', '.join(blank)}"
+        warn(f"baseline {baseline} {lacks}: what is compared with it is blank there")
     return shown
 
 

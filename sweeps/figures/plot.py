@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.bars import BaselineError, bars
+from nearkv.sweeps.figures.bars import bars
 from nearkv.sweeps.figures.breakdown import breakdown
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
@@ -68,7 +68,8 @@ def suitable(
     many = bool(over) and table[over].nunique() > MOST_GROUPS
     if many and table[over].dtype.kind in "if":
         return lines(table, value, over=over)
-    try:
-        return bars(table, value, over=over, baseline=baseline)
-    except BaselineError:
-        return bars(table, value, over=over)
+    # a baseline that nobody named is dropped where it would leave a group blank
+    valued = table[table[value] > 0]
+    own = valued[valued["system"].astype(str) == baseline]
+    divides = valued[over].isin(own[over]).all() if over else len(own)
+    return bars(table, value, over=over, baseline=baseline if divides else "")

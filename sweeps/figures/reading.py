@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearkv.hardware.errors import InputError
+from nearkv.hardware.errors import LISTED, InputError
+from nearkv.sweeps.figures.series import check_columns
 from nearkv.sweeps.jobs.outputs import FORMS
+from nearkv.sweeps.study.sizes import comma_list, pairs, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,11 +34,14 @@ def read_table(source: str) -> pd.DataFrame:
 
     if source == "-":
         text = sys.stdin.read(LARGEST)
-        return _parsed(lambda: pd.read_csv(io.StringIO(text)), "standard input")
+        return _parsed(
+            lambda: pd.read_csv(io.StringIO(text), low_memory=False), "standard input"
+        )
     path = Path(source)
     files = _files(path)
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
-        "csv": pd.read_csv,
+        # as a whole: types that pandas guesses piece by piece may differ
+        "csv": lambda file: pd.read_csv(file, low_memory=False),
         "jsonl": lambda file: pd.read_json(file, lines=True),
         "parquet": pd.read_parquet,
     }
@@ -86,3 +91,35 @@ def _parsed(read: Callable[[], pd.DataFrame], where: str) -> pd.DataFrame:
     if table.empty:
         raise InputError(f"{where}: has no rows; there is nothing to draw")
     return table
+
+
+def kept(table: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
+    """The rows of a table that have some values.
+
+    Args:
+        table: rows.
+        where: `COLUMN=VALUES`, comma-separated; sizes may be written as `64k`.
+
+    Raises:
+        InputError: not of this form, no such column, or no row has such a value.
+    """
+    for column, text in pairs(list(where), "--where").items():
+        check_columns(table, column)
+        values = table[column]
+        is_kept = values.astype(str).isin(comma_list(text))
+        if values.dtype.kind in "if":
+            wanted = [_number(value, f"--where {column}") for value in comma_list(text)]
+            is_kept = values.isin(wanted)
+        if not is_kept.any():
+            known = ", ".join(f"{value}" for value in values.drop_duplicates()[:LISTED])
+            raise InputError(f"--where {column}={text}: no row has that; there are {known}")
+        table = table[is_kept].reset_index(drop=True)
+    return table
+
+
+def _number(text: str, where: str) -> float:
+    """A number, or a size such as `64k`."""
+    try:
+        return float(text)
+    except ValueError:
+        return size(text, where)

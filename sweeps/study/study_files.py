@@ -30,6 +30,8 @@ _NUMBERS = ("band", "samples", "seed")
 _OPTION = re.compile(r"--(\w+)[\w-]*(?: ([\w.-]+))?(?:=[^:]*)?: ")
 """How a sentence about an option begins: the option, and the name that it sets."""
 _UNKNOWN = re.compile(r"unknown (system|model|platform|trace|part) ")
+TABLE_FILES = (".csv", ".jsonl", ".ndjson", ".parquet")
+"""Endings of files that hold answers, and no study."""
 _KEYS = {"title", "cite", "figure", *_LISTS, *_LENGTHS, "method", *_TABLES, *_NUMBERS}
 
 
@@ -91,6 +93,9 @@ def either(path: str, axes: Study) -> Study:
     if "=" in path and not Path(path).exists():
         advice = "repeat --set, --knob or --zip in front of each NAME=VALUE"
         raise InputError(f"{path}: is no study file; {advice}")
+    if Path(path).suffix in TABLE_FILES:
+        advice = "draw it with `nearkv plot`, or name the study that it was made of"
+        raise InputError(f"{path}: is a table, no study; {advice}")
     if path in systems():
         raise InputError(f"{path}: is a system, no study; write --system {path}")
     if not path:

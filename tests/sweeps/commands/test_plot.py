@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import resource
+import warnings
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from support.command_line import refusal, succeed
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.reading import read_table
+from nearkv.sweeps.figures.reading import kept, read_table
 from nearkv.sweeps.figures.style import save
 
 TABLE = "system,context_tok,status,step_ms\nslow,1024,ok,2\nfast,1024,infeasible,\n"
@@ -182,3 +184,24 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, form: str) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_keeps_the_rows_that_are_named() -> None:
+    table = pd.DataFrame({"system": ["a", "b", "a"], "context_tok": [1024, 1024, 65536]})
+    assert kept(table, ["context_tok=64k"])["context_tok"].tolist() == [65536]
+    assert kept(table, ["system=a", "context_tok=1k"]).to_numpy().tolist() == [["a", 1024]]
+    assert len(kept(table, ["system=a,b"])) == 3
+    with pytest.raises(InputError, match="no row has that; there are 1024, 65536"):
+        kept(table, ["context_tok=2k"])
+    with pytest.raises(InputError, match="did you mean 'system'"):
+        kept(table, ["sytem=a"])
+
+
+def test_a_long_table_is_read_without_a_word(tmp_path: Path) -> None:
+    """Blank reasons, then text: read piece by piece, pandas calls the column mixed."""
+    rows = 300_000
+    file = tmp_path / "long.csv"
+    pd.DataFrame({"reason": [None] * rows + ["why"], "value": range(rows + 1)}).to_csv(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_table(str(file))) == rows + 1

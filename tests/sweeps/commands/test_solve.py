@@ -129,3 +129,21 @@ def test_fixed_shares_are_read_as_the_help_writes_them() -> None:
     listed = answer(*place, "--fix", "wg=0.2, cc=100%")
     assert listed == answer(*place, "--fix", "wg=20%", "--fix", "cc=1")
     assert listed[0]["wg"] == pytest.approx(0.2)
+
+
+def test_a_limit_is_in_the_unit_of_its_column() -> None:
+    words = ("solve", "hardware", "--system", "hilos", "--vary", "csd.count=1:16", "--model")
+    told = printed(*words, "opt-30b", "--slo", "step_ms=20s", code=2)
+    assert "the number is in ms, the unit of step_ms; leave out the unit" in told
+
+
+def test_a_crossover_says_where_both_run() -> None:
+    words = ("solve", "crossover", "--system", "hilos,inf2", "--model", "opt-30b", "--along")
+    on_both = printed(*words, "context=16k:32k")
+    assert "hilos on hilos-a100, inf2 on inf2-a100" in " ".join(on_both.split())
+    alike = printed(*words, "context=16k:32k", "--platform", "inf2-a100")
+    assert "inf2 on" not in alike
+
+
+def test_a_table_is_no_study() -> None:
+    assert "out.csv: is a table, no study" in printed("report", "out.csv", "-o", "r.html", code=2)

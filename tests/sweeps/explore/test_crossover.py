@@ -47,7 +47,8 @@ def test_a_system_that_stops_fitting_hands_over_the_lead() -> None:
     assert (row["from"], row["to"]) == ("h2m2", "hilos")
     beyond = compare(pair.but(context=str(row["above"])))
     (short_of,) = set(beyond["short_of"]) - {""}
-    assert row["reason"] == f"h2m2 no longer runs there: {short_of} memory is short"
+    stops = f"h2m2 no longer runs there: {short_of} memory is short"
+    assert row["reason"] == f"{stops}; hilos on hilos-a100, h2m2 on gh-asymmetric"
     (sentence,) = why_crossover([row])
     assert sentence.endswith(f"; {row['reason']}.")
 
