@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.shares.minimum import Choice
-from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, solve
+from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Timed, solve
 
 Requested = Real | str
 """A knob's value, the name of a rule, or `auto`."""
@@ -33,6 +34,9 @@ _VALUES = 33
 """Values of a continuous knob that are tried at a time."""
 _ZOOMS = 7
 """How often those around the best are then tried: to 1e-10 of the range."""
+_TOTAL: Timed = attrgetter("total")
+_ALIKE = 1e-9
+"""A placement that is faster by less than this share is as fast [1]."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Resolved:
         choice: certificate of the share or number that was solved for, if one was.
         bound_by: resources that meet at that share, where they are asked for.
         tried: values of a number that were tried, where it was searched [1].
+        placement: certificate of the share that a choice leaves open, where that was `auto`; its
+            seconds are of the whole batch.
     """
 
     estimate: Estimate
@@ -52,6 +58,7 @@ class Resolved:
     choice: Choice | None = None
     bound_by: NDArray[np.str_] | None = None
     tried: int = 0
+    placement: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -170,9 +177,13 @@ def _resolve(question: _Question) -> Resolved:
             return _solve_share(ruled)
         except NotAffineError:
             pass
-    searched = [name for name, kind in kinds.items() if kind != "share"]
+    searched = [
+        name
+        for name, kind in kinds.items()
+        if kind != "share" and not system.knobs[name].share
+    ]
     if not searched:
-        return _solve_share(ruled)
+        return _innermost(question.having(joint))
     return _search(question.having(joint), searched)
 
 
@@ -219,22 +230,26 @@ def _near(knob: Knob, best: NDArray[np.float64], zoom: int) -> NDArray[np.float6
 
 
 def _best_of(
-    question: _Question, searched: list[str], combinations: NDArray[np.float64]
+    question: _Question,
+    searched: list[str],
+    combinations: NDArray[np.float64],
+    timed: Timed = attrgetter("step"),
 ) -> NDArray[np.float64]:
-    """The combination with the fastest step at each design point: (knobs, *points).
+    """The combination with the fewest seconds at each design point: (knobs, *points).
 
     Args:
         question: what is evaluated.
         searched: names of the knobs.
         combinations: their values: (knobs, combinations, *points).
+        timed: the span whose seconds count.
     """
     first = combinations[:, :1]
     best = first[:, 0]
-    lowest = _seconds(_trial(question, first, searched))[0]
+    lowest = _seconds(_trial(question, first, searched), timed)[0]
     at_once = max(_POINTS_AT_ONCE // max(lowest.size, 1), 1)
     for begin in range(1, combinations.shape[1], at_once):
         values = combinations[:, begin : begin + at_once]
-        seconds = _seconds(_trial(question, values, searched))
+        seconds = _seconds(_trial(question, values, searched), timed)
         # one trial may lack an axis that another has, as what it runs knows nothing of it
         every = np.broadcast_shapes(seconds.shape, values.shape[1:])
         seconds = np.broadcast_to(seconds, every)
@@ -251,17 +266,106 @@ def _trial(question: _Question, values: Iterable[Real], searched: list[str]) -> 
     """The system at some values of the searched knobs."""
     candidate = dict(zip(searched, values, strict=True))
     # rules may look at what is searched, so they are evaluated anew for each value
-    return _solve_share(_with_rules(question.having(candidate)))
+    return _innermost(question.having(candidate))
 
 
-def _seconds(trial: Resolved) -> NDArray[np.float64]:
-    """Seconds of a step, combinations first.
+def _seconds(trial: Resolved, timed: Timed = attrgetter("step")) -> NDArray[np.float64]:
+    """Seconds of a step, or of what is timed, combinations first.
 
     Where it does not fit, more than any step takes, and the more the more bytes are missing.
     """
     fits = trial.estimate.fits
     penalty = _BEYOND * (1 + fits.short_bytes)
-    return np.where(fits.ok, trial.estimate.step.seconds, penalty)
+    return np.where(fits.ok, timed(trial.estimate).seconds, penalty)
+
+
+# --- choices that leave a share open ----------------------------------------------------------
+
+
+def _innermost(question: _Question) -> Resolved:
+    """Solve what no search is left for: a choice that leaves a share open, and one other share."""
+    for name in question.unsolved:
+        if question.system.knobs[name].share and question.requested[name] == "auto":
+            return _solve_placement(question, name)
+    return _solve_share(_with_rules(question))
+
+
+def _solve_placement(question: _Question, name: str) -> Resolved:
+    """The value of a choice with the least seconds of the whole batch, its open share solved.
+
+    With the share alone unsolved, the minimum over it is exact. Beside another share, or a rule
+    that looks at it, values are tried, unless the system knows that the least is the best.
+    """
+    share = question.system.knobs[name].share
+    stated = question.requested[share]
+    least: Real = 0.0 if isinstance(stated, str) else stated
+    first = question.having({name: 0.0, share: least})
+    ruled, last = _with_rules(first), _with_rules(first.having({share: np.ones(())}))
+    is_fixed = all(
+        isinstance(value, str) or np.array_equal(value, last.requested[knob])
+        for knob, value in ruled.requested.items()
+        if knob != share
+    )
+    if is_fixed and _is_settled(ruled, share):
+        best = _solve_share(ruled)
+        total = best.estimate.total.seconds
+        return replace(best, placement=Choice(least, total, total, least, 1.0))
+    is_exact = is_fixed and not ruled.unsolved
+    found = _least_total(ruled, share, least) if is_exact else _tried(first, share, least)
+    best = _innermost(first.having({share: found.value}))
+    # states may leave the GPU to fewer sequences, and a tried share may not be the best
+    best = _or_stated(first, best, name)
+    total = best.estimate.total.seconds
+    bound = np.minimum(found.bound, total)
+    return replace(best, placement=Choice(best.knobs[share], total, bound, least, 1.0))
+
+
+def _is_settled(question: _Question, share: str) -> bool:
+    """Whether the system knows at every design point that the least share is the best."""
+    settled = question.system.knobs[share].settled
+    if not settled:
+        return False
+    return bool(np.all(settled(question.hw, question.llm, question.work, question.stated)))
+
+
+def _or_stated(first: _Question, best: Resolved, name: str) -> Resolved:
+    """The best so far, or a value of the choice as stated where its whole batch takes less."""
+    knob = first.system.knobs[name]
+    least = first.stated[knob.share]
+    for place in range(int(knob.high) + 1):
+        other = _innermost(first.having({name: float(place)}))
+        there, here = _seconds(other, _TOTAL), _seconds(best, _TOTAL)
+        # only the first value keeps a share that is stated
+        faster = np.less(there, here * (1 - _ALIKE)) & np.equal(least, 0)
+        if np.any(faster):
+            mixed: dict[str, Requested] = {
+                name: np.where(faster, float(place), best.knobs[name]),
+                knob.share: np.where(faster, least, best.knobs[knob.share]),
+            }
+            best = _innermost(first.having(mixed))
+    return best
+
+
+def _least_total(question: _Question, share: str, least: Real) -> Choice:
+    """The share with the least seconds of the whole batch, exactly."""
+    breaks = question.system.knobs[share].breaks
+    stated = question.stated
+    edges = breaks(question.hw, question.llm, question.work, stated) if breaks else ()
+    return solve(
+        lambda value: question.estimate(**{share: value}), least, 1.0, edges, timed=_TOTAL
+    ).choice
+
+
+def _tried(question: _Question, share: str, least: Real) -> Choice:
+    """The share with the least seconds of the whole batch among values closer and closer to it."""
+    knob, axes = question.system.knobs[share], (1,) * question.axes
+    fractions = np.linspace(0.0, 1.0, _VALUES).reshape(-1, *axes)
+    values = least + (1 - least) * fractions
+    best = _best_of(question, [share], values[np.newaxis], _TOTAL)
+    for zoom in range(1, _ZOOMS + 1):
+        near = np.maximum(_near(knob, best[0], zoom), least)
+        best = _best_of(question, [share], near[np.newaxis], _TOTAL)
+    return Choice(best[0], np.nan, np.nan, least, 1.0)
 
 
 def _solve_jointly(question: _Question) -> dict[str, Requested]:

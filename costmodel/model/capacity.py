@@ -142,6 +142,12 @@ def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:
     return (requested / rounds)[()]
 
 
+def possible_batches(batch: Real) -> list[Real]:
+    """Batches from which on `reduced_batch` runs more at once: powers of two, then all [1]."""
+    most = int(np.frexp(np.max(batch))[1])
+    return [*(2.0**exponent for exponent in range(most)), np.maximum(batch, 1.0)]
+
+
 def batch_with_states(most: Real, batch: Real, state: Real, free: Real) -> Real:
     """Sequences at once: `most`, or fewer where recurrent states do not fit the GPU [1].
 

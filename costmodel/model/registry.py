@@ -12,6 +12,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.model.estimate import Estimate, notes_of
 from nearkv.costmodel.model.layers import not_modelled
@@ -26,6 +29,8 @@ Rule = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Real]
 NO_KNOBS: Mapping[str, Real] = MappingProxyType({})
 Breaks = Callable[[Machine, LLM, Workload, Mapping[str, Real]], Sequence[Real]]
 """Shares where amounts jump or bend: hw, llm, work and the other knobs -> shares."""
+Settled = Callable[[Machine, LLM, Workload, Mapping[str, Real]], NDArray[np.bool_]]
+"""Where the least share is the best: hw, llm, work and the knobs that are numbers -> whether."""
 Model = Callable[..., Estimate]
 
 
@@ -46,6 +51,10 @@ class Knob:
             (`solvers.knobs.joint_solver`), where it is `auto`.
         breaks: shares between which every amount is affine in this share; without it, amounts are
             affine over all of its range.
+        settled: where no share but the least need be tried, whatever the other knobs.
+        share: of a choice, the share that its first value leaves open. Where the choice is `auto`,
+            that share is solved for the least seconds of the whole batch, no less than stated, and
+            the other values are tried beside it.
         within: the number of the workload that bounds what a count can use, as `batch`; a larger
             count is noted.
     """
@@ -60,6 +69,8 @@ class Knob:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     solver: str = ""
     breaks: Breaks | None = None
+    settled: Settled | None = None
+    share: str = ""
     within: str = ""
 
     @property
@@ -110,10 +121,16 @@ class System:
     def __call__(
         self, hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
     ) -> Estimate:
-        """Evaluate the model; a knob left out takes its default where that is a number."""
-        fixed = {
-            k: value for k, value in self.defaults.items() if not isinstance(value, str)
-        }
+        """Evaluate the model; a knob left out takes its default where that is a number.
+
+        A choice that leaves a share open takes its first value, as `solvers.knobs` solves it.
+        """
+        fixed: dict[str, Real] = {}
+        for name, value in self.defaults.items():
+            if self.knobs[name].share:
+                fixed[name] = 0.0
+            elif not isinstance(value, str):
+                fixed[name] = value
         estimate = self._evaluate(hw, llm, work, **(fixed | dict(knobs)))
         if llm.layer_types:
             fits = estimate.fits.without(not_modelled(llm, self.attends, self.lacks))

@@ -18,6 +18,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     layer_compute,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
+    FILLED,
     WEIGHTS,
     Headroom,
     beside_gpu,
@@ -38,7 +39,9 @@ GPU_AND_HOST = replace(
     WEIGHTS,
     what="where weights live: filling the GPU, in one memory, or by the paper's rule",
     high=3,
-    choices=("auto", "gpu", "paper", "host"),
+    default=FILLED,
+    choices=("filled", "gpu", "paper", "host"),
+    share="",
 )
 
 

@@ -5,16 +5,23 @@ Symbols: b batch, s context, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
 from nearkv.costmodel.mechanisms.weights.residency import (
+    FILLED,
+    SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
+    Residency,
     beside_gpu,
     choose_residency,
+    overflow,
     weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import (
@@ -22,7 +29,12 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     drives_of,
     weights_from_files,
 )
-from nearkv.costmodel.model.capacity import batch_with_states, fits, reduced_batch
+from nearkv.costmodel.model.capacity import (
+    batch_with_states,
+    fits,
+    possible_batches,
+    reduced_batch,
+)
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
@@ -32,18 +44,34 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 
+def rounds_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
+    tiers = residency(hw, llm, work, knobs.get("weights", FILLED), 0.0)
+    streamed = np.maximum((1 - tiers.gpu) * llm.weight_bytes, 1.0)
+    sequence = managed_bytes(llm, work)
+    rooms = [host(hw).memory - b * sequence for b in possible_batches(work.batch)]
+    return (overflow(tiers), *(1 - room / streamed for room in rooms))
+
+
 @system(
     "deepspeed-uvm",
     platform="hilos-a100",
     cite="hilos",
     owns=("gpu", "host", "ssd"),
-    knobs={"weights": WEIGHTS},
+    knobs={
+        "weights": WEIGHTS,
+        "ssd_weights": replace(SSD_WEIGHTS, breaks=rounds_breaks),
+    },
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={
         "sparse": "page faults bring pages, and how chosen tokens share them is not known"
     },
 )
-def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estimate:
+def deepspeed_uvm(
+    hw: Machine, llm: LLM, work: Workload, *, weights: Real, ssd_weights: Real
+) -> Estimate:
     """DeepSpeed whose KV cache and activations live in managed memory, DS+UVM(DRAM).
 
     The paper gives the effect, over 4x slower than FLEX(DRAM), not the path. Here tensors that
@@ -55,6 +83,7 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
         hw: roles gpu, gpu_link, host, ssd, ssd_link; derate uvm.
         llm, work: what runs.
         weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -62,10 +91,8 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
     """
     drives = drives_of(hw)
     activations = llm.activation_bytes(work.prompt)
-    sequence = llm.kv_cache_bytes(1, work.final) + activations
-    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    headroom = Headroom(host=host(hw).memory - sequence)
-    tiers = choose_residency(weights, paper, hw, llm, work, headroom)
+    sequence = managed_bytes(llm, work)
+    tiers = residency(hw, llm, work, weights, ssd_weights)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = tiers.host * llm.weight_bytes
     hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
@@ -98,6 +125,21 @@ def deepspeed_uvm(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Es
         work=work,
         batch_run=b,
     )
+
+
+def managed_bytes(llm: LLM, work: Workload) -> Real:
+    """Host memory behind the KV cache and the activations of one sequence [B]."""
+    return llm.kv_cache_bytes(1, work.final) + llm.activation_bytes(work.prompt)
+
+
+def residency(
+    hw: Machine, llm: LLM, work: Workload, choice: Real, stored: Real
+) -> Residency:
+    """Weights where the choice puts them beside one sequence, a share on the drives at least."""
+    paper = beside_gpu(0.0, np.maximum(weights_on_storage(hw, llm), stored))
+    left = host(hw).memory - managed_bytes(llm, work)
+    headroom = Headroom(left, stored=stored, pinned=False)
+    return choose_residency(choice, paper, hw, llm, work, headroom)
 
 
 def prefill_layer(weights: WeightStream, work: Workload, b: Real, spilled: Span) -> Span:

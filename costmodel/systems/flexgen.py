@@ -7,6 +7,8 @@ Symbols: b batch, s context, h hidden, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +18,7 @@ from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, decode_layer
 from nearkv.costmodel.mechanisms.weights.residency import (
+    FILLED,
     SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
@@ -25,6 +28,8 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     host_weights,
     kv_share_in,
     layer_copies,
+    overflow,
+    share_leaving,
     weights_on_storage,
     weights_or_drives,
 )
@@ -35,7 +40,13 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
     file_storage,
     weights_from_files,
 )
-from nearkv.costmodel.model.capacity import Fits, batch_with_states, fits, reduced_batch
+from nearkv.costmodel.model.capacity import (
+    Fits,
+    batch_with_states,
+    fits,
+    possible_batches,
+    reduced_batch,
+)
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob, system
@@ -58,11 +69,33 @@ SPLIT = Knob(
     kind="choice",
     choices=("whole", "filled"),
 )
+
+
+def copies_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real]:
+    """The share of weights on the drives from which DRAM beside copies is not full [1]."""
+    room = beside_copies(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
+    return (overflow(residency(hw, llm, work, knobs.get("weights", FILLED), room)),)
+
+
+def rounds_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
+    room = beside_sequence(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
+    tiers = residency(hw, llm, work, knobs.get("weights", FILLED), room)
+    sequence = llm.kv_cache_bytes(1, work.final)
+    rooms = [host(hw).memory - b * sequence for b in possible_batches(work.batch)]
+    return (overflow(tiers), *(share_leaving(hw, llm, tiers, room) for room in rooms))
+
+
+DRIVE_WEIGHTS = replace(SSD_WEIGHTS, breaks=copies_breaks)
 in_hilos = partial(
     system,
     platform="hilos-a100",
     cite="hilos",
-    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS},
+    knobs={"gpu_batches": BATCHES, "weights": WEIGHTS, "ssd_weights": DRIVE_WEIGHTS},
     attends=ATTENDS,
     lacks=LACKS,
 )
@@ -130,7 +163,13 @@ def flexgen_raid(
 
 @in_hilos("flexgen-ssd", owns=("gpu", "host", "ssd"))
 def flexgen_ssd(
-    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_batches: Real,
+    weights: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """FlexGen with the KV cache on PCIe 4.0 SSDs, FLEX(SSD) (HILOS sec. 6.1).
 
@@ -139,17 +178,24 @@ def flexgen_ssd(
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 2.2, 4.1.
     """
     drives = drives_of(hw)
-    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches)
+    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches, ssd_weights)
 
 
 @in_hilos("flexgen-16ssd", owns=("gpu", "host", "raid", "chassis"))
 def flexgen_16ssd(
-    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_batches: Real,
+    weights: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """FlexGen on the drives of 16 SmartSSDs, accelerators off, behind one uplink (HILOS sec. 6.1).
 
@@ -158,17 +204,32 @@ def flexgen_16ssd(
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits. Source: HILOS sec. 6.1, 6.3.
     """
     drives = file_storage(hw, "raid", link(hw, "uplink", "uplink"), host(hw))
-    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches)
+    return all_kv_on_storage(hw, llm, work, drives, weights, gpu_batches, ssd_weights)
 
 
-@in_hilos("flexgen-dram", owns=("gpu", "host", "ssd"))
+@in_hilos(
+    "flexgen-dram",
+    owns=("gpu", "host", "ssd"),
+    knobs={
+        "gpu_batches": BATCHES,
+        "weights": WEIGHTS,
+        "ssd_weights": replace(SSD_WEIGHTS, breaks=rounds_breaks),
+    },
+)
 def flexgen_dram(
-    hw: Machine, llm: LLM, work: Workload, *, gpu_batches: Real, weights: Real
+    hw: Machine,
+    llm: LLM,
+    work: Workload,
+    *,
+    gpu_batches: Real,
+    weights: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """FlexGen with the KV cache in host DRAM, the batch cut to what fits: FLEX(DRAM).
 
@@ -177,6 +238,7 @@ def flexgen_dram(
         llm, work: what runs.
         gpu_batches: GPU batches of a step [1].
         weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the drives of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -185,7 +247,7 @@ def flexgen_dram(
     drives = drives_of(hw)
     sequence = llm.kv_cache_bytes(1, work.final)
     passing = passing_latents(llm, work, gpu_batches)
-    headroom = Headroom(host(hw).memory - sequence, passing)
+    headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = residency(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = host_weights(hw, llm, tiers)
@@ -226,8 +288,24 @@ def residency(
 
     The paper's rule: in host DRAM, above the policy's size on storage (HILOS sec. 6.1).
     """
-    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    return choose_residency(choice, paper, hw, llm, work, headroom)
+    stored = np.maximum(weights_on_storage(hw, llm), headroom.stored)
+    return choose_residency(choice, beside_gpu(0.0, stored), hw, llm, work, headroom)
+
+
+def beside_copies(
+    hw: Machine, llm: LLM, work: Workload, gpu_batches: Real, stored: Real
+) -> Headroom:
+    """What copies of layers leave to weights, a share of which is stored on the drives."""
+    left = host(hw).memory - layer_copies(llm, work)
+    return Headroom(left, passing_latents(llm, work, gpu_batches), stored)
+
+
+def beside_sequence(
+    hw: Machine, llm: LLM, work: Workload, gpu_batches: Real, stored: Real
+) -> Headroom:
+    """What the cache of one sequence leaves to weights, a share of which is on the drives."""
+    left = host(hw).memory - llm.kv_cache_bytes(1, work.final)
+    return Headroom(left, passing_latents(llm, work, gpu_batches), stored)
 
 
 # --- KV cache on drives -----------------------------------------------------------------------
@@ -240,10 +318,10 @@ def all_kv_on_storage(
     drives: FileStorage,
     weights: Real,
     gpu_batches: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """None of the KV cache in host DRAM, which is left to weights and copies."""
-    in_host = host(hw).memory - layer_copies(llm, work)
-    headroom = Headroom(in_host, passing_latents(llm, work, gpu_batches))
+    headroom = beside_copies(hw, llm, work, gpu_batches, ssd_weights)
     tiers = residency(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     return kv_on_storage(hw, streamed, work, drives, 0.0, gpu_batches)

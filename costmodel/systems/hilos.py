@@ -10,6 +10,7 @@ from __future__ import annotations
 from nearkv.costmodel.algebra.span import Real
 from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     ALPHA,
+    DEVICE_WEIGHTS,
     INTERVAL,
     WRITEBACK,
     Caching,
@@ -39,6 +40,7 @@ from nearkv.hardware.machine import Machine
         "interval": INTERVAL,
         "writeback": WRITEBACK,
         "weights": WEIGHTS,
+        "ssd_weights": DEVICE_WEIGHTS,
         "devices": Knob(
             "number of computational storage devices", kind="count", sets="csd.count"
         ),
@@ -55,6 +57,7 @@ def hilos(
     interval: Real,
     writeback: Real,
     weights: Real,
+    ssd_weights: Real,
 ) -> Estimate:
     """Attention beside the flash, X-cache on the GPU, weights streamed layer by layer.
 
@@ -65,13 +68,14 @@ def hilos(
         interval: spill interval c [tokens].
         writeback: 0 naive, 1 delayed.
         weights: where weights live, as in `mechanisms.weights.residency`.
+        ssd_weights: least share on the devices of what is not on the GPU [1].
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together.
         Source: HILOS sec. 4.1 to 4.3; T_GPU counts K and V (erratum of sec. 4.2).
     """
     b, caching = work.batch, Caching(alpha, interval, writeback)
-    tiers = place_weights(hw, llm, work, weights, caching)
+    tiers = place_weights(hw, llm, work, weights, ssd_weights, caching)
     streamed = weights_from_devices(hw, llm, tiers, devices_of(hw, llm))
     return Estimate(
         prefill=streamed.over_layers(

@@ -7,8 +7,10 @@ c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
@@ -19,13 +21,18 @@ from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     prefill_layer,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
+    FILLED,
     SSD_WEIGHTS,
     WEIGHTS,
     Residency,
+    alphas_that_fill,
     buffers_or_copies,
     host_weights,
     layer_copies,
+    link_is_slower,
     most_in_host,
+    overflow,
+    share_leaving,
     weights_or_drives,
     x_cache_bytes,
 )
@@ -70,25 +77,53 @@ def alpha_of_host_memory(
 def alpha_breaks(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> tuple[Real, ...]:
-    """The alpha from which host memory does not hold K and V beside an X that is larger [1].
+    """Alphas where what host memory holds changes [1].
 
-    Where query heads share K and V, X takes more than they do.
+    From one on it does not hold K and V beside an X that is larger, as where query heads share K
+    and V; from others on caches take memory that weights would fill.
     """
+    choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
+    tiers = weights_or_drives(hw, llm, work, choice, stored, reserved=0.0)
+    breaks: tuple[Real, ...] = ()
+    if np.any(np.equal(choice, FILLED)):
+        buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
+        held = [held_in_host(llm, work, alpha, buffered) for alpha in (0.0, 1.0)]
+        breaks = alphas_that_fill(hw, llm, tiers, *held)
     kv = llm.kv_cache_bytes(work.batch, work.final)
     excess = x_cache_bytes(llm, work) - kv
     if not np.any(excess > 0):
-        return ()
-    free = free_in_host(hw, llm, work, stated_tiers(hw, llm, work, knobs))
-    return ((free - kv) / np.where(excess > 0, excess, 1.0),)
+        return breaks
+    free = free_in_host(hw, llm, work, tiers)
+    return (*breaks, (free - kv) / np.where(excess > 0, excess, 1.0))
+
+
+def drive_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """Shares of weights on the devices where host memory holds K and V, or is not full [1]."""
+    alpha, buffered = knobs["alpha"], knobs["writeback"] * knobs["interval"]
+    held = held_in_host(llm, work, alpha, buffered)
+    choice = knobs.get("weights", FILLED)
+    tiers = weights_or_drives(hw, llm, work, choice, 0.0, held)
+    room = host(hw).memory - layer_copies(llm, work) - most_in_host(llm, work, alpha)
+    return (share_leaving(hw, llm, tiers, room), overflow(tiers))
+
+
+def never_beside(
+    hw: Machine, llm: LLM, work: Workload, _: Mapping[str, Real]
+) -> NDArray[np.bool_]:
+    """Whether the CPU never attends, and DRAM is no slower than the link that its bytes cross."""
+    free = host(hw).memory - layer_copies(llm, work)
+    fits_nowhere = np.less(free, llm.kv_cache_bytes(work.batch, work.final))
+    return fits_nowhere & link_is_slower(hw, "pcie", "cache_relay")
 
 
 def stated_tiers(
     hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
 ) -> Residency:
-    """Where weights live at the knobs that are stated, the others at their defaults."""
+    """Where weights live beside buffers alone, at the knobs that are stated."""
     buffered = knobs.get("writeback", 1) * knobs.get("interval", SPILL_INTERVAL)
-    choice = knobs.get("weights", float(WEIGHTS.default))
-    stored = knobs.get("ssd_weights", 0.0)
+    choice, stored = knobs.get("weights", FILLED), knobs.get("ssd_weights", 0.0)
     reserved = buffers_or_copies(llm, work, buffered)
     return weights_or_drives(hw, llm, work, choice, stored, reserved)
 
@@ -96,6 +131,23 @@ def stated_tiers(
 def free_in_host(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Real:
     """Host memory that weights and layers in transfer leave to a cache [B]."""
     return host(hw).memory - host_weights(hw, llm, tiers) - layer_copies(llm, work)
+
+
+def held_in_host(llm: LLM, work: Workload, alpha: Real, buffered: Real) -> Real:
+    """X, and buffers for K and V of the others, in host memory [B].
+
+    Args:
+        alpha: share of the batch kept as X [1].
+        buffered: tokens whose K and V wait there [1].
+    """
+    near = (1 - alpha) * work.batch
+
+    def held(layer_type: LLM) -> Real:
+        """X and buffered tokens of one layer [B]."""
+        x = layer_type.x_bytes(alpha * work.batch, work.final)
+        return x + layer_type.kv_bytes(near, buffered)
+
+    return llm.sum_over_layers(held)
 
 
 LACKS = {
@@ -144,7 +196,7 @@ BUFFERING = Knob(
         "writeback": WRITEBACK,
         "buffering": BUFFERING,
         "weights": WEIGHTS,
-        "ssd_weights": SSD_WEIGHTS,
+        "ssd_weights": replace(SSD_WEIGHTS, breaks=drive_breaks, settled=never_beside),
         "devices": Knob(
             "number of computational storage devices", kind="count", sets="csd.count"
         ),
@@ -189,7 +241,7 @@ def inf2(
     """
     b, devices = work.batch, csd(hw, llm.group)
     buffered = writeback * interval
-    reserved = buffers_or_copies(llm, work, buffered)
+    reserved = held_in_host(llm, work, alpha, buffered)
     tiers = weights_or_drives(hw, llm, work, weights, ssd_weights, reserved)
     streamed = weights_from_devices(hw, llm, tiers, devices)
     split = split_batch(hw, llm, work, tiers, alpha)

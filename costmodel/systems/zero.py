@@ -49,12 +49,12 @@ STORED = Knob(
     "share of the weights on the drives; auto: the fastest that host memory allows"
 )
 PIN = Knob(
-    "whether weights in host memory are pinned (run_model.py's --pin-memory); auto as the "
-    "release's scripts run it: unless the KV cache is there, too",
+    "whether weights in host memory are pinned (run_model.py's --pin-memory); release: as its "
+    "scripts run it, unless the KV cache is there, too",
     high=2,
     default=0,
     kind="choice",
-    choices=("auto", "no", "yes"),
+    choices=("release", "no", "yes"),
 )
 PREFETCH = Knob(
     "weights that come beside a layer's computation, in squares of the hidden size "

@@ -16,7 +16,7 @@ Names = NDArray[np.str_]
 
 
 def binding(
-    start: Span, end: Span, choice: Choice, low: float = 0.0, high: float = 1.0
+    start: Span, end: Span, choice: Choice, low: Real = 0.0, high: Real = 1.0
 ) -> Names:
     """Resources that meet at the choice: the one that binds below it and the one that binds above.
 
@@ -48,7 +48,7 @@ def binding(
     return np.where(cut_above | cut_below, limited, names)
 
 
-def _slowest(start: Span, end: Span, choice: Choice, aside: float) -> Names:
+def _slowest(start: Span, end: Span, choice: Choice, aside: Real) -> Names:
     """The resource whose moving leaves take most of the time a step aside from the choice."""
     share = choice.value + aside
     share = np.clip(share, choice.low, choice.high)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.solvers.shares.binding import binding
 from nearkv.solvers.shares.headroom import feasible_share
@@ -23,6 +24,8 @@ from nearkv.solvers.shares.minimum import Choice, Mask, minimise
 
 Evaluate = Callable[[Real], Estimate]
 """A value -> the system's answer there."""
+Timed = Callable[[Estimate], Span]
+"""What of an answer is to be short."""
 
 _INSIDE = 1e-9
 """How far inside a piece its ends are evaluated: at a break, rounding decides the side."""
@@ -52,11 +55,12 @@ class Solved:
 
 def solve(
     evaluate: Evaluate,
-    low: float,
-    high: float,
+    low: Real,
+    high: Real,
     breaks: Sequence[Real] = (),
     explained: bool = False,
     most_probed: float = MOST_PROBED,
+    timed: Timed = attrgetter("step"),
 ) -> Solved:
     """Find the value with the fewest seconds among those that fit, for every design point at once.
 
@@ -66,6 +70,7 @@ def solve(
         breaks: values where amounts may jump or bend; outside the interval they mean nothing.
         explained: whether to say what binds.
         most_probed: design points up to which amounts without breaks are checked to be affine.
+        timed: the span of an answer whose seconds count.
 
     Returns:
         The choice; where no value fits, that which misses the fewest bytes.
@@ -73,9 +78,10 @@ def solve(
     Raises:
         NotAffineError: amounts are not affine, as far as that is checked.
     """
-    unordered = np.broadcast_arrays(-np.inf, *breaks, np.inf)
+    inside = [edge for edge in breaks if np.any((edge > low) & (edge < high))]
+    unordered = np.broadcast_arrays(-np.inf, *inside, np.inf)
     edges = np.sort(np.stack(unordered), axis=0)
-    pieces = [_piece(evaluate, low, high, *ends) for ends in pairwise(edges)]
+    pieces = [_piece(evaluate, timed, low, high, *ends) for ends in pairwise(edges)]
     if len(pieces) == 1:
         (piece,) = pieces
         if np.size(piece.choice.seconds) <= most_probed:
@@ -89,7 +95,7 @@ def solve(
             first, last = evaluate(piece.choice.start), evaluate(piece.choice.end)
     if not explained:
         return Solved(piece.choice)
-    bound_by = binding(first.step, last.step, piece.choice, low, high)
+    bound_by = binding(timed(first), timed(last), piece.choice, low, high)
     return Solved(piece.choice, bound_by)
 
 
@@ -120,7 +126,7 @@ class _Piece:
 
 
 def _piece(
-    evaluate: Evaluate, low: float, high: float, before: Real, after: Real
+    evaluate: Evaluate, timed: Timed, low: Real, high: Real, before: Real, after: Real
 ) -> _Piece:
     """Minimise between two breaks; the share is measured along the piece, from 0 to 1."""
     start = np.maximum(before + _INSIDE, low)
@@ -131,7 +137,7 @@ def _piece(
     at_start, at_end = evaluate(start), evaluate(end)
     first, last = feasible_share(at_start.fits, at_end.fits)
     try:
-        along = minimise(at_start.step, at_end.step, first, last)
+        along = minimise(timed(at_start), timed(at_end), first, last)
     except ValueError as problem:  # the trees differ in more than their amounts
         raise NotAffineError(f" ({problem})") from problem
     width = end - start

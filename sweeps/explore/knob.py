@@ -123,6 +123,11 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
     if resolved.bound_by is not None and knob == "alpha":
         # a system may keep K and V in widths of its own
         beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
+    if block.system.knobs[knob].share and resolved.placement is not None:
+        total = resolved.estimate.total.seconds
+        del beside["bound_ms"]
+        beside["bound_s"] = resolved.placement.bound
+        beside["gap"] = excess(total, resolved.placement.bound)
     for rule in block.system.knobs[knob].rules:
         ruled = resolve_knobs(block.system, hw, llm, work, {**requested, knob: rule})
         ruled_ms = 1e3 * np.where(

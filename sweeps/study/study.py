@@ -406,7 +406,6 @@ def _knob_cases(
     rules: list[Axis | Rule] = []
     for value in given:
         text = value if isinstance(value, str) else value.text
-        # before auto: `weights` has a choice of that name
         if text in knob.choices:
             numbers.append(float(knob.choices.index(text)))
         elif text == "auto" or text in knob.rules:

@@ -86,7 +86,8 @@ def test_what_leaves_storage_arrives_over_its_link(
 def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> None:
     """KV bytes written in prefill and in all steps are the bytes that the drive must hold."""
     hw, llm = machine_of(SYSTEMS["flexgen-ssd"]), model("opt-66b")
-    estimate = evaluate(SYSTEMS["flexgen-ssd"], hw, llm, work)
+    system = SYSTEMS["flexgen-ssd"]
+    estimate = system(hw, llm, work, {**middle(system), "ssd_weights": 0.0})
     prefill = estimate.prefill.traffic()["ssd.flash", "write"]
     step = estimate.step.traffic()["ssd.flash", "write"]
     assert prefill + work.output * step == pytest.approx(estimate.fits.tiers["ssd"][0])

@@ -48,7 +48,7 @@ OTHERS: dict[str, Range] = {
     "flexgen-percent cache": (0, 2, 1),
     "flexgen-mapping longest": (1, 2**20, 2048),
     "flexgen-raid split": (0, 1, 0),
-    "flexgen-ssd weights": (0, 4, 0),
+    "flexgen-ssd weights": (0, 4, "auto"),
     "accelerate weights": (0, 3, 0),
     # ZeRO-Inference: two layers ahead, the cache on the GPU
     "zero-inference prefetch": (0, 64, 2),

@@ -10,7 +10,7 @@ alpha share of the batch kept as X, c spill interval.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,11 +24,16 @@ from nearkv.costmodel.mechanisms.near_storage.writeback import (
     stage_pages,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
+    FILLED,
+    SSD_WEIGHTS,
     Headroom,
     Residency,
+    alphas_that_fill,
     beside_gpu,
     choose_residency,
     host_weights,
+    link_is_slower,
+    overflow,
     weights_on_storage,
 )
 from nearkv.costmodel.mechanisms.weights.streaming import Path, WeightStream
@@ -126,9 +131,28 @@ def interval_of_page(
     return rows_per_page(llm, hw.csd.page)
 
 
+def alpha_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real, ...]:
+    """The alpha at which buffers begin, or end, to take host memory that weights would fill [1]."""
+    interval, writeback = knobs["interval"], knobs["writeback"]
+    only_kv, only_x = [
+        buffer_bytes(llm, work.batch, Caching(alpha, interval, writeback))
+        for alpha in (0.0, 1.0)
+    ]
+    stored = knobs.get("ssd_weights", 0.0)
+    unbuffered = Caching(0.0, interval, 0.0)
+    choice = knobs.get("weights", FILLED)
+    tiers = place_weights(hw, llm, work, choice, stored, unbuffered)
+    if not np.any(np.equal(choice, FILLED)):
+        return ()
+    return alphas_that_fill(hw, llm, tiers, only_kv, only_x)
+
+
 ALPHA = Knob(
     "share of the batch whose X is cached instead of K and V (sec. 4.2)",
     rules={"paper": alpha_closed_form, "paper-power-of-two": alpha_power_of_two},
+    breaks=alpha_breaks,
 )
 INTERVAL = Knob(
     "tokens buffered in host memory before they are spilled, c (sec. 4.3)",
@@ -223,19 +247,33 @@ def buffer_bytes(llm: LLM, b: Real, caching: Caching) -> Real:
 
 
 def place_weights(
-    hw: Machine, llm: LLM, work: Workload, choice: Real, caching: Caching
+    hw: Machine, llm: LLM, work: Workload, choice: Real, stored: Real, caching: Caching
 ) -> Residency:
     """Weights where the choice puts them; the paper's rule: above 100B on the devices (sec. 6.1).
 
-    The buffers are counted at the alpha that takes most, so that no choice of alpha moves weights.
+    Args:
+        choice: index into the choices of `WEIGHTS`.
+        stored: least share on the devices of what is not on the GPU [1].
     """
-    only_kv, only_x = [
-        buffer_bytes(llm, work.batch, Caching(alpha, caching.interval, caching.writeback))
-        for alpha in (0.0, 1.0)
-    ]
-    paper = beside_gpu(0.0, weights_on_storage(hw, llm))
-    headroom = Headroom(host=host(hw).memory - np.maximum(only_kv, only_x))
-    return choose_residency(choice, paper, hw, llm, work, headroom)
+    paper = beside_gpu(0.0, np.maximum(weights_on_storage(hw, llm), stored))
+    left = host(hw).memory - buffer_bytes(llm, work.batch, caching)
+    return choose_residency(choice, paper, hw, llm, work, Headroom(left, stored=stored))
+
+
+def device_breaks(
+    hw: Machine, llm: LLM, work: Workload, knobs: Mapping[str, Real]
+) -> tuple[Real]:
+    """The share of weights on the devices from which host memory beside buffers is not full [1]."""
+    caching = Caching(knobs["alpha"], knobs["interval"], knobs["writeback"])
+    choice = knobs.get("weights", FILLED)
+    return (overflow(place_weights(hw, llm, work, choice, 0.0, caching)),)
+
+
+DEVICE_WEIGHTS = replace(
+    SSD_WEIGHTS,
+    breaks=device_breaks,
+    settled=lambda hw, llm, work, knobs: link_is_slower(hw, "pcie"),
+)
 
 
 def capacity_check(

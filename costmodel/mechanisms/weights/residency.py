@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, total
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob
-from nearkv.costmodel.model.resources import Gpu, gpu, host
+from nearkv.costmodel.model.resources import Gpu, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 WEIGHTS = Knob(
-    "where weights live: filling GPU, host and storage, in one of them, or by the paper's rule",
+    "where weights live: filling GPU, host and storage beside ssd_weights, in one of them, or by "
+    "the paper's rule; auto: where prefill and all steps take least",
     high=4,
-    default=0,
     kind="choice",
-    choices=("auto", "gpu", "paper", "host", "storage"),
+    choices=("filled", "gpu", "paper", "host", "storage"),
+    share="ssd_weights",
 )
+FILLED = 0.0
+"""Place of `filled` in the choices."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,14 @@ class Headroom:
         beside: GPU memory that it takes beyond its working set [B].
         stored: least share on storage of what is not on the GPU [1].
         knob: the knob whose choice is made.
+        pinned: whether weights in host DRAM fill pinned buffers, as in `host_weights`.
     """
 
     host: Real
     beside: Real = 0.0
     stored: Real = 0.0
     knob: Knob = WEIGHTS
+    pinned: bool = True
 
 
 def choose_residency(
@@ -102,7 +109,7 @@ def choose_residency(
         headroom: what the step leaves to weights.
     """
     tiers = {
-        "auto": _filled(hw, llm, work, headroom),
+        "filled": _filled(hw, llm, work, headroom),
         "gpu": ALL_ON_GPU,
         "paper": paper,
         "host": ALL_IN_HOST,
@@ -118,16 +125,20 @@ def choose_residency(
 def _filled(hw: Machine, llm: LLM, work: Workload, headroom: Headroom) -> Residency:
     """Weights in the GPU, the rest in host DRAM as far as it goes, then on storage.
 
-    Weights that all stay need no buffer for those in transfer. More memory never moves a weight to
-    a slower one.
+    Weights that stay need no buffer for those in transfer. More memory never moves a weight to a
+    slower one.
     """
     free = gpu(hw).memory - headroom.beside
     streaming = gpu_working_set(llm, work.prompt, 0.0, work.batch)
     resident = gpu_working_set(llm, work.prompt, 1.0, work.batch)
-    fitting = np.clip((free - streaming) / llm.weight_bytes, 0.0, 1.0)
+    rise = np.maximum(resident - streaming, 1.0)
+    fitting = np.clip((free - streaming) / rise, 0.0, 1.0)
     on_gpu = np.where(resident <= free, 1.0, fitting)[()]
     streamed = 1 - on_gpu
-    in_dram = headroom.host / host_weights(hw, llm, ALL_IN_HOST)
+    all_weights = (
+        host_weights(hw, llm, ALL_IN_HOST) if headroom.pinned else llm.weight_bytes
+    )
+    in_dram = headroom.host / all_weights
     in_host = np.clip(in_dram, 0.0, streamed * (1 - headroom.stored))
     return Residency(on_gpu, in_host, streamed - in_host)
 
@@ -214,7 +225,7 @@ def weights_or_drives(
     """Return where weights live by a choice of `WEIGHTS` beside a share stated for the drives.
 
     The paper's rule: on the GPU where all fit, else in host DRAM but for that share (INF² sec. 7.1,
-    7.5). `auto` puts no less of what is not on the GPU on the drives.
+    7.5). `filled` puts no less of what is not on the GPU on the drives.
 
     Args:
         choice: index into the knob's choices.
@@ -236,29 +247,62 @@ def cache_breaks(
     A third one is where host DRAM is no longer full of weights. Between them, and on either side,
     what lives where is affine in the share [1].
     """
-    choice = knobs.get("weights", float(WEIGHTS.default))
-    # FlexGen has neither knob: it copies layers in place of buffering tokens
-    buffered = knobs.get("writeback", 0.0) * knobs.get("interval", 0.0)
-    reserved = buffers_or_copies(llm, work, buffered)
-    batches = knobs.get("gpu_batches")
-    beside = 0.0 if batches is None else passing_latents(llm, work, batches)
-    tiers = weights_or_drives(hw, llm, work, choice, 0.0, reserved, beside)
-    in_host = beside_gpu(tiers.gpu, 0.0)
-    streamed = host_weights(hw, llm, in_host)
-    weights = np.maximum(streamed, 1.0)
-    left = host(hw).memory - layer_copies(llm, work)
-    beside_cache = left - most_in_host(llm, work, knobs.get("alpha", 0.0))
+    choice, batches = knobs.get("weights", FILLED), knobs.get("gpu_batches", 1.0)
+    passing = passing_latents(llm, work, batches)
+    copies = layer_copies(llm, work)
+    tiers = weights_or_drives(hw, llm, work, choice, 0.0, copies, passing)
+    left = host(hw).memory - copies
+    cache = most_in_host(llm, work, 0.0)
     return (
-        1 - left / weights,
-        1 - beside_cache / weights,
-        _overflow(tiers),
+        share_leaving(hw, llm, tiers, left),
+        share_leaving(hw, llm, tiers, left - cache),
+        overflow(tiers),
     )
 
 
-def _overflow(tiers: Residency) -> Real:
+def share_leaving(hw: Machine, llm: LLM, tiers: Residency, room: Real) -> Real:
+    """Share on storage of what is not on the GPU with which the others just fill a room [1].
+
+    Args:
+        tiers: for the share on the GPU.
+        room: host DRAM for weights [B].
+    """
+    streamed = host_weights(hw, llm, beside_gpu(tiers.gpu, 0.0))
+    return 1 - room / np.maximum(streamed, 1.0)
+
+
+def overflow(tiers: Residency) -> Real:
     """Share on storage of what is not on the GPU where host DRAM is full, else -1 [1]."""
     streamed = np.maximum(1 - tiers.gpu, 1e-300)
     return np.where(tiers.storage > 0, tiers.storage / streamed, -1.0)
+
+
+def alphas_that_fill(
+    hw: Machine, llm: LLM, tiers: Residency, only_kv: Real, only_x: Real
+) -> tuple[Real, ...]:
+    """Alphas at which caches beside weights fill host memory, and alone; none outside 0 to 1 [1].
+
+    Args:
+        tiers: weights where no cache takes host memory.
+        only_kv, only_x: host memory of caches at alpha 0 and at alpha 1 [B].
+    """
+    rise = only_x - only_kv
+    free = host(hw).memory - only_kv
+    rooms = (free - host_weights(hw, llm, tiers), free)
+    alphas = [np.divide(room, np.where(rise == 0, np.nan, rise)) for room in rooms]
+    inside = [np.nan_to_num(alpha, nan=-1.0) for alpha in alphas]
+    return tuple(alpha for alpha in inside if np.any((alpha > 0) & (alpha < 1)))
+
+
+def link_is_slower(hw: Machine, *derates: str) -> NDArray[np.bool_]:
+    """Whether host DRAM gives bytes no slower than the GPU's link takes them, at any derate.
+
+    Where all that is read there crosses that link beside it, DRAM then delays nothing, and the
+    drives less the fewer weights they hold: the least share on them is the best one.
+    """
+    rates = [link(hw, "gpu_link", name).inward.rate for name in derates]
+    fastest = reduce(np.maximum, rates)
+    return np.greater_equal(host(hw).read.rate, fastest)
 
 
 def buffers_or_copies(llm: LLM, work: Workload, buffered: Real) -> Real:
@@ -279,7 +323,7 @@ def layer_copies(llm: LLM, work: Workload) -> Real:
 
 
 SSD_WEIGHTS = Knob(
-    "least share of the weights that live on the drives, exact with weights=paper (INF² sec. 7.5)",
+    "least share on the drives of the weights that are not on the GPU (INF² sec. 7.5)",
     default=0.0,
     breaks=cache_breaks,
 )

@@ -147,9 +147,9 @@ def test_narrow_kv_obeys_the_kernels_arithmetic() -> None:
 
 def test_weights_fill_the_fastest_memory_first() -> None:
     # 14 GB of Llama2-7B fit the A100; 132 GB of OPT-66B leave part of them in DRAM, none on flash
-    work, names = Workload(16.0, 16384.0, 64.0), ("auto", "gpu", "paper", "host", "storage")
+    work, names = Workload(16.0, 16384.0, 64.0), ("filled", "gpu", "paper", "host", "storage")
     auto, paper = (
-        hilos(work, "llama2-7b", weights=float(names.index(name))) for name in ("auto", "paper")
+        hilos(work, "llama2-7b", weights=float(names.index(name))) for name in ("filled", "paper")
     )
     assert auto.step.traffic()["gpu_link.in", "move"] < paper.step.traffic()["gpu_link.in", "move"]
     assert auto.fits.tiers["host"][0] < 1e9 < paper.fits.tiers["host"][0]

@@ -93,9 +93,10 @@ def test_a_range_that_never_ends_says_why(values: str, why: str) -> None:
     assert why in refusal("compare", "hilos", "--model", "opt-66b", "--context", values)
 
 
-def test_a_choice_named_auto_is_that_choice() -> None:
-    """FlexGen's `weights` puts them where they fit, which no solver may replace."""
-    (block,) = blocks(Study(("flexgen-dram",), ("opt-66b",), knobs={"weights": "auto"}))
-    (axis,) = [axis for axis in block.grid.axes if axis.name == "weights"]
-    assert axis.labels[int(axis.values[0])] == "auto"
-    assert "weights" not in block.requested
+def test_auto_is_solved_and_a_choice_is_an_axis() -> None:
+    (solved,) = blocks(Study(("flexgen-dram",), ("opt-66b",), knobs={"weights": "auto"}))
+    assert solved.requested["weights"] == "auto"
+    (stated,) = blocks(Study(("flexgen-dram",), ("opt-66b",), knobs={"weights": "filled"}))
+    (axis,) = [axis for axis in stated.grid.axes if axis.name == "weights"]
+    assert axis.labels[int(axis.values[0])] == "filled"
+    assert "weights" not in stated.requested

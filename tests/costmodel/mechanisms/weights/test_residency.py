@@ -39,7 +39,7 @@ from nearkv.costmodel.systems.inf2 import alpha_of_host_memory
 from nearkv.hardware.catalog import load_platform
 from nearkv.solvers.placement.placement import place
 
-AUTO, GPU, PAPER, HOST, STORAGE = range(5)
+FILLED, GPU, PAPER, HOST, STORAGE = range(5)
 
 
 WORKING = BUFFER + ACTIVATIONS
@@ -83,16 +83,19 @@ def test_weights_come_from_where_they_are_put(
         (0.0, -1.0, (0.0, 0.0, 1.0)),
     ],
 )
-def test_auto_fills_the_faster_memory_first(
+def test_weights_fill_the_faster_memory_first(
     gpu_tokens: float, free_in_host: float, shares: tuple[float, float, float]
 ) -> None:
-    """Memories that leave so many times the weights beside what the step needs."""
+    """Memories that leave so many times the weights beside what the step needs.
+
+    A weight that stays on the GPU needs no place in the buffer of those in transfer.
+    """
     changes = {
         **EXACT,
-        "gpu.memory": WORKING + gpu_tokens * ALL_WEIGHTS,
+        "gpu.memory": WORKING + gpu_tokens * (ALL_WEIGHTS - BUFFER),
         "host.memory": COPIES + free_in_host * ALL_WEIGHTS,
     }
-    answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=AUTO)
+    answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=FILLED)
     loads = amounts(answer.prefill)
     on_gpu, in_host, stored = shares
     assert loads.get("gpu_link.in move", 0) == pytest.approx((1 - on_gpu) * STREAMED)
@@ -103,11 +106,11 @@ def test_auto_fills_the_faster_memory_first(
 def test_weights_that_all_stay_need_no_buffer() -> None:
     """A GPU with room for all weights and the activations, and a byte less."""
     changes = {**EXACT, "gpu.memory": ALL_WEIGHTS + ACTIVATIONS}
-    whole = estimate("flexgen-ssd", changes, gpu_batches=1, weights=AUTO)
+    whole = estimate("flexgen-ssd", changes, gpu_batches=1, weights=FILLED)
     assert amounts(whole.prefill).get("gpu_link.in move", 0) == 0
     short = {**EXACT, "gpu.memory": ALL_WEIGHTS + ACTIVATIONS - 1}
-    streamed = amounts(estimate("flexgen-ssd", short, gpu_batches=1, weights=AUTO).prefill)
-    share = (ALL_WEIGHTS - 1 - BUFFER) / ALL_WEIGHTS
+    streamed = amounts(estimate("flexgen-ssd", short, gpu_batches=1, weights=FILLED).prefill)
+    share = 1 - 1 / (ALL_WEIGHTS - BUFFER)
     assert streamed["gpu_link.in move"] == pytest.approx((1 - share) * STREAMED)
 
 
@@ -139,14 +142,14 @@ def test_host_memory_is_full_until_more_weights_than_overflow_it_are_stored(
     """Of the weights a quarter fits neither the GPU nor host memory: a share of those beside it."""
     changes = {
         **EXACT,
-        "gpu.memory": WORKING + on_gpu * ALL_WEIGHTS,
+        "gpu.memory": WORKING + on_gpu * (ALL_WEIGHTS - BUFFER),
         "host.memory": COPIES + (0.75 - on_gpu) * ALL_WEIGHTS,
     }
     hw = load_platform("inf2-a100").machine().with_values(changes)
-    assert cache_breaks(hw, TINY, WORK, {"weights": AUTO})[2] == pytest.approx(overflows)
+    assert cache_breaks(hw, TINY, WORK, {"weights": FILLED})[2] == pytest.approx(overflows)
     # where all of them have room there is none: -1 is no share
     roomy = hw.with_values({"host.memory": COPIES + 2 * ALL_WEIGHTS})
-    assert cache_breaks(roomy, TINY, WORK, {"weights": AUTO})[2] == -1
+    assert cache_breaks(roomy, TINY, WORK, {"weights": FILLED})[2] == -1
 
 
 def test_buffers_as_large_as_x_leave_no_reason_against_x() -> None:
