@@ -209,6 +209,8 @@ def _layers(shape: Shape) -> list[Layer]:
         mixers = painted(shape.family.mixers, shape, layers)
         mlps = painted(shape.family.mlps, shape, layers)
         kinds = list(zip(mixers, mlps, strict=True))
+    if any("" in kind for kind in kinds):
+        raise InputError(f"{shape.config.where}: does not say what every layer is")
     built = {kind: (mixer(kind[0], shape), mlp(kind[1], shape)) for kind in set(kinds)}
     return [built[kind] for kind in kinds]
 

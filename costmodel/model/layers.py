@@ -111,8 +111,8 @@ def not_modelled(
         alone = np.equal(layer_type.layers, llm.layers) if attention == "full" else False
         present = np.greater(layer_type.layers, 0)
         sentence = f"{_SENTENCES[attention]} not modelled"
-        if attention in reasons:
-            sentence += f": {reasons[attention]}"
+        if reason := reasons.get(attention, reasons.get(_CHOOSE.get(attention, ""))):
+            sentence += f": {reason}"
         affected = np.logical_and(present, np.logical_not(alone))
         missing[sentence] = np.logical_or(missing.get(sentence, False), affected)
     return missing
@@ -283,6 +283,8 @@ _NAMES: dict[type[LLM], str] = {
     Borrowed: "borrowed",
     Recurrent: "state",
 }
+_CHOOSE = {"selected": "sparse", "compressed": "sparse"}
+"""Layers that read some rows alone: a system lacks both for the same reason."""
 _SENTENCES = {
     "full": "layers of several types are",
     "window": "sliding-window attention is",

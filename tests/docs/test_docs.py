@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -168,3 +169,10 @@ def test_the_page_of_clusters_works(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
 def test_no_command_hides_in_an_indented_block(page: Path) -> None:
     assert not re.findall(r"^    (?:\$ )?nearkv .*", page.read_text(), re.M)
+
+
+def test_the_table_of_what_is_not_modelled_is_as_generated() -> None:
+    """`python docs/not_modelled.py` writes it."""
+    written = runpy.run_path(str(DOCS / "not_modelled.py"))
+    text = (DOCS / "not-modelled.md").read_text()
+    assert written["page"](text) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from support.systems import NATIVE
 import nearkv.costmodel  # noqa: F401  # owner of the models
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llm_from_part
+from nearkv.hardware.config import NEUTRAL
 from nearkv.hardware.errors import InputError, NearkvWarning
+from nearkv.hardware.families import FAMILIES
 from nearkv.hardware.folders import names, path_of
 from nearkv.hardware.huggingface import part_of_config
 
@@ -63,7 +66,8 @@ def answer(config: Config) -> tuple[float, ...]:
     prefill = llm.sum_over_layers(lambda kind: kind.prefill_attention_flops(1, MILLION))
     linear = llm.sum_over_layers(lambda kind: kind.linear_flops(1))
     cache = llm.kv_cache_bytes(1, MILLION) + llm.all_state_bytes(1)
-    sizes = (llm.parameters, llm.active_parameters, llm.weight_bytes, cache)
+    held = (llm.mtp_parameters, llm.longest)
+    sizes = (llm.parameters, llm.active_parameters, llm.weight_bytes, cache, *held)
     return tuple(float(value) for value in (*sizes, attention, prefill, linear))
 
 
@@ -317,3 +321,89 @@ def test_lightning_layers_keep_a_matrix_for_every_head() -> None:
     # 48 heads of 128 x 128 in 4 B; q, k, v, gate and out of 3,072 x 6,144
     assert linear.state_bytes(1) == 48 * 128 * 128 * 4
     assert linear.attention_parameters == 5 * 3072 * 6144
+
+
+# --- every key of the configs of 2026 -----------------------------------------------------------
+
+HOSTILE = [name for name in ACTIVE if name not in ("qwen3-vl-30b-a3b", "deepseek-v4-pro")]
+Place = tuple[str, ...]
+# what a list of every layer says again, and MLPs of layers that share a cache, which none does
+SAID_AGAIN = {"full_attention_interval", "first_k_dense_replace", "moe_layer_freq"}
+SAID_AGAIN |= {"use_double_wide_mlp"}
+
+
+def leaves(table: Config, above: Place = ()) -> Iterator[tuple[Place, object]]:
+    """Places of a table that hold a value, lists whole."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def replaced(config: Config, place: Place, value: object) -> Config:
+    """A twin with another value in one place, or without it where the value is None."""
+    twin = copy.deepcopy(config)
+    table = twin
+    for key in place[:-1]:
+        table = table[key]
+    table[place[-1]] = value
+    return twin
+
+
+def other(value: object) -> object:
+    """A value of the same type that is not the same."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, list):
+        another = next((entry for entry in value if entry != value[0]), "hostile")
+        return [another, *value[1:]]
+    return value + 1 if isinstance(value, int) else "hostile"
+
+
+def differs(config: Config, original: tuple[float, ...]) -> bool:
+    """Whether a twin changes the answer, is refused, or makes a sentence."""
+    try:
+        return answer(config) != original
+    except (InputError, NearkvWarning):
+        return True
+
+
+def said_to_change_nothing(config: Config, place: Place) -> bool:
+    """Whether a family's table, or the list of neutral keys, lets a key pass."""
+    family = FAMILIES[text_of(config)["model_type"]]
+    key = place[-1]
+    ignored = {name.rpartition(".")[2] for name in family.keys.get("ignored", [])}
+    return key in ignored | NEUTRAL
+
+
+def is_overruled(config: Config, place: Place) -> bool:
+    """Whether the text part says it again, or `use_sliding_window` leaves it unused."""
+    text = text_of(config)
+    unused = text.get("use_sliding_window") is False
+    if unused and place[-1] in ("sliding_window", "max_window_layers"):
+        return True
+    return len(place) == 1 and "text_config" in config and place[0] in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_twin_in_any_key_is_noticed(name: str) -> None:
+    """Each key changed, mistyped, or given a type that none has."""
+    config = CONFIGS[name][1]
+    original = answer(config)
+    for place, value in leaves(config):
+        if said_to_change_nothing(config, place) or place[0] == "vision_config":
+            continue
+        if place[-1] in SAID_AGAIN or is_overruled(config, place):
+            continue
+        for hostile in (other(value), "mistyped", [["mistyped"]]):
+            assert differs(replaced(config, place, hostile), original), f"{place}: {hostile!r}"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_key_left_out_is_noticed_unless_the_family_says_the_same(name: str) -> None:
+    config = CONFIGS[name][1]
+    original, sizes = answer(config), 0
+    for place, _ in leaves(config):
+        sizes += differs(replaced(config, place, None), original)
+    assert sizes >= 7

@@ -40,8 +40,12 @@ LACKS = {
     "full": _ONE_TYPE,
     "window": _ONE_TYPE,
     "chunk": _ONE_TYPE,
-    "latent": "all heads share one row, which a split by heads would keep on both sides",
-    "sparse": "all heads share one row, which a split by heads would keep on both sides",
+    "selected": _ONE_TYPE,
+    "borrowed": _ONE_TYPE,
+    **dict.fromkeys(
+        ("latent", "sparse"),
+        "all heads share one row, which a split by heads would keep on both sides",
+    ),
     "state": "its chips have no unit that updates a state",
 }
 """Why it models layers that are alike, with full attention, and no others."""

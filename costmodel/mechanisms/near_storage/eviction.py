@@ -41,7 +41,13 @@ PLACEMENT = Knob(
 ATTENDS = ("full", "window", "chunk", "state")
 """Attention that these systems model: of any layer's cache they keep the same share."""
 _SHARED_ROW = "keys cannot be scored apart from values, which are the same row"
-LACKS = {"latent": _SHARED_ROW, "sparse": _SHARED_ROW}
+_CHOSEN = "an indexer chooses tokens already"
+LACKS = {
+    "latent": _SHARED_ROW,
+    "sparse": _SHARED_ROW,
+    "selected": _CHOSEN,
+    "borrowed": "what an earlier layer evicts is not scored for a later one",
+}
 """Why they model no other."""
 RETENTION = Knob("share of tokens that attention uses, alpha (sec. 5.2)", default=0.2)
 

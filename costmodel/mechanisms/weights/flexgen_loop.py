@@ -29,11 +29,8 @@ from nearkv.hardware.machine import Machine
 
 ATTENDS = ("full", "window", "chunk", "latent", "state")
 """Attention that the loop models type by type."""
-_GATHERED = "gathering chosen rows from host memory or drives is not timed"
 LACKS = {
-    "sparse": _GATHERED,
-    "selected": _GATHERED,
-    "compressed": "compressing rows is known on GPUs alone",
+    "sparse": "gathering chosen rows from host memory or drives is not timed",
     "borrowed": "where the earlier layer's cache stays meanwhile is not known",
 }
 """Why it models no other attention."""
