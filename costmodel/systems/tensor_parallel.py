@@ -19,12 +19,25 @@ from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.registry import Knob, system
 from nearkv.costmodel.model.resources import Gpu, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 UNLINKED = "GPUs beyond nvlink.count have no links and take no part; set both counts"
+
+MTP = Knob(
+    "multi-token prediction: its layer drafts a token, which the next pass checks (DeepSeek-V3)",
+    high=1,
+    default=0,
+    kind="choice",
+    choices=("off", "on"),
+)
+ACCEPTED = Knob(
+    "share of drafted tokens that are accepted, 0.85 to 0.9 (DeepSeek-V3, sec. 5.4.3)",
+    default=0.85,
+)
+NO_DRAFTS = "the model has no layers of multi-token prediction"
 
 
 @system(
@@ -32,9 +45,12 @@ UNLINKED = "GPUs beyond nvlink.count have no links and take no part; set both co
     platform="hgx-h200",
     cite="vllm",
     owns=("gpu", "host"),
+    knobs={"mtp": MTP, "accepted": ACCEPTED},
     attends=tuple(LAYER_CLASS),
 )
-def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
+def tensor_parallel(
+    hw: Machine, llm: LLM, work: Workload, *, mtp: Real, accepted: Real
+) -> Estimate:
     """Weights and paged KV cache sharded over all GPUs, the batch cut to what fits.
 
     Every GPU keeps whole KV heads: where tp exceeds them, heads are replicated, in memory and in
@@ -45,6 +61,8 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         hw: roles gpu, nvlink (count: one set a GPU; GPUs without one take no part), fabric between
             nodes (count: GPUs of a node, an adapter each; without it all are in one node).
         llm, work: what runs.
+        mtp: tokens drafted for each sequence in a step [1].
+        accepted: share of them that the step keeps [1].
 
     Returns:
         Prefill, one decode step and what fits, over all rounds of the reduced batch.
@@ -57,17 +75,19 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     replica = Replica(hw, gpu(hw))
     sequence = llm.sum_over_layers(
         lambda layer_type: sequence_bytes(layer_type, tp, work.final)
-    )
+    ) * (1 + mtp * llm.mtp_layers / llm.layers)
+    weights = llm.weight_bytes + mtp * llm.mtp_parameters * llm.weight_width
     usable = hw.derate.paged_memory * replica.gpus.memory
-    fitting = np.floor((usable - llm.weight_bytes) / sequence)
+    fitting = np.floor((usable - weights) / sequence)
     b = np.clip(fitting, 1.0, np.maximum(work.batch, 1.0))
     rounds = work.batch / b
-    step = serial(
-        layers=over_layers(
-            llm, lambda layer_type: replica.decode(layer_type, b, work.context)
-        ),
-        head=output_head(llm, b, replica.gpus),
-    )
+    step = replica.step(llm, b, work.context, 1.0 + mtp)
+    if np.any(mtp):
+        # a draft costs a layer more, an average one, and the output head
+        head = output_head(llm, b, replica.gpus)
+        layer = (1 / llm.layers) * replica.layers(llm, b, work.context, 1.0)
+        drafted = serial(verify=step, draft=mtp * serial(layer=layer, head=head))
+        step = (1 / (1 + mtp * accepted)) * drafted
     prefill = serial(
         layers=over_layers(
             llm, lambda layer_type: replica.prefill(layer_type, b, work.prompt)
@@ -77,8 +97,10 @@ def tensor_parallel(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
-        fits=fits(gpu=(llm.weight_bytes + b * sequence, usable)).without(
-            undivided(llm, tp) | part_nodes(hw)
+        fits=fits(gpu=(weights + b * sequence, usable)).without(
+            undivided(llm, tp)
+            | part_nodes(hw)
+            | {NO_DRAFTS: np.greater(mtp, 0) & np.equal(llm.mtp_layers, 0)}
         ),
         work=work,
         batch_run=b,
@@ -107,12 +129,23 @@ class Replica:
     hw: Machine
     gpus: Gpu
 
-    def decode(self, llm: LLM, b: Real, s: Real) -> Span:
-        """One layer of a step: products, attention, launches and two all-reduces."""
+    def step(self, llm: LLM, b: Real, s: Real, tokens: Real) -> Span:
+        """A pass over some tokens of each of b sequences [1], through all layers and the head."""
         return serial(
-            products=self.products(llm, b, 1.0),
-            attention=self.attention(llm, b, s),
-            **self.overheads(llm, b, 1.0),
+            layers=self.layers(llm, b, s, tokens),
+            head=output_head(llm, b * tokens, self.gpus),
+        )
+
+    def layers(self, llm: LLM, b: Real, s: Real, tokens: Real) -> Span:
+        """All layers of such a pass."""
+        return over_layers(llm, lambda layer_type: self.decode(layer_type, b, s, tokens))
+
+    def decode(self, llm: LLM, b: Real, s: Real, tokens: Real) -> Span:
+        """One layer of a pass: products, attention, launches and two all-reduces."""
+        return serial(
+            products=self.products(llm, b * tokens, 1.0),
+            attention=self.attention(llm, b, s, tokens),
+            **self.overheads(llm, b * tokens, 1.0),
         )
 
     def prefill(self, llm: LLM, b: Real, prompt: Real) -> Span:
@@ -140,14 +173,14 @@ class Replica:
             experts=grouped_products(self.hw, llm, tokens, passes),
         )
 
-    def attention(self, llm: LLM, b: Real, s: Real) -> Span:
-        """Decode attention of one layer, at the rate of its kernel."""
+    def attention(self, llm: LLM, b: Real, s: Real, tokens: Real) -> Span:
+        """Decode attention of one layer, at the rate of its kernel: tokens share what is read."""
         rate = self.hw.gpu.count * self.hw.gpu.bandwidth * self.hw.derate.decode_attention
         read = Port("gpu.hbm", "read", rate)
         traffic = copies(llm, self.hw.gpu.count) * llm.cache_traffic(b, s)
         return overlap(
             read=read(traffic, "KV cache"),
-            compute=self.gpus.run(llm.attention_flops(b, s), "4 b s H d"),
+            compute=self.gpus.run(tokens * llm.attention_flops(b, s), "4 b s H d"),
         )
 
     def overheads(self, llm: LLM, tokens: Real, passes: Real) -> dict[str, Span]:

@@ -101,9 +101,7 @@ def _computed(llm: LLM) -> Iterator[dict[str, Any]]:
         "active, no embeddings", active - embeddings, 1e9, "1e9", "as many cards count"
     )
     if llm.mtp_layers:
-        drafts = (
-            "layers that draft tokens, on top of the parameters; no system here runs them"
-        )
+        drafts = "layers that draft tokens, on top of the parameters: --knob mtp=on"
         yield _row("multi-token prediction", llm.mtp_parameters, 1e9, "1e9", drafts)
     yield _row(
         "weights", llm.weight_bytes, 1e9, "GB", "16 bits unless the model states its own"

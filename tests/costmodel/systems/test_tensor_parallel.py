@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.configs import FP8, quantised_llama
 from support.systems import SYSTEMS, machine_of, model
@@ -25,6 +27,7 @@ from support.tiny import (
 )
 
 from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.workload import Workload
 from nearkv.costmodel.systems.tensor_parallel import UNLINKED
@@ -119,3 +122,28 @@ def test_gpus_without_links_or_in_part_of_a_node_are_named() -> None:
     assert part.fits.unmodelled
     whole = hw.with_values({"gpu.count": 12, "nvlink.count": 12, "fabric.count": 6})
     assert not system(whole, llm, WORK, {}).fits.unmodelled
+
+
+def test_a_draft_costs_a_layer_and_a_head_and_saves_a_pass() -> None:
+    """A pass checks two tokens: caches are read once, products double; a draft is one layer."""
+    llm = replace(model("llama2-7b"), mtp_layers=1.0)
+    hw = load_platform("hgx-h200").machine()
+    plain = SYSTEMS["tensor-parallel"](hw, llm, WORK, {})
+    half = SYSTEMS["tensor-parallel"](hw, llm, WORK, {"mtp": 1.0, "accepted": 0.5})
+
+    def moved(answer: Estimate, place: str) -> float:
+        amounts = answer.step.traffic().items()
+        return sum(float(amount) for key, amount in amounts if key[0] == place)
+
+    # two tokens in each of 32 layers and in the head, then one in a draft's layer and its head
+    launches = waited_for("gpu.launch", half.step) / waited_for("gpu.launch", plain.step)
+    assert launches == pytest.approx((32 + 1) / 32 / 1.5)
+    tensor = moved(half, "gpu.tensor") / moved(plain, "gpu.tensor")
+    head = llm.vocab * llm.hidden
+    layers = llm.sum_over_layers(lambda kind: kind.linear_flops(1) / 2)
+    attended = llm.layers * llm.attention_flops(1, WORK.context) / 2
+    one = layers + attended + head
+    assert tensor == pytest.approx((2 * one + (layers + attended) / 32 + head) / one / 1.5)
+    assert needed(half)["gpu"] > needed(plain)["gpu"]
+    nothing = SYSTEMS["tensor-parallel"](hw, model("llama2-7b"), WORK, {"mtp": 1.0})
+    assert not np.any(nothing.fits.ok)
