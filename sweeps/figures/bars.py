@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
-from nearkv.sweeps.figures.style import bar_style, legend_above, new_axes, styled
+from nearkv.sweeps.figures.style import bar_style, legend_above, log_scale, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def bars(
         row = [marks.get((group, name)) for group in groups]
         _draw_series(target, row, index, len(series), str(name))
     if log:
-        target.set_yscale("log")
+        log_scale(target, "y")
     else:
         _number_small(target, [cell.value for cell in marks.values()])
     target.set_xlabel(label_of(over))

@@ -17,7 +17,14 @@ from nearkv.sweeps.figures.series import (
     everywhere,
     levels,
 )
-from nearkv.sweeps.figures.style import colour, line_style, most_ticks, new_axes, styled
+from nearkv.sweeps.figures.style import (
+    colour,
+    line_style,
+    log_scale,
+    most_ticks,
+    new_axes,
+    styled,
+)
 from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
@@ -104,12 +111,12 @@ def _scale(axes: Axes, places: NDArray[np.float64]) -> None:
     gaps = np.diff(places)
     even = len(gaps) > 1 and np.allclose(gaps, gaps[0])
     if not even and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_SPAN:
-        axes.set_xscale("log", base=2)
+        log_scale(axes, "x", base=2)
     ticks = places[:: 1 + len(places) // most_ticks(axes)]
     axes.set_xticks(ticks, [short_number(place) for place in ticks], minor=False)
     low, high = axes.dataLim.y0, axes.dataLim.y1
     finite = np.isfinite(low) and np.isfinite(high)
     if finite and low > 0 and high / low >= LOGARITHMIC_SPAN:
-        axes.set_yscale("log")
+        log_scale(axes, "y")
     else:
         axes.set_ylim(bottom=0)

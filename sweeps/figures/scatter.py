@@ -8,7 +8,7 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
-from nearkv.sweeps.figures.style import line_style, new_axes, styled
+from nearkv.sweeps.figures.style import line_style, log_scale, new_axes, styled
 from nearkv.sweeps.tables.labels import label_of
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def parity(
     )
     target.plot(ends, ends, color="0.4", linewidth=0.8)
     _draw_points(target, claims, SIDES, levels_of=by, linestyle="none")
-    target.set_xscale("log")
-    target.set_yscale("log")
+    log_scale(target, "x")
+    log_scale(target, "y")
     return _labelled(target, "Stated", "Predicted")
 
 

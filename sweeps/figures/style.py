@@ -69,8 +69,12 @@ SETTINGS: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
     "svg.fonttype": "none",
+    "text.parse_math": False,
 }
-"""Matplotlib settings: small type, no box, text kept as text (TrueType in PDF, <text> in SVG)."""
+"""Matplotlib settings: small type, no box, text kept as text (TrueType in PDF, <text> in SVG).
+
+Names are the user's: what stands between two dollars in one is no formula.
+"""
 
 
 def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
@@ -106,6 +110,24 @@ def new_axes(axes: Axes | None, width: str = "page", height: float = HEIGHT) -> 
     size = (WIDTHS[width], height)
     _, created = load_pyplot().subplots(figsize=size, layout="constrained")
     return created  # type: ignore[no-any-return]
+
+
+def log_scale(axes: Axes, along: str, base: float = 10.0) -> None:
+    """Make one axis logarithmic; its numbers are plain, as no text is read as a formula.
+
+    Args:
+        along: `x` or `y`.
+        base: of the logarithm, on whose powers the numbers stand.
+    """
+    from matplotlib.ticker import LogFormatter
+
+    if along == "x":
+        axes.set_xscale("log", base=base)
+    else:
+        axes.set_yscale("log", base=base)
+    axis = axes.xaxis if along == "x" else axes.yaxis
+    axis.set_major_formatter(LogFormatter(base))
+    axis.set_minor_formatter(LogFormatter(base))
 
 
 def most_ticks(axes: Axes) -> int:

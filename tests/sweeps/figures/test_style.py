@@ -100,3 +100,22 @@ def test_without_the_library_one_sentence_names_the_extra(words: list[str]) -> N
 def test_charts_and_lists_need_no_library() -> None:
     assert "█" in succeed("compare", "hilos", "--model", "opt-30b", "--chart")
     assert "hilos-fig10" in succeed("figure")
+
+
+def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
+    """Names are the user's; the numbers of a logarithmic axis stay numbers beside them."""
+    rows = [
+        {"system": system, "context_tok": context, "step_ms": context / 4 * (1 + place)}
+        for place, system in enumerate(["hilos", r"$\frac$"])
+        for context in (1_024, 16_384, 262_144)
+    ]
+    table = pd.DataFrame(rows)
+    drawn = {
+        "lines.svg": plot.lines(table, "step_ms"),
+        "bars.svg": plot.bars(table, "step_ms", log=True),
+    }
+    for name, axes in drawn.items():
+        style.save(axes.figure, tmp_path / name)  # type: ignore[arg-type]
+        text = (tmp_path / name).read_text()
+        assert r"$\frac$" in text
+        assert "mathdefault" not in text
