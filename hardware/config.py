@@ -74,6 +74,8 @@ class Config:
             InputError: no such key and no default, or a value that is not a whole number.
         """
         value = self.value(*names)
+        if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            value = value[0]  # of every layer, and all are alike
         if value is None:
             value = default
         if value is None:

@@ -35,7 +35,10 @@ MTP = Knob(
 )
 ACCEPTED = Knob(
     "share of drafted tokens that are accepted, 0.85 to 0.9 (DeepSeek-V3, sec. 5.4.3)",
+    low=0,
+    high=1,
     default=0.85,
+    kind="number",
 )
 NO_DRAFTS = "the model has no layers of multi-token prediction"
 

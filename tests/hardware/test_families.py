@@ -313,6 +313,36 @@ def test_last_layers_borrow_the_cache_of_earlier_ones() -> None:
     assert sum(kind.kv_bytes(1, 1) for kind in borrowed) == 0
 
 
+GEMMA_3N: Config = {
+    "model_type": "gemma3n_text",
+    "hidden_size": 2048,
+    "intermediate_size": [16384] * 35,
+    "num_hidden_layers": 35,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "hidden_size_per_layer_input": 256,
+    "vocab_size_per_layer_input": 262144,
+    "num_kv_shared_layers": 15,
+    "vocab_size": 262400,
+    "sliding_window": 512,
+    "max_position_embeddings": 32768,
+}
+"""Gemma 3n E4B."""
+
+
+def test_embeddings_of_layers_are_held_and_not_read() -> None:
+    llm = llm_from_part(part_of_config(GEMMA_3N, "3n", "config.json", "test"), NATIVE)
+    # MLPs; projections of a layer's embedding; Q and output; K and V in 20 layers; embeddings
+    layers = 35 * 2048 * (3 * 16384 + 3 * 256 + 2 * 8 * 256) + 20 * 2048 * 2 * 2 * 256
+    assert llm.parameters == layers + 262400 * 2048 + 35 * 256 * 262144
+    assert llm.idle_parameters == 35 * 256 * 262144
+    # 20 layers hold K and V of 2 x 256, 16 of them those of 512 tokens; 15 read them
+    assert llm.kv_cache_bytes(1, 4096) == 2 * 512 * (4 * 4096 + 16 * 512) * 2
+    with pytest.raises(InputError, match="intermediate_size must be a whole number"):
+        answer({**GEMMA_3N, "intermediate_size": [8192, *[16384] * 34]})
+
+
 def test_lightning_layers_keep_a_matrix_for_every_head() -> None:
     twin = {**CONFIGS["minimax-m2"][1], "attn_type_list": [0] * 61 + [1]}
     llm = llm_from_part(part_of_config(twin, "twin", "config.json", "test"), NATIVE)
