@@ -1,0 +1,57 @@
+"""How a cached prefix comes back: loaded, recomputed, or its end loaded while its head is computed.
+
+Symbols: p prefix tokens, k tokens computed, c(k) seconds of computing the first k tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+
+Seconds = Callable[[Real], Real]
+HALVINGS = 60
+"""Until an interval of tokens is narrower than a float tells apart."""
+
+
+def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:
+    """Tokens to compute from the head while the rest is loaded, so that both end together [1].
+
+    The KV of a token depends on those before it alone, so the head can be computed while the tail
+    arrives (Cake, Jin et al. 2024, sec. 4). Computing rises in k and loading p - k falls, so the
+    longer of both is least where they cross; bisection finds that for every prefix at once.
+
+    Args:
+        compute: seconds for the first tokens of a prefix, rising, 0 of none.
+        load: seconds for bytes of as many tokens, rising.
+        tokens: p, of each prefix [1].
+    """
+    low = np.zeros(np.shape(tokens))
+    high = np.asarray(tokens, float)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        is_early = np.less(compute(middle), load(tokens - middle))
+        low = np.where(is_early, middle, low)
+        high = np.where(is_early, high, middle)
+    return high[()]
+
+
+def both(compute: Seconds, load: Seconds, tokens: Real) -> Real:
+    """Seconds to bring a prefix back where its head is computed while its tail is loaded [s]."""
+    k = split(compute, load, tokens)
+    return np.maximum(compute(k), load(tokens - k))
+
+
+def crossover(compute: Seconds, load: Seconds, longest: float) -> float:
+    """The shortest prefix from which loading is as fast as computing; nan where none is [tokens].
+
+    Loading has a fixed part and grows with the bytes, computing grows faster than the tokens, so
+    there is one crossing at most; where loading is faster from the first token, that is 1.
+    """
+    lengths = np.arange(1.0, longest + 1)
+    is_faster = np.less_equal(load(lengths), compute(lengths))
+    if not np.any(is_faster):
+        return float("nan")
+    return float(lengths[np.argmax(is_faster)])

@@ -1,0 +1,41 @@
+"""What writing blocks to flash costs: drive writes a day, years, money a byte."""
+
+from __future__ import annotations
+
+from nearkv.costmodel.algebra.span import Real
+
+DAY = 86_400.0
+"""Seconds of a day."""
+YEAR = 365 * DAY
+"""Seconds of a year, as drives' endurance counts it."""
+
+
+def drive_writes_a_day(written: Real, capacity: Real) -> Real:
+    """DWPD: times the capacity is written a day [1].
+
+    Args:
+        written: to all drives, what the flash adds included [B/s].
+        capacity: of all drives [B].
+    """
+    return written * DAY / capacity
+
+
+def years(written: Real, endurance: Real) -> Real:
+    """Life of drives at a rate [years].
+
+    Args:
+        written: to all drives [B/s].
+        endurance: of all drives [B].
+    """
+    return endurance / (written * YEAR)
+
+
+def drives_for(written: Real, capacity: Real, dwpd: Real) -> Real:
+    """Drives that bear a rate at so many drive writes a day; the next whole number is bought [1].
+
+    Args:
+        written: to all drives [B/s].
+        capacity: of one drive [B].
+        dwpd: drive writes a day that each bears.
+    """
+    return drive_writes_a_day(written, capacity) / dwpd

@@ -1,0 +1,35 @@
+"""Ways back of a prefix: where they cross, and that both ends meet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.reuse.fetch import both, crossover, split
+
+
+def compute(tokens: Real) -> Real:
+    """Linear layers and attention: seconds of the first tokens."""
+    return 1e-4 * np.asarray(tokens) + 1e-8 * np.asarray(tokens) ** 2
+
+
+def load(tokens: Real) -> Real:
+    """A fixed part and bytes over a bandwidth."""
+    return 0.01 + 5e-5 * np.asarray(tokens)
+
+
+def test_both_ends_meet_and_no_split_is_faster() -> None:
+    tokens = np.array([100.0, 1_000.0, 10_000.0])
+    k = split(compute, load, tokens)
+    assert np.ravel(compute(k))[1:] == pytest.approx(np.ravel(load(tokens - k))[1:])
+    for prefix, best in zip(tokens, np.ravel(both(compute, load, tokens)), strict=True):
+        tried = np.linspace(0, prefix, 4_001)
+        least = np.min(np.maximum(compute(tried), load(prefix - tried)))
+        assert best <= least * (1 + 1e-9)
+
+
+def test_loading_pays_from_where_the_curves_cross() -> None:
+    # 1e-4 p + 1e-8 p^2 = 0.01 + 5e-5 p at p = (-5e-5 + sqrt(25e-10 + 4e-10)) / 2e-8 = 192.6
+    assert crossover(compute, load, 4_096) == 193
+    assert np.isnan(crossover(lambda p: 0 * np.asarray(p), load, 4_096))
