@@ -1,0 +1,313 @@
+"""Traces of requests whose prompts share prefixes: which blocks each asks for, and when.
+
+The form is Mooncake's (FAST 2025): a line a request with `timestamp` [ms], `input_length`,
+`output_length` and `hash_ids`, a number for each block of the prompt that stands for the block and
+all before it; as JSON lines or as CSV, whose `hash_ids` are separated by blanks.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.costmodel.mechanisms.reuse.curve import ReuseCurve, reuse_curve
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.files import read_text
+
+KEYS = ("timestamp", "input_length", "output_length", "hash_ids")
+CURVES = Path(__file__).with_name("curves")
+"""Summaries that come with the package, by name."""
+PROMPTS = 64
+"""Parts of a summary's requests, by the length of their prompts."""
+MOST_ACCESSES = 10_000_000
+"""Accesses that are kept; of a longer trace a sample of the blocks stands for all."""
+
+
+@dataclass(frozen=True)
+class ReuseSummary:
+    """A trace in a few kilobytes: enough for every cache that is LRU in all its tiers together.
+
+    Attributes:
+        name: of the trace.
+        rate: requests a second [1/s].
+        accesses: to blocks, a second [1/s].
+        prompts: mean tokens of equal parts of the requests, rising: (parts,).
+        block: tokens of a block [1].
+        curve: hits over capacity.
+        source: where the trace comes from, and its licence.
+    """
+
+    name: str
+    rate: float
+    accesses: float
+    prompts: NDArray[np.float64]
+    block: int
+    curve: ReuseCurve
+    source: str = ""
+
+    def text(self) -> str:
+        """As JSON, which `read_summary` reads: arrays to six digits, a key a line."""
+
+        def listed(values: NDArray[np.float64]) -> list[float]:
+            return [float(f"{value:.6g}") for value in values.tolist()]
+
+        return (
+            "{"
+            + ",\n".join(
+                f"{json.dumps(key)}: {json.dumps(value, default=listed)}"
+                for key, value in asdict(self).items()
+            )
+            + "}\n"
+        )
+
+    def faster(self, scale: float) -> ReuseSummary:
+        """The same requests, so many times as fast.
+
+        Raises:
+            InputError: not above 0.
+        """
+        if not 0 < scale < np.inf:
+            raise InputError(f"--rate-scale: {scale:g} must be above 0, and finite")
+        return replace(self, rate=self.rate * scale, accesses=self.accesses * scale)
+
+
+def stored_curves() -> list[str]:
+    """Names of the summaries that come with the package."""
+    return sorted(file.stem for file in CURVES.glob("*.json"))
+
+
+def read_summary(path: Path) -> ReuseSummary:
+    """Read what `ReuseSummary.text` wrote.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        numbers = json.loads(read_text(path, "the summary of a trace"))
+        curve: dict[str, Any] = {
+            key: np.asarray(value, float)[()] for key, value in numbers["curve"].items()
+        }
+        prompts = np.asarray(numbers["prompts"], float)
+        summary = ReuseSummary(
+            **{**numbers, "prompts": prompts, "curve": ReuseCurve(**curve)}
+        )
+        summary.curve.hit_ratio(np.ones(1))
+        positive = (summary.rate, summary.accesses, summary.block, *prompts)
+        if not all(0 <= value < np.inf for value in positive) or not all(positive[:3]):
+            raise ValueError
+        return summary
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise InputError(f"{path}: is no summary; --save-curve writes one") from None
+
+
+@dataclass(frozen=True)
+class BlockTrace:
+    """Requests in order of arrival, and the blocks that each asks for.
+
+    Attributes:
+        name: path of the file.
+        seconds: arrival of each request: (requests,).
+        prompt, output: tokens of each request: (requests,).
+        blocks: of all requests, one after the other: (accesses,).
+        ends: where the blocks of each request end: (requests,).
+        block: tokens of a block [1].
+        share: of the accesses that is kept, 1 where all blocks are [1].
+    """
+
+    name: str
+    seconds: NDArray[np.float64]
+    prompt: NDArray[np.float64]
+    output: NDArray[np.float64]
+    blocks: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    block: int
+    share: float
+
+    @property
+    def duration(self) -> float:
+        """From the first arrival to the last [s]."""
+        return float(self.seconds[-1] - self.seconds[0])
+
+    @cached_property
+    def summary(self) -> ReuseSummary:
+        """What is kept of the trace where it is not replayed.
+
+        A sample of the blocks reuses each as often, with as many fewer others between: its curve
+        holds for capacities that are larger by 1 / share (SHARDS: Waldspurger et al. 2015).
+        """
+        curve = reuse_curve(self.blocks)
+        whole = replace(
+            curve,
+            footprint=curve.footprint / self.share,
+            accesses=curve.accesses / self.share,
+            distinct=curve.distinct / self.share,
+        )
+        parts = np.array_split(np.sort(self.prompt), min(PROMPTS, len(self.prompt)))
+        return ReuseSummary(
+            name=self.name,
+            rate=len(self.seconds) / self.duration,
+            accesses=whole.accesses / self.duration,
+            prompts=np.array([part.mean() for part in parts]),
+            block=self.block,
+            curve=whole,
+        )
+
+    def requests(self) -> Iterator[NDArray[np.int64]]:
+        """The blocks of each request."""
+        yield from np.split(self.blocks, self.ends[:-1])
+
+
+def read_blocks(path: Path, block: int = 512) -> BlockTrace:
+    """Read a trace of blocks; a file that ends in .gz is unpacked on the way.
+
+    Args:
+        path: of JSON lines, or of CSV where the name says so.
+        block: tokens of a block.
+
+    Raises:
+        InputError: a line that is no request, arrivals out of order, or blocks that do not fit the
+            prompt's length.
+    """
+    share = _share_kept(path, block)
+    seconds, prompts, outputs = array("d"), array("d"), array("d")
+    blocks, ends, accesses = array("q"), array("q"), 0
+    for number, request in _lines(path):
+        where = f"{path}: line {number}"
+        arrival, prompt, output, ids = _request(request, where)
+        if seconds and arrival < seconds[-1]:
+            raise InputError(f"{where}: arrives before the request above; sort the trace")
+        if len(ids) != -(-int(prompt) // block):
+            needs = f"{prompt:g} tokens are {-(-int(prompt) // block)} blocks of {block}"
+            advice = "state the block's size, as in --block 16"
+            raise InputError(f"{where}: {needs}, hash_ids has {len(ids)}; {advice}")
+        seconds.append(arrival)
+        prompts.append(prompt)
+        outputs.append(output)
+        accesses += len(ids)
+        if share < 1:
+            ids = _sampled(ids, share)
+        blocks.extend(ids)
+        ends.append(len(blocks))
+    if len(seconds) < 2 or seconds[0] == seconds[-1]:
+        raise InputError(f"{path}: needs two requests that arrive at different times")
+    if not blocks:
+        raise InputError(f"{path}: its requests ask for no block")
+    return BlockTrace(
+        name=str(path),
+        seconds=np.array(seconds),
+        prompt=np.array(prompts),
+        output=np.array(outputs),
+        blocks=np.array(blocks, np.int64),
+        ends=np.array(ends, np.int64),
+        block=block,
+        share=len(blocks) / accesses,
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """Open a trace for reading.
+
+    Raises:
+        InputError: it cannot be read, or is no text.
+    """
+    if not path.is_file():
+        stored = " and ".join(stored_curves())
+        raise InputError(
+            f"{path}: is not there, or is no regular file; stored are {stored}"
+        )
+    open_file = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_file(path, "rt", encoding="utf-8") as file:
+            yield file
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path}: cannot be read ({problem})") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Requests as they stand in the file, with the numbers of their lines."""
+    with _opened(path) as file:
+        if ".csv" in path.suffixes:
+            rows = csv.DictReader(file)
+            missing = [key for key in KEYS if key not in (rows.fieldnames or ())]
+            if missing:
+                raise InputError(f"{path}: lacks the column {missing[0]!r}")
+            for number, row in enumerate(rows, 2):
+                yield number, {**row, "hash_ids": (row["hash_ids"] or "").split()}
+            return
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                request = json.loads(line)
+            except (ValueError, RecursionError):
+                form = '{"timestamp": 0, "input_length": 6758, ...}'
+                raise InputError(
+                    f"{path}: line {number}: is no JSON; a request is {form}"
+                ) from None
+            if not isinstance(request, dict):
+                raise InputError(f"{path}: line {number}: is no request")
+            yield number, request
+
+
+def _request(
+    request: Mapping[str, Any], where: str
+) -> tuple[float, float, float, list[int]]:
+    """Arrival [s], tokens in and out, and blocks of a request.
+
+    Raises:
+        InputError: a number is missing, or cannot be.
+    """
+    for key in KEYS:
+        if key not in request:
+            raise InputError(f"{where}: lacks {key!r}")
+    numbers = []
+    for key in KEYS[:3]:
+        try:
+            value = float(request[key])
+        except (TypeError, ValueError):
+            raise InputError(f"{where}: {key}: {request[key]!r} is no number") from None
+        if not 0 <= value < np.inf:
+            raise InputError(f"{where}: {key}: is {value:g}; it must be 0 or more")
+        numbers.append(value)
+    try:
+        ids = [int(identity) for identity in request["hash_ids"]]
+        array("q", ids)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{where}: hash_ids: must be a list of whole numbers") from None
+    milliseconds, prompt, output = numbers
+    return milliseconds / 1000, prompt, output, ids
+
+
+def _share_kept(path: Path, block: int) -> float:
+    """Share of the blocks to keep, so that the trace fits memory; from the length of its lines."""
+    beginning, blocks = 0, 0
+    with _opened(path) as file:
+        for line in file:
+            beginning += len(line)
+            blocks += line.count(",")
+            if beginning > 1 << 20:
+                break
+    unpacked = 4 if path.suffix == ".gz" else 1
+    expected = blocks * unpacked * path.stat().st_size / max(beginning, 1)
+    return min(MOST_ACCESSES / max(expected, 1), 1.0)
+
+
+def _sampled(ids: list[int], share: float) -> list[int]:
+    """Blocks whose hash lies below a threshold: always the same ones, however often asked for."""
+    mixed = np.array(ids, np.int64).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    is_kept = (mixed >> np.uint64(11)).astype(float) < share * 2.0**53
+    return [identity for identity, kept in zip(ids, is_kept, strict=True) if kept]
