@@ -33,6 +33,7 @@ from nearkv.sweeps.commands import (
     pareto,
     plot,
     report,
+    reuse,
     sensitivity,
     solve,
     sweep,
@@ -54,6 +55,7 @@ ORDER = (
     "solve",
     "pareto",
     "sensitivity",
+    "reuse",
     "plot",
     "figure",
     "report",
@@ -306,7 +308,7 @@ add_group(
     solve.hardware,
     solve.crossover,
 )
-add(app, pareto.pareto, sensitivity.sensitivity)
+add(app, pareto.pareto, sensitivity.sensitivity, reuse.reuse)
 add_group(
     "plot",
     "Draw a table that another command wrote: bars, lines, maps and more.\n\n"

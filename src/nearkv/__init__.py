@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.api.questions import pareto as pareto
     from nearkv.sweeps.api.questions import sensitivity as sensitivity
     from nearkv.sweeps.api.questions import sweep as sweep
+    from nearkv.sweeps.api.reuse import reuse as reuse
     from nearkv.sweeps.api.solve import solve as solve
     from nearkv.sweeps.figures import plot as plot
     from nearkv.sweeps.study.study import Study as Study
@@ -63,6 +64,7 @@ _HOMES = {
     "sweeps.api.evidence": ("Fit", "calibrate", "coverage", "validate"),
     "sweeps.api.estimate": ("Prediction", "estimate"),
     "sweeps.api.questions": ("compare", "pareto", "sensitivity", "sweep"),
+    "sweeps.api.reuse": ("reuse",),
     "sweeps.api.solve": ("solve",),
     "sweeps.figures": ("plot",),
     "sweeps.study.study": ("Study",),

@@ -1,0 +1,86 @@
+"""`nearkv reuse` as a user runs it, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from support.command_line import refusal, succeed
+
+ASKED = ("reuse", "--model", "llama3.1-70b")
+PREFIX = ("--prefix", "16k", "--rate", "0.5")
+LINE = {"input_length": 512, "output_length": 1}
+
+
+def test_a_stored_curve_answers() -> None:
+    words = ("--trace", "conversation", "--policy", "exclusive", "--tier", "dram=1TB")
+    assert "% of the blocks are reused" in succeed(*ASKED, *words)
+
+
+def test_a_saved_curve_answers_as_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {**LINE, "timestamp": at * 1e4, "hash_ids": [block]}
+        for at, block in enumerate([1, 2, 3, 1, 2, 4])
+    ]
+    Path("t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ("--policy", "inclusive", "--tier", "dram=0.4GB", "--format", "csv")
+    of_trace = succeed(*ASKED, *words, "--trace", "t.jsonl", "--save-curve", "c.json")
+    of_curve = succeed(*ASKED, *words, "--trace", "c.json")
+    (before,), (after,) = (list(csv.DictReader(io.StringIO(t))) for t in (of_trace, of_curve))
+    for column in ("hit_share", "load_ms", "write_gb_s"):
+        assert float(after[column]) == pytest.approx(float(before[column]), rel=1e-4)
+    again = refusal(*ASKED, *words, "--trace", "t.jsonl", "--save-curve", "c.json")
+    assert "File exists" in again
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--tier dram=1TB --hit 1.2", "1.2 is no share"),
+        ("--tier dram=1TB --hit nan", "nan is no share"),
+        ("--tier dram=1", "has no unit"),
+        ("--tier dram=0GB", "more than zero"),
+        ("--tier dram=2x1TB", "state all DRAM of a node"),
+        ("--tier ssd=2.5x1TB", "whole number"),
+        ("--tier cxl=1TB", "valid are: dram, pool, ssd"),
+        ("--tier ssd=1TB --platform hgx-h200", "has no ssd"),
+        ("--tier dram", "write it as dram=512GB"),
+        ("--tier dram=1TB --tier ssd=1TB", "in one tier"),
+        ("--tier dram=1TB --tier dram=2TB", "names a tier twice"),
+        ("--tier dram=1TB --policy lru", "valid are: exclusive, inclusive, victim"),
+        ("--tier dram=1TB --admission second-touch", "needs a trace"),
+        ("--tier dram=1TB --trace conversation", "are for no trace"),
+        ("--tier dram=1TB --save-curve c.json", "no trace whose curve"),
+        ("", "name at least one"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words: str, says: str) -> None:
+    assert says in refusal(*ASKED, *PREFIX, *words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--tier dram=1TB", "give --trace FILE"),
+        ("--tier dram=1TB --trace conversation", "its summary alone"),
+        ("--tier dram=1TB --trace nix.json --policy exclusive", "nix.json"),
+        ("--tier dram=1TB --trace conversation --block 0", "--block"),
+        ("--tier dram=1TB --trace synthetic --policy exclusive --rate-scale 0", "above 0"),
+    ],
+)
+def test_a_trace_that_cannot_be_used_is_refused(words: str, says: str) -> None:
+    assert says in refusal(*ASKED, *words.split())
+
+
+def test_a_json_that_is_no_curve_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    words = ("--tier", "dram=1TB", "--policy", "exclusive", "--trace", str(file))
+    for text in ("{}", "[]", '{"curve": {}, "prompts": [1]}', "\x00"):
+        file.write_text(text)
+        assert "is no summary" in refusal(*ASKED, *words)

@@ -1,0 +1,104 @@
+"""Bytes, waits, hits and wear of tiers, by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import nearkv
+from nearkv.hardware.errors import InputError
+
+MODEL = "llama3.1-70b"
+TOKEN = 80 * 2 * 8 * 128 * 2
+"""KV bytes: 80 layers, keys and values of 8 heads of 128 in 16 bits."""
+BLOCK = 512 * TOKEN
+ONE, TWO = f"{1.01 * BLOCK}B", f"{2.01 * BLOCK}B"
+"""Tiers that hold one block, and two."""
+
+
+def requests(path: Path, *blocks: int) -> str:
+    """A trace of prompts of one block, a second apart."""
+    lines = [
+        {"timestamp": 1e3 * at, "input_length": 512, "output_length": 1, "hash_ids": [block]}
+        for at, block in enumerate(blocks)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return str(path)
+
+
+def of_conversations(nodes: int, *tiers: str) -> pd.DataFrame:
+    """What tiers do with the stored trace of conversations."""
+    trace, policy = "conversation", "exclusive"
+    return nearkv.reuse(MODEL, tiers=tiers, trace=trace, policy=policy, nodes=nodes)
+
+
+def test_a_prefix_is_loaded_over_the_slowest_part_of_its_way() -> None:
+    """Eight links of 63 GB/s at 0.8 before DRAM; eight drives before their lanes and links."""
+    table = nearkv.reuse(MODEL, tiers="dram=512GB", prefix="16k", hit=0.7, rate=0.5)
+    assert table["load_ms"][0] == pytest.approx(1e3 * 16_384 * TOKEN / (8 * 63e9 * 0.8), rel=1e-6)
+    assert table["read_gb_s"][0] == pytest.approx(0.7 * 0.5 * 16_384 * TOKEN / 1e9)
+    assert table["write_gb_s"][0] == pytest.approx(0.3 * 0.5 * 16_384 * TOKEN / 1e9)
+    assert table["both_ms"][0] < min(table["load_ms"][0], table["recompute_ms"][0])
+
+
+def test_drives_wear_by_what_is_written() -> None:
+    table = nearkv.reuse(MODEL, tiers="ssd=4x2TB", prefix="16k", hit=0.5, rate=1, nodes=1)
+    written = 0.5 * 16_384 * TOKEN
+    assert table["dwpd"][0] == pytest.approx(written * 86_400 / 8e12)
+    assert table["drives_1_dwpd"][0] == pytest.approx(written * 86_400 / 2e12)
+
+
+def test_the_wait_is_that_of_a_queue_whose_prompts_take_equally_long() -> None:
+    """Nothing is found: M/D/1 waits l S^2 / (2 (1 - l S)), and S is the prefill."""
+    table = nearkv.reuse(MODEL, tiers="dram=1TB", prefix="64k", rate=0.1, nodes=1)
+    step = nearkv.estimate("tensor-parallel", MODEL, platform="h200-node", context="64k", batch=1)
+    seconds = step.values["prefill_s"]
+    load = 0.1 * seconds
+    first = seconds + 0.1 * seconds**2 / (2 * (1 - load))
+    words = table.attrs["conclusion"][-1].split()
+    assert float(words[words.index("after") + 1]) == pytest.approx(first, rel=0.004)
+
+
+def test_victims_lie_in_the_second_tier(tmp_path: Path) -> None:
+    """1 2 1 2 through one block: both victims are written, in three seconds, and found below."""
+    trace = requests(tmp_path / "t.jsonl", 1, 2, 1, 2)
+    table = nearkv.reuse(MODEL, tiers=[f"dram={ONE}", f"ssd={TWO}"], trace=trace)
+    assert table["hit_share"].tolist() == [0.0, 0.5]
+    assert table["write_gb_s"][1] == pytest.approx(2 * BLOCK / 3 / 1e9)
+
+
+@pytest.mark.parametrize(("policy", "found"), [("exclusive", 0.5), ("inclusive", 0.0)])
+def test_exclusive_tiers_add_up_and_inclusive_ones_do_not(
+    tmp_path: Path, policy: str, found: float
+) -> None:
+    """Two tiers of one block: together two, or the same one twice."""
+    trace = requests(tmp_path / "t.jsonl", 1, 2, 1, 2)
+    tiers = [f"dram={ONE}", f"pool={ONE}"]
+    table = nearkv.reuse(MODEL, tiers=tiers, trace=trace, policy=policy, nodes=1)
+    assert table["hit_share"].sum() == pytest.approx(found, abs=0.01)
+
+
+def test_nodes_add_up_their_own_tiers_and_share_a_pool() -> None:
+    one, three = (of_conversations(nodes, "dram=1TB", "pool=2TB") for nodes in (1, 3))
+    assert three["capacity_gb"].tolist() == [3 * one["capacity_gb"][0], one["capacity_gb"][1]]
+    assert three["hit_share"][0] > one["hit_share"][0]
+
+
+def test_what_is_infeasible_says_how_many_nodes_would_do() -> None:
+    sentence = of_conversations(1, "dram=512GB").attrs["conclusion"][-1]
+    fewest = int(sentence.split("--nodes ")[1].split()[0])
+    busy = [
+        of_conversations(nodes, "dram=512GB").attrs["conclusion"][1]
+        for nodes in (fewest - 1, fewest)
+    ]
+    shares = [int(text.split(" % of its time")[0].split()[-1]) for text in busy]
+    assert sentence.startswith("infeasible")
+    assert shares[0] >= 80 >= shares[1]
+
+
+def test_a_prompt_longer_than_the_model_takes_is_refused() -> None:
+    with pytest.raises(InputError, match=r"204,800 tokens, the model takes 131,072"):
+        nearkv.reuse(MODEL, tiers="dram=1TB", prefix="200k", hit=0.1, rate=1)
