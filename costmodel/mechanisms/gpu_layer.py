@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, total
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.resources import Gpu
@@ -168,20 +168,31 @@ def update_state(llm: LLM, b: Real, gpu: Gpu) -> Span:
 # --- memory -----------------------------------------------------------------------------------
 
 
-def gpu_working_set(
+def gpu_contents(
     llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
-) -> Real:
-    """GPU memory of layer-wise inference: weights, activations, recurrent states [B].
+) -> dict[str, Real]:
+    """What layer-wise inference keeps on the GPU: weights, activations, recurrent states [B].
 
     Args:
         prompt: tokens of one prompt, of which one is processed at a time [1].
         on_gpu: 1 where all weights stay, 0 where only those in transfer do.
         sequences: whose states stay there [1].
     """
-    resident = on_gpu * llm.weight_bytes
-    passing = (1 - on_gpu) * llm.weight_buffer_bytes()
-    working = resident + passing + llm.activation_bytes(prompt)
-    return working + llm.all_state_bytes(sequences) if llm.layer_types else working
+    contents = {
+        "weights": on_gpu * llm.weight_bytes,
+        "weights in transfer": (1 - on_gpu) * llm.weight_buffer_bytes(),
+        "activations of one prompt": llm.activation_bytes(prompt),
+    }
+    if llm.layer_types:
+        contents["recurrent states"] = llm.all_state_bytes(sequences)
+    return contents
+
+
+def gpu_working_set(
+    llm: LLM, prompt: Real, on_gpu: Real = 0.0, sequences: Real = 0.0
+) -> Real:
+    """GPU memory of layer-wise inference, the sum of `gpu_contents` [B]."""
+    return total(gpu_contents(llm, prompt, on_gpu, sequences).values())
 
 
 def arriving_latents(llm: LLM, b: Real, s: Real) -> Real:

@@ -9,9 +9,12 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.algebra.span import Real, total
 
 _ROUNDING = 1e-12
+
+Contents = Mapping[str, Real]
+"""What lies in a memory -> bytes of it [B]."""
 
 STATUSES = ("ok", "infeasible", "not-modelled")
 """What is known of a design point."""
@@ -24,10 +27,12 @@ class Fits:
     Attributes:
         tiers: name of a memory -> (bytes needed, bytes available) [B].
         not_modelled: sentence saying what the system does not model -> where that is needed.
+        contents: name of a memory -> what makes up its need, where the system says so.
     """
 
     tiers: Mapping[str, tuple[Real, Real]]
     not_modelled: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    contents: Mapping[str, Contents] = field(default_factory=dict)
 
     def without(self, not_modelled: Mapping[str, NDArray[np.bool_]]) -> Fits:
         """These memories, with no answer where the system does not model what is needed."""
@@ -113,9 +118,26 @@ def _missing_bytes(needed: Real, available: Real) -> Real:
     return np.where(_holds(needed, available), 0.0, excess)
 
 
-def fits(**tiers: tuple[Real, Real]) -> Fits:
-    """State what each memory must hold and can hold: `fits(gpu=(needed, available), ...)` [B]."""
-    return Fits(tiers)
+def fits(**memories: tuple[Real | Contents, Real]) -> Fits:
+    """State what each memory must hold and can hold [B].
+
+    Args:
+        memories: name -> (bytes needed, bytes available); what is needed may be named part by
+            part, which `estimate --footprint` lists.
+
+    >>> held = fits(gpu=({"weights": 30e9, "KV cache": 20e9}, 40e9), host=(9e9, 8e9))
+    >>> held.tiers["gpu"], float(held.short_bytes)
+    ((50000000000.0, 40000000000.0), 10000000000.0)
+    """
+    tiers: dict[str, tuple[Real, Real]] = {}
+    contents: dict[str, Contents] = {}
+    for name, (needed, available) in memories.items():
+        if isinstance(needed, Mapping):
+            contents[name] = needed
+            tiers[name] = (total(needed.values()), available)
+        else:
+            tiers[name] = (needed, available)
+    return Fits(tiers, contents=contents)
 
 
 def reduced_batch(batch: Real, per_sequence: Real, available: Real) -> Real:

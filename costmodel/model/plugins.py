@@ -182,6 +182,9 @@ def _numbers_of(estimate: Estimate) -> Iterator[tuple[str, object]]:
     for memory, sizes in estimate.fits.tiers.items():
         for what, size in zip(("a need", "a size"), sizes, strict=True):
             yield f"{what} of {memory}", size
+    for memory, contents in estimate.fits.contents.items():
+        for what, size in contents.items():
+            yield f"a need of {memory} for {what}", size
     yield "a batch_run", estimate.batch_run
 
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
-from nearkv.costmodel.algebra.span import Real, Span
+from nearkv.costmodel.algebra.span import Real, Span, total
 from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_head,
     dequantise_traffic,
-    gpu_working_set,
+    gpu_contents,
     layer_compute,
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
@@ -104,7 +104,8 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
 def share_on_gpu(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Real:
     """Share of the weights on the GPU, beside the KV cache and the scores of one prompt [1]."""
     paper = beside_gpu(weights_beside_cache(hw, llm, work), 0.0)
-    headroom = Headroom(host=host(hw).memory, beside=resident(llm, work), knob=GPU_AND_HOST)
+    beside = total(beside_weights(llm, work).values())
+    headroom = Headroom(host=host(hw).memory, beside=beside, knob=GPU_AND_HOST)
     return choose_residency(choice, paper, hw, llm, work, headroom).gpu
 
 
@@ -114,20 +115,23 @@ def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
     The paper (sec. 7.1) looks at weights and activations alone. Its systems hold their cache
     elsewhere; here a GPU that just holds the weights would hold no cache.
     """
-    resident = gpu_bytes(llm, work, 1.0)
-    return np.where(resident <= gpu(hw).memory, 1.0, 0.0)[()]
+    held = total(on_gpu_contents(llm, work, 1.0).values())
+    return np.where(held <= gpu(hw).memory, 1.0, 0.0)[()]
 
 
-def gpu_bytes(llm: LLM, work: Workload, on_gpu: Real) -> Real:
+def on_gpu_contents(llm: LLM, work: Workload, on_gpu: Real) -> dict[str, Real]:
     """Weights, cache and the scores of one prompt on the GPU [B]."""
-    working_set = gpu_working_set(llm, work.prompt, on_gpu, work.batch)
-    return working_set + resident(llm, work)
+    working = gpu_contents(llm, work.prompt, on_gpu, work.batch)
+    return working | beside_weights(llm, work)
 
 
-def resident(llm: LLM, work: Workload) -> Real:
+def beside_weights(llm: LLM, work: Workload) -> dict[str, Real]:
     """KV cache and the scores of one prompt, which stay on the GPU [B]."""
-    kv = llm.kv_cache_bytes(work.batch, work.final)
-    return kv + llm.most_of_a_layer(lambda layer_type: score_bytes(layer_type, work.prompt))
+    scores = llm.most_of_a_layer(lambda layer_type: score_bytes(layer_type, work.prompt))
+    return {
+        "KV cache": llm.kv_cache_bytes(work.batch, work.final),
+        "scores of one prompt": scores,
+    }
 
 
 def decode_layer(llm: LLM, b: Real, s: Real, gpu: Gpu) -> Span:
@@ -169,6 +173,6 @@ def capacity_check(hw: Machine, llm: LLM, work: Workload, on_gpu: Real) -> Fits:
     """KV cache and the scores of one prompt on the GPU, weights there or in host memory."""
     streamed = (1 - on_gpu) * llm.weight_bytes
     return fits(
-        gpu=(gpu_bytes(llm, work, on_gpu), gpu(hw).memory),
-        host=(streamed, host(hw).memory),
+        gpu=(on_gpu_contents(llm, work, on_gpu), gpu(hw).memory),
+        host=({"weights": streamed}, host(hw).memory),
     )

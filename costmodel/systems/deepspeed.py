@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents, gpu_working_set
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
     SSD_WEIGHTS,
@@ -91,6 +91,7 @@ def deepspeed_uvm(
     """
     drives = drives_of(hw)
     activations = llm.activation_bytes(work.prompt)
+    cache = llm.kv_cache_bytes(1, work.final)
     sequence = managed_bytes(llm, work)
     tiers = residency(hw, llm, work, weights, ssd_weights)
     streamed = weights_from_files(hw, llm, tiers, drives)
@@ -102,7 +103,6 @@ def deepspeed_uvm(
     b = batch_with_states(
         hosted, work.batch, llm.all_state_bytes(1.0), activations - excess
     )
-    on_gpu = working - activations + llm.all_state_bytes(b)
     faults = page_faults(hw)
     spilled = faults(
         2 * b * np.maximum(excess, 0.0), "activations beyond the GPU, out and back"
@@ -118,9 +118,16 @@ def deepspeed_uvm(
         prefill=rounds * prefill,
         step=rounds * step,
         fits=fits(
-            gpu=(on_gpu, streamed.gpu.memory),
-            host=(in_dram + b * sequence, streamed.host.memory),
-            ssd=(tiers.storage * llm.weight_bytes, drives.capacity),
+            gpu=(gpu_contents(llm, 0.0, tiers.gpu, b), streamed.gpu.memory),
+            host=(
+                {
+                    "weights": in_dram,
+                    "KV cache": b * cache,
+                    "activations of all prompts": b * activations,
+                },
+                streamed.host.memory,
+            ),
+            ssd=({"weights": tiers.storage * llm.weight_bytes}, drives.capacity),
         ),
         work=work,
         batch_run=b,

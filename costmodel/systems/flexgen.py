@@ -15,7 +15,11 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set, passing_latents
+from nearkv.costmodel.mechanisms.gpu_layer import (
+    gpu_contents,
+    gpu_working_set,
+    passing_latents,
+)
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, decode_layer
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
@@ -264,14 +268,14 @@ def flexgen_dram(
         return decode_layer(hw, layer_type, work, b, gpu_batches, 0.0, drives)
 
     rounds = work.batch / b
-    working = gpu_working_set(llm, work.prompt, tiers.gpu, b)
+    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, b)
     return Estimate(
         prefill=rounds * streamed.over_layers(prefill, b),
         step=rounds * streamed.over_layers(decode, b),
         fits=fits(
-            gpu=(working + passing, streamed.gpu.memory),
-            host=(in_dram + b * sequence, streamed.host.memory),
-            ssd=(tiers.storage * llm.weight_bytes, drives.capacity),
+            gpu=({**on_gpu, "latents in transfer": passing}, streamed.gpu.memory),
+            host=({"weights": in_dram, "KV cache": b * sequence}, streamed.host.memory),
+            ssd=({"weights": tiers.storage * llm.weight_bytes}, drives.capacity),
         ),
         work=work,
         batch_run=b,
@@ -390,11 +394,18 @@ def capacity_check(
     """
     llm, tiers = weights.llm, weights.tiers
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    host_need = host_weights(hw, llm, tiers) + layer_copies(llm, work) + in_dram * kv
-    drive_need = tiers.storage * llm.weight_bytes + (1 - in_dram) * kv
-    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
+    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, work.batch)
+    in_host = {
+        "weights": host_weights(hw, llm, tiers),
+        "copies of layers": layer_copies(llm, work),
+        "KV cache": in_dram * kv,
+    }
+    on_drives = {
+        "weights": tiers.storage * llm.weight_bytes,
+        "KV cache": (1 - in_dram) * kv,
+    }
     return fits(
-        gpu=(working + passing, weights.gpu.memory),
-        host=(host_need, weights.host.memory),
-        **{drives.role: (drive_need, drives.capacity)},
+        gpu=({**on_gpu, "latents in transfer": passing}, weights.gpu.memory),
+        host=(in_host, weights.host.memory),
+        **{drives.role: (on_drives, drives.capacity)},
     )

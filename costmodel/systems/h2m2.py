@@ -233,5 +233,5 @@ def naive_granularity(
         prefill=serial(layers=llm.layers * prompt, head=head),
         step=serial(layers=llm.layers * step, head=head),
         on_hbm=on_hbm,
-        on_lpddr=sum(sizes.values()) - sum(on_hbm.values()),
+        on_lpddr={name: size - on_hbm[name] for name, size in sizes.items()},
     )

@@ -221,5 +221,6 @@ def memories(
     cold = tiers.drive * llm.kv_cache_bytes(work.batch, work.final)
     copies = narrow_copies(llm, cold, precision, source)
     capacity = drives(hw, "csd").capacity
+    in_dram = {"copies of keys": copies.dram}
     beside_copies = fits_in(hw, llm, work, tiers, "csd", capacity, copies.flash)
-    return fits(**beside_copies, csd_dram=(copies.dram, hw.csd.count * hw.csd.memory))
+    return fits(**beside_copies, csd_dram=(in_dram, hw.csd.count * hw.csd.memory))

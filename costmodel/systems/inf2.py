@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
     Spill,
     Split,
@@ -298,18 +298,20 @@ def capacity_check(
         flash: capacity of all devices [B].
     """
     llm, tiers = weights.llm, weights.tiers
-
-    def caches(layer_type: LLM) -> Real:
-        """X, K and V of one layer in host memory [B]."""
-        x = layer_type.x_bytes(split.with_x, work.final)
-        kv = layer_type.kv_bytes(split.beside, work.final)
-        return x + kv + layer_type.kv_bytes(split.near, buffered)
-
-    in_host = host_weights(hw, llm, tiers) + llm.sum_over_layers(caches)
-    stored = llm.kv_cache_bytes(split.near, work.final)
-    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
+    x = llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(split.with_x, work.final))
+    in_host = {
+        "weights": host_weights(hw, llm, tiers),
+        "X": x,
+        "KV cache": llm.kv_cache_bytes(split.beside, work.final),
+        "buffers": llm.kv_cache_bytes(split.near, buffered),
+    }
+    in_flash = {
+        "weights": tiers.storage * llm.weight_bytes,
+        "KV cache": llm.kv_cache_bytes(split.near, work.final),
+    }
+    on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, work.batch)
     return fits(
-        gpu=(working, weights.gpu.memory),
+        gpu=(on_gpu, weights.gpu.memory),
         host=(in_host, weights.host.memory),
-        csd=(tiers.storage * llm.weight_bytes + stored, flash),
+        csd=(in_flash, flash),
     )

@@ -127,7 +127,7 @@ def l3(
     )
     memories = fits(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
-        dimm=(cache_needed(llm, work, serving), memory.capacity),
+        dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
     return steady(work, serving, memories, pu_overhead(hw), {"dimm.banks": memory.power})
 

@@ -112,8 +112,10 @@ def cached_on_gpus(
         reserve=policy,
         by_type=seen_by_type(llm, work),
     )
-    cache = cache_needed(llm, work, serving, kept)
-    needed = serving.replicas * llm.weight_bytes + cache
+    needed = {
+        "weights": serving.replicas * llm.weight_bytes,
+        "KV cache and states": cache_needed(llm, work, serving, kept),
+    }
     return steady(work, serving, fits(gpu=(needed, gpu(hw).memory)))
 
 
@@ -196,12 +198,12 @@ def both_memories(
     in_host = cpu_takes & beyond_gpus(hw, llm, work)
     on_gpu = np.maximum((1 - cpu_share) * cached, ~cpu_takes * longest)
     on_host = np.maximum(cpu_share * cached, in_host * longest)
-    gpu_need = replicas * llm.weight_bytes + size.unit * on_gpu
+    gpu_need = {"weights": replicas * llm.weight_bytes, "KV cache": size.unit * on_gpu}
     if llm.layer_types:
-        gpu_need = gpu_need + residents * llm.all_state_bytes(1)
+        gpu_need["recurrent states"] = residents * llm.all_state_bytes(1)
     return fits(
         gpu=(gpu_need, gpu(hw).memory),
-        host=(size.unit * on_host, hw.host.memory),
+        host=({"KV cache": size.unit * on_host}, hw.host.memory),
     )
 
 
@@ -297,6 +299,6 @@ def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate
     )
     memories = fits(
         gpu=(weights_and_states(llm, work, serving), gpu(hw).memory),
-        dimm=(cache_needed(llm, work, serving), memory.capacity),
+        dimm=({"KV cache": cache_needed(llm, work, serving)}, memory.capacity),
     )
     return steady(work, serving, memories)

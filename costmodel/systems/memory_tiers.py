@@ -27,6 +27,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     asymmetric_memory,
     check_heads,
     decoder_bytes,
+    decoder_contents,
     fc_shapes,
     qkv_columns,
 )
@@ -67,9 +68,9 @@ def prefill_layer(on: Side, llm: LLM, work: Workload) -> Span:
     return layer_kernels(on, llm, work.batch * work.prompt, attention)
 
 
-def last_footprint(llm: LLM, work: Workload) -> Real:
+def last_contents(llm: LLM, work: Workload) -> dict[str, Real]:
     """Decoder layers, output head and the cache at the end of the requests [B]."""
-    return decoder_bytes(llm, work.batch, np.maximum(work.final, work.context))
+    return decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
 
 
 @system(
@@ -92,7 +93,7 @@ def lpddr_only(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=serial(layers=llm.layers * prefill_layer(on, llm, work), head=head),
         step=step,
-        fits=fits(lpddr=(last_footprint(llm, work), on.capacity)),
+        fits=fits(lpddr=(last_contents(llm, work), on.capacity)),
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "lpddr")},
@@ -124,7 +125,7 @@ def hbm_8(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=serial(layers=llm.layers * layer(prefill_layer(on, llm, work)), head=head),
         step=step,
-        fits=fits(hbm8=(last_footprint(llm, work), on.capacity)),
+        fits=fits(hbm8=(last_contents(llm, work), on.capacity)),
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm8")},
@@ -176,7 +177,7 @@ def hierarchical(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     return Estimate(
         prefill=prefill,
         step=step,
-        fits=fits(both=(last_footprint(llm, work), on.capacity + slow.capacity)),
+        fits=fits(both=(last_contents(llm, work), on.capacity + slow.capacity)),
         work=work,
         batch_run=work.batch,
         also={"memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr")},

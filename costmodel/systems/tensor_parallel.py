@@ -84,6 +84,7 @@ def tensor_parallel(
     fitting = np.floor((usable - weights) / sequence)
     b = np.clip(fitting, 1.0, np.maximum(work.batch, 1.0))
     rounds = work.batch / b
+    held = {"weights": weights, "KV cache and states": b * sequence}
     step = replica.step(llm, b, work.context, 1.0 + mtp)
     if np.any(mtp):
         # a draft costs a layer more, an average one, and the output head
@@ -100,7 +101,7 @@ def tensor_parallel(
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
-        fits=fits(gpu=(weights + b * sequence, usable)).without(
+        fits=fits(gpu=(held, usable)).without(
             undivided(llm, tp)
             | part_nodes(hw)
             | {NO_DRAFTS: np.greater(mtp, 0) & np.equal(llm.mtp_layers, 0)}

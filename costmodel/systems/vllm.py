@@ -68,12 +68,11 @@ def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
         **communicate(hw, llm, cluster.micro * work.prompt, cluster),
     )
     rounds = work.batch / b
+    held = {"weights": llm.weight_bytes, "KV cache and states": b * sequence}
     return Estimate(
         prefill=rounds * prefill,
         step=rounds * step,
-        fits=fits(cluster_gpu=(llm.weight_bytes + b * sequence, usable)).without(
-            undivided(llm, tp)
-        ),
+        fits=fits(cluster_gpu=(held, usable)).without(undivided(llm, tp)),
         work=work,
         batch_run=b,
     )

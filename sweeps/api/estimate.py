@@ -89,25 +89,37 @@ class Prediction:
 
     @cached_property
     def footprint(self) -> list[dict[str, Any]]:
-        """A row a memory: what it must hold, what it can hold and what is missing [GB]."""
+        """Rows of each memory: what it must hold in all, then each content that it holds.
+
+        Returns:
+            A row has `memory`, `content` (`all`, or what it is), `needed_gb`, and for `all`
+            `available_gb` and `missing_gb` [GB]. Contents of no bytes are left out.
+        """
         rows = []
-        for memory, (needed, available) in self.estimate.fits.tiers.items():
-            row: dict[str, Any] = {"memory": memory}
+        fits = self.estimate.fits
+        for memory, (needed, available) in fits.tiers.items():
+            row: dict[str, Any] = {"memory": memory, "content": "all"}
             row["needed_gb"] = _scalar(needed) / 1e9
             row["available_gb"] = _scalar(available) / 1e9
             row["missing_gb"] = max(row["needed_gb"] - row["available_gb"], 0.0)
             rows.append(row)
+            for content, amount in fits.contents.get(memory, {}).items():
+                if size := _scalar(amount) / 1e9:
+                    part = {"memory": memory, "content": content, "needed_gb": size}
+                    rows.append(part | {"available_gb": None, "missing_gb": None})
         return rows
 
     @property
     def contents(self) -> str:
-        """How large weights and cache are, which lie in these memories, in words."""
-        _, llm, work, _ = self.block.inputs(self.block.grid.whole)
-        weights = _scalar(llm.weight_bytes) / 1e9
-        cache = _scalar(llm.kv_cache_bytes(work.batch, work.final)) / 1e9
+        """What takes most of the memory that is short, in words; empty where none is."""
+        short = self["short_of"]
+        within = [row for row in self.footprint if row["memory"] == short][1:]
+        if not within:
+            return ""
+        largest = max(within, key=lambda row: float(row["needed_gb"]))
         return (
-            f"{self['model']}: weights of {weights:.4g} GB, K and V of {cache:.4g} GB after the "
-            "last token, wherever they lie; the rest is working memory, copies and buffers."
+            f"{self['reason']} by {self['short_gb']:.4g} GB; most of what it must hold is "
+            f"{largest['content']}, {largest['needed_gb']:.4g} GB."
         )
 
     def check_has_tree(self) -> None:

@@ -21,7 +21,9 @@ Explain = Annotated[
 ]
 Footprint = Annotated[
     bool,
-    typer.Option("--footprint", help="Print what each memory must hold, and what it can."),
+    typer.Option(
+        "--footprint", help="Print what lies in each memory, and what it can hold."
+    ),
 ]
 
 
@@ -74,7 +76,9 @@ def estimate(
         typer.echo(sentence, err=not view.is_for_people)
     rows = [dict(point.values)]
     if footprint or (explain and view.is_for_people):
-        print_table(point.footprint, view, study=point.study, below=[point.contents])
+        print_table(
+            point.footprint, view, study=point.study, below=filter(None, [point.contents])
+        )
     else:
         print_table(rows, view, study=point.study)
     check_answered(rows)

@@ -205,6 +205,10 @@ def left_out(
             why[f"n/m: {name}: {reason}."] = None
         if status == "infeasible" and short_of and not SHORTAGE & {*shown.names}:
             why[f"OOM: {name} lacks memory in {short_of}."] = None
+    short = next((row for row in rows if row.get("status") == "infeasible"), {})
+    if "system" in short:
+        asked = f"nearkv estimate {short['system']} ... --footprint"
+        why[f"{asked} lists what lies in each memory."] = None
     return [*sentences, *why]
 
 

@@ -33,6 +33,21 @@ MODELS = [
     "deepseek-v3",
 ]
 CAPACITIES = {"count", "memory", "capacity"}
+CONTENTS = {
+    "weights",
+    "weights in transfer",
+    "KV cache",
+    "KV cache and states",
+    "X",
+    "recurrent states",
+    "activations of one prompt",
+    "activations of all prompts",
+    "scores of one prompt",
+    "latents in transfer",
+    "copies of layers",
+    "copies of keys",
+    "buffers",
+}
 GREEDY = {"h2m2"}
 """More bandwidth lets Algorithm 1 take more for attention; see `test_more_hardware`."""
 
@@ -91,6 +106,14 @@ def test_what_a_system_caches_in_prefill_is_what_it_holds(work: Workload) -> Non
     prefill = estimate.prefill.traffic()["ssd.flash", "write"]
     step = estimate.step.traffic()["ssd.flash", "write"]
     assert prefill + work.output * step == pytest.approx(estimate.fits.tiers["ssd"][0])
+
+
+def test_every_memory_names_what_lies_in_it(system: System, work: Workload) -> None:
+    held = evaluate(system, machine_of(system), model("opt-66b"), work).fits
+    assert held.contents.keys() == held.tiers.keys()
+    for memory, contents in held.contents.items():
+        assert contents.keys() <= CONTENTS
+        assert sum(contents.values()) == pytest.approx(held.tiers[memory][0], rel=1e-12)
 
 
 def test_traffic_and_busy_agree_on_every_leaf(system: System, work: Workload) -> None:

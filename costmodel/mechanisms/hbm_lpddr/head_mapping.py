@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.compose import overlap, serial
-from nearkv.costmodel.algebra.span import Port, Real, Span
+from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.hbm_lpddr.accelerator import (
     Side,
     attend,
@@ -273,11 +273,17 @@ def fc_bytes(llm: LLM, n: Real) -> Real:
     return (layers + llm.head_bytes) * n / llm.heads
 
 
+def decoder_contents(llm: LLM, batch: Real, tokens: Real) -> dict[str, Real]:
+    """What decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
+    return {
+        "KV cache": attention_bytes(llm, batch, tokens, llm.heads),
+        "weights": qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads),
+    }
+
+
 def decoder_bytes(llm: LLM, batch: Real, tokens: Real) -> Real:
     """Everything that decoder layers and output head hold, embeddings apart (sec. 5.1) [B]."""
-    cache = attention_bytes(llm, batch, tokens, llm.heads)
-    weights = qkv_bytes(llm, llm.heads) + fc_bytes(llm, llm.heads)
-    return cache + weights
+    return total(decoder_contents(llm, batch, tokens).values())
 
 
 def footprint(

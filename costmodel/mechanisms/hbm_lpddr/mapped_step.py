@@ -28,7 +28,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.head_mapping import (
     attention_bytes,
     check_heads,
     check_units,
-    decoder_bytes,
+    decoder_contents,
     fc,
     fc_and_head,
     fc_bytes,
@@ -92,7 +92,6 @@ def mapped(
     )
     prefill = prompts(two, llm, work, prompt, decode, paged)
     n = llm.heads
-    on_lpddr = footprint(llm, work, n - n_attention, n - n_qkv, n - n_fc)
     return every_layer(
         hw,
         llm,
@@ -100,7 +99,7 @@ def mapped(
         prefill=prefill,
         step=step,
         on_hbm=footprint(llm, work, n_attention, n_qkv, n_fc),
-        on_lpddr=sum(on_lpddr.values()),
+        on_lpddr=footprint(llm, work, n - n_attention, n - n_qkv, n - n_fc),
     )
 
 
@@ -152,34 +151,45 @@ def every_layer(
     prefill: Span,
     step: Span,
     on_hbm: Mapping[str, Real],
-    on_lpddr: Real,
+    on_lpddr: Mapping[str, Real],
 ) -> Estimate:
     """Check this step's mapping, and the cache of the last step, against the memories.
 
     Args:
         hw, llm, work: as in `mapped`.
         prefill, step: of all layers.
-        on_hbm: bytes of each sub-layer on HBM [B].
-        on_lpddr: bytes on LPDDR [B].
+        on_hbm, on_lpddr: bytes of each sub-layer on a side [B].
     """
     hbm = hw.hbm.count * hw.hbm.memory
     lpddr = hw.lpddr.count * hw.lpddr.memory
-    hbm_used: Real = sum(on_hbm.values())
-    last = decoder_bytes(llm, work.batch, np.maximum(work.final, work.context))
+    last = decoder_contents(llm, work.batch, np.maximum(work.final, work.context))
+    check = fits(
+        hbm=(by_kind(on_hbm), hbm),
+        lpddr=(by_kind(on_lpddr), lpddr),
+        both=(last, hbm + lpddr),
+    )
     also = {
         "memory_energy_j_tok": memory_energy(hw, step, work.batch, "hbm", "lpddr"),
-        "hbm_used_gb": hbm_used / 1e9,
-        "lpddr_used_gb": on_lpddr / 1e9,
+        "hbm_used_gb": check.tiers["hbm"][0] / 1e9,
+        "lpddr_used_gb": check.tiers["lpddr"][0] / 1e9,
     }
     also.update((f"hbm_{name}_gb", amount / 1e9) for name, amount in on_hbm.items())
     return Estimate(
         prefill=prefill,
         step=step,
-        fits=fits(hbm=(hbm_used, hbm), lpddr=(on_lpddr, lpddr), both=(last, hbm + lpddr)),
+        fits=check,
         work=work,
         batch_run=work.batch,
         also=also,
     )
+
+
+def by_kind(sublayers: Mapping[str, Real]) -> dict[str, Real]:
+    """What the sub-layers of a side hold: attention the cache, the others weights [B]."""
+    return {
+        "KV cache": sublayers["attention"],
+        "weights": sublayers["qkv"] + sublayers["fc"],
+    }
 
 
 def one_side(llm: LLM, kernel: Kernel, layers: Real) -> Span:

@@ -16,10 +16,12 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import (
+    gpu_contents,
     gpu_working_set,
     layer_compute,
     prefill_compute,
 )
+from nearkv.costmodel.model.capacity import Contents
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.registry import Knob
@@ -221,21 +223,21 @@ def fits_in(
     tiers: Tiers,
     drive: str,
     capacity: Real,
-    beside: Real = 0.0,
-) -> dict[str, tuple[Real, Real]]:
-    """Bytes needed and available on GPU, host and drive [B].
+    copies: Real = 0.0,
+) -> dict[str, tuple[Contents, Real]]:
+    """What lies on GPU, host and drive, and the bytes available there [B].
 
     Args:
         drive: its role.
         capacity: of all drives of that role [B].
-        beside: what the drive holds beside K and V [B].
+        copies: narrow copies of keys on the drive [B].
     """
     kv = llm.kv_cache_bytes(work.batch, work.final)
-    gpu_ = gpu(hw)
+    on_gpu = gpu_contents(llm, work.prompt, 1.0, work.batch)
     return {
-        "gpu": (weights_and_activations(llm, work) + tiers.gpu * kv, gpu_.memory),
-        "host": (tiers.host * kv, kv_budget(hw)),
-        drive: (tiers.drive * kv + beside, capacity),
+        "gpu": ({**on_gpu, "KV cache": tiers.gpu * kv}, gpu(hw).memory),
+        "host": ({"KV cache": tiers.host * kv}, kv_budget(hw)),
+        drive: ({"KV cache": tiers.drive * kv, "copies of keys": copies}, capacity),
     }
 
 

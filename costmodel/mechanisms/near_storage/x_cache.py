@@ -16,7 +16,7 @@ import numpy as np
 
 from nearkv.costmodel.algebra.compose import overlap, serial, stream
 from nearkv.costmodel.algebra.span import Real, Span
-from nearkv.costmodel.mechanisms.gpu_layer import gpu_working_set
+from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents
 from nearkv.costmodel.mechanisms.near_storage.writeback import (
     Writeback,
     head_rows,
@@ -281,12 +281,18 @@ def capacity_check(
 ) -> Fits:
     """K and V, or X, of all tokens in flash, buffers in DRAM; weights where they live."""
     llm, tiers, b = weights.llm, weights.tiers, work.batch
-    cache = llm.sum_over_layers(
-        lambda layer_type: cache_bytes(layer_type, b, caching.alpha, work.final)
-    )
-    in_host = host_weights(hw, llm, tiers) + buffer_bytes(llm, b, caching)
+    x = llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(b, work.final))
+    in_host = {
+        "weights": host_weights(hw, llm, tiers),
+        "buffers": buffer_bytes(llm, b, caching),
+    }
+    in_flash = {
+        "weights": tiers.storage * llm.weight_bytes,
+        "KV cache": (1 - caching.alpha) * llm.kv_cache_bytes(b, work.final),
+        "X": caching.alpha * x,
+    }
     return fits(
-        gpu=(gpu_working_set(llm, work.prompt, tiers.gpu, b), weights.gpu.memory),
+        gpu=(gpu_contents(llm, work.prompt, tiers.gpu, b), weights.gpu.memory),
         host=(in_host, weights.host.memory),
-        csd=(tiers.storage * llm.weight_bytes + cache, devices_of(hw, llm).capacity),
+        csd=(in_flash, devices_of(hw, llm).capacity),
     )

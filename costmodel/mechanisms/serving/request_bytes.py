@@ -182,12 +182,12 @@ def tokens_beside_states(
     return np.where(has_states(llm), np.minimum(held, states), held)[()]
 
 
-def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> Real:
-    """Memory that GPUs need whose caches are elsewhere [B]."""
-    weights = serving.replicas * llm.weight_bytes
-    if not llm.layer_types:
-        return weights
-    return weights + cache_needed(llm, work, serving, state_bytes)
+def weights_and_states(llm: LLM, work: Workload, serving: Serving) -> dict[str, Real]:
+    """What GPUs hold whose caches are elsewhere [B]."""
+    held = {"weights": serving.replicas * llm.weight_bytes}
+    if llm.layer_types:
+        held["recurrent states"] = cache_needed(llm, work, serving, state_bytes)
+    return held
 
 
 def longest_requests(memory: Real, llm: LLM, work: Workload) -> Real:

@@ -17,7 +17,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
     arriving_latents,
     dequantise_traffic,
     dequantise_weights,
-    gpu_working_set,
+    gpu_contents,
     prefill_compute,
     update_state,
 )
@@ -277,11 +277,12 @@ def memories(
     llm, tiers = weights.llm, weights.tiers
     cache = llm.kv_cache_bytes(work.batch, work.final)
     in_host = 1 - on_gpu - stored
-    working = gpu_working_set(llm, work.prompt, tiers.gpu, work.batch)
-    passing = (1 - on_gpu) * arriving_latents(llm, work.batch, work.final)
-    gpu_need = working + on_gpu * cache + passing
-    host_need = tiers.host * llm.weight_bytes + in_host * cache
-    ssd_need = tiers.storage * llm.weight_bytes + stored * cache
+    gpu_need = gpu_contents(llm, work.prompt, tiers.gpu, work.batch) | {
+        "KV cache": on_gpu * cache,
+        "latents in transfer": (1 - on_gpu) * arriving_latents(llm, work.batch, work.final),
+    }
+    host_need = {"weights": tiers.host * llm.weight_bytes, "KV cache": in_host * cache}
+    ssd_need = {"weights": tiers.storage * llm.weight_bytes, "KV cache": stored * cache}
     return fits(
         gpu=(gpu_need, weights.gpu.memory),
         host=(host_need, weights.host.memory),

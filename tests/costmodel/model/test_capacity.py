@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearkv.costmodel.model.capacity import STATUSES, Fits
+from nearkv.costmodel.model.capacity import STATUSES, Fits, fits
 
 
 def test_memory_that_misses_most_is_the_reason() -> None:
@@ -28,3 +28,13 @@ def test_what_is_not_modelled_has_no_answer_even_where_it_would_fit() -> None:
     assert [STATUSES[place] for place in fits.status] == ["not-modelled", "not-modelled"]
     assert [fits.reasons[place] for place in fits.reason] == ["no experts", "no experts"]
     assert np.all(fits.short_bytes == 0)
+
+
+def test_contents_make_up_the_need_of_a_memory() -> None:
+    held = {"weights": np.array([1.0, 2.0]), "KV cache": np.array(3.0)}
+    named = fits(gpu=(held, 4.0), host=(7.0, 8.0))
+    needed, capacity = named.tiers["gpu"]
+    assert np.asarray(needed).tolist() == [4, 5]
+    assert (capacity, named.tiers["host"]) == (4.0, (7.0, 8.0))
+    assert named.ok.tolist() == [True, False]
+    assert named.without({"no experts": np.array(False)}).contents == {"gpu": held}

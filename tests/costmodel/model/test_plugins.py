@@ -140,6 +140,7 @@ HOSTILE = {
     changed("also={'=1+1': 5.0}"): ("'=1+1' in also",),
     changed("fits=fits(gpu=('1', '2'))"): ("a need of gpu of ",),
     changed("fits=fits(gpu=(float('nan'), 1.0))"): ("a need of gpu of nan",),
+    changed("fits=fits(gpu=({'weights': 3.0, 'X': -1.0}, 4.0))"): ("a need of gpu for X of -1",),
     changed("batch_run=-1.0"): ("a batch_run of -1",),
     changed("step=serial(all=own.step, less=-0.1 * own.step)"): (
         "in step, less (gpu.hbm), repetitions of -6.4",

@@ -69,9 +69,17 @@ def test_a_footprint_is_what_decides_whether_a_design_fits() -> None:
     words = ("estimate", "hilos", "--model", "llama3.1-70b", "--context", "256k")
     shown = succeed(*words, "--footprint", "--format", "json", code=3)
     (row,) = json.loads(succeed(*words, "--format", "json", code=3))
-    memories = {memory["memory"]: memory for memory in json.loads(shown)}
+    everything = json.loads(shown)
+    memories = {memory["memory"]: memory for memory in everything if memory["content"] == "all"}
     assert memories[row["short_of"]]["missing_gb"] == pytest.approx(row["short_gb"])
     for memory in memories.values():
         over = memory["needed_gb"] - memory["available_gb"]
         assert memory["missing_gb"] == max(over, 0)
+        within = [part for part in everything if part["memory"] == memory["memory"]][1:]
+        assert sum(part["needed_gb"] for part in within) == pytest.approx(memory["needed_gb"])
+    # 262,144 tokens, 8192 + 2 x 28,672 + 8192 values of 2 bytes each
+    said = " ".join(succeed(*words, "--footprint", code=3).split())
+    assert "gpu memory is short by 1.775 GB; most of what it must hold is activations" in said
+    assert "activations of one prompt, 38.65 GB" in said
+    assert "nearkv estimate hilos ... --footprint" in succeed(*words, code=3)
     assert "ask for one" in refusal(*words, "--footprint", "--explain")

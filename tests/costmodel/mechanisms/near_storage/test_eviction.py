@@ -104,8 +104,11 @@ def test_what_a_tier_has_no_room_for_goes_to_the_next(
     hw = HW.with_values({"gpu.memory": memory, "host.kv_memory": host_kv * FINAL_KV})
     placed = place(hw, TINY, WORK, placement)
     assert (placed.gpu, placed.host, placed.drive) == pytest.approx(tiers)
-    check_fit = fits_in(hw, TINY, WORK, placed, "ssd", 7.0, beside=5.0)
-    assert check_fit["ssd"] == pytest.approx((tiers[2] * FINAL_KV + 5, 7.0))
+    check_fit = fits_in(hw, TINY, WORK, placed, "ssd", 7.0, copies=5.0)
+    contents, capacity = check_fit["ssd"]
+    expected = {"KV cache": tiers[2] * FINAL_KV, "copies of keys": 5.0}
+    assert contents == pytest.approx(expected)
+    assert capacity == 7.0
     assert check_fit["gpu"][1] == memory
 
 
