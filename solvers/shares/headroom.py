@@ -15,6 +15,9 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Numbers, Real
 from nearkv.costmodel.model.capacity import Fits
 
+_ROUNDING = 1e-13
+"""Share of a need that it may rise by from rounding alone [1]."""
+
 
 @dataclass(frozen=True)
 class _Need:
@@ -70,7 +73,9 @@ def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers]:
     for name, (need, capacity) in start.tiers.items():
         need_at_end, capacity_at_end = end.tiers[name]
         rise = np.subtract(need_at_end, need) - _growth(capacity, capacity_at_end)
-        needs.append(_Need(need, rise, capacity))
+        # a memory that is full at every share would be short by rounding at some of them
+        is_rise = np.greater(np.abs(rise), _ROUNDING * np.abs(need))
+        needs.append(_Need(need, np.where(is_rise, rise, 0.0), capacity))
     low, high = _interval(needs, 0.0)
     empty = np.greater(low, high)
     if not np.any(empty):

@@ -155,6 +155,10 @@ def test_a_capacity_that_shrinks_with_the_share_ends_it() -> None:
         fits(gpu=(20.0, 40.0), ssd=(1.0, np.inf)), fits(gpu=(28.0, 8.0), ssd=(9.0, np.inf))
     )
     assert (float(low), float(high)) == (0.0, 0.5)
+    # nor does one that is full at both ends, but for the last bit at one of them
+    full = 2.0**39
+    low, high = feasible_share(fits(host=(full + 2**-13, full)), fits(host=(full, full)))
+    assert (float(low), float(high)) == (0.0, 1.0)
     # a need that grows as fast as the capacity bounds nothing
     low, high = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(60.0, 80.0)))
     assert (float(low), float(high)) == (0.0, 1.0)
