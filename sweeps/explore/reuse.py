@@ -101,6 +101,9 @@ def _tier(text: str, hw: Machine, platform: Platform) -> Tier:
         sizes[of_parts] = number(platform.key(of_parts))(count, f"--tier {name}")
     if not all(sizes.values()):
         raise InputError(f"--tier {text!r}: must hold something; leave out an empty tier")
+    if role == "ssd":  # a larger drive of the same kind bears as many drive writes a day
+        per_byte = hw.ssd.endurance / hw.ssd.capacity
+        sizes["ssd.endurance"] = scalar(per_byte) * sizes[address]
     return build(hw.with_values(sizes))
 
 

@@ -49,6 +49,8 @@ def test_drives_wear_by_what_is_written() -> None:
     written = 0.5 * 16_384 * TOKEN
     assert table["dwpd"][0] == pytest.approx(written * 86_400 / 8e12)
     assert table["drives_1_dwpd"][0] == pytest.approx(written * 86_400 / 2e12)
+    # the PM9D3a bears 1 drive write a day over 5 years
+    assert table["life_years"][0] == pytest.approx(5 / table["dwpd"][0], rel=0.01)
 
 
 def test_the_wait_is_that_of_a_queue_whose_prompts_take_equally_long() -> None:
