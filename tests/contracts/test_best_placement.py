@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.drawing import POINTS, Design, designs, seeded
 from support.systems import SYSTEMS
 
 from nearkv.solvers.search import Mask
 
+CASES = int(os.environ.get("NEARKV_CASES", "20"))
+"""Design points a system: every placement of each is evaluated, so few in the tests."""
 CLOSE = 1e-8
 SHARES = np.linspace(0.0, 1.0, 9)[:, np.newaxis]
 PLACED = [name for name, system in SYSTEMS.items() if "weights" in system.knobs]
 
 
 @pytest.mark.parametrize("name", PLACED)
-@seeded
+@settings(seeded, max_examples=max(CASES // POINTS, 1))
 @given(st.data())
 def test_no_placement_beats_the_best_one(name: str, data: st.DataObject) -> None:
     """Neither one memory, the paper's, the filled ones, nor any share on the drives."""

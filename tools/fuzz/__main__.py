@@ -1,6 +1,6 @@
 """Fuzz the command line, then hold all systems to their properties on thousands of designs.
 
-cd tests; python -m fuzz --seconds 600 --seed 1 --cases 2000
+cd tools; python -m fuzz --seconds 600 --seed 1 --cases 2000
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 from fuzz.campaign import campaign
+
+TESTS = Path(__file__).parents[2] / "tests"
 
 parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
 parser.add_argument("--seed", type=int, default=1)
@@ -32,7 +35,9 @@ if options.cases:
         "NEARKV_SEED": str(options.seed),
     }
     tests = [sys.executable, "-m", "pytest", "-q", "-n", "auto"]
-    tests += ["test_properties.py", "test_scans.py", "test_more_hardware.py"]
+    held = ("test_properties.py", "test_more_hardware.py", "test_best_placement.py")
+    tests += [str(TESTS / "contracts" / name) for name in held]
+    tests.append(str(TESTS / "sweeps/jobs/test_best.py"))
     tests.append(f"--hypothesis-seed={options.seed}")
     failed |= bool(subprocess.run(tests, env=environment, check=False).returncode)
 sys.exit(failed)
