@@ -159,6 +159,24 @@ Slack = Annotated[
 ]
 
 
+def check_readable(view: options.View, study: Study) -> None:
+    """Refuse to solve, before it takes its time, what is too long to print.
+
+    Raises:
+        InputError: more design points than a reader sees, to be printed for one.
+    """
+    from nearkv.hardware.errors import InputError
+    from nearkv.sweeps.study.study import blocks
+    from nearkv.sweeps.tables.table import MOST_SHOWN
+
+    size = sum(block.grid.size for block in blocks(study))
+    if size > MOST_SHOWN and not view.file and view.form not in ("csv", "json"):
+        raise InputError(
+            f"{size:,} design points are more than the {MOST_SHOWN:,} rows that can be read; "
+            "leave out some, or solve them all with --format csv, json or -o FILE.csv"
+        )
+
+
 def show_knob(answer: pd.DataFrame, study: Study, view: options.View, usual: str) -> None:
     """Print a solved knob: the point, the answer, the bound, the paper's rules, and why."""
     # a band and each rule of a paper bring columns of their own
@@ -208,6 +226,7 @@ def alpha(
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, system)
+    check_readable(view, study)
     answer = solve("alpha", study, robust=robust)
     show_knob(answer, study, view, KNOB)
 
@@ -247,6 +266,7 @@ def spill(
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, system)
+    check_readable(view, study)
     answer = solve("spill", study, robust=robust)
     show_knob(answer, study, view, KNOB)
 
@@ -288,6 +308,7 @@ def knob(
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, system)
+    check_readable(view, study)
     answer = solve("knob", study, name=name, robust=robust)
     show_knob(answer, study, view, KNOB)
 
@@ -328,6 +349,7 @@ def beta(
     from nearkv.sweeps.api.solve import solve
 
     view, study = options.view_of(line), options.study_of(line, "hillinfer")
+    check_readable(view, study)
     show_knob(solve("beta", study, robust=robust), study, view, BETA)
 
 

@@ -9,6 +9,11 @@ from support.command_line import printed
 from support.warm_command import refused, run
 
 
+def test_too_many_rows_to_read_are_refused_before_they_are_solved() -> None:
+    words = ("solve", "alpha", "--model", "opt-66b", "--batch", "1:10001:+1")
+    assert "10,001 design points are more than the 10,000 rows" in refused(*words)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
