@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.solvers.uncertainty.quantiles import quantiles
 from nearkv.sweeps.study.grid import Axis, Box, Grid, shape_of
-from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.study.study import NONE, Block, Numbers
 from nearkv.sweeps.uncertainty.model_error import VALUE, drawn_error
 from nearkv.sweeps.uncertainty.sampled import Sampled, ends, reduced, sampled
 
@@ -111,8 +113,9 @@ def _closer(
             def of_tile(
                 outer: Box, inner: Box, value: Numbers = value
             ) -> dict[str, Numbers]:
-                answers = sampled(block, outer, {knob: value[inner]})
-                return {STEP: _high_step(block, outer, answers, share)}
+                tried = {knob: value[inner]}
+                answers = sampled(block, outer, tried)
+                return {STEP: _high_step(block, outer, answers, share, tried)}
 
             steps = reduced(block, box, of_tile)[STEP]
             best = np.where(steps < shortest, value, best)
@@ -121,10 +124,21 @@ def _closer(
     return best, shortest
 
 
-def _high_step(block: Block, box: Box, answers: Sampled, share: float) -> Numbers:
-    """A high quantile of a step [ms], model error included; infinite where it does not fit."""
+def _high_step(
+    block: Block,
+    box: Box,
+    answers: Sampled,
+    share: float,
+    knobs: Mapping[str, Numbers] = NONE,
+) -> Numbers:
+    """A high quantile of a step [ms], model error included; infinite where it does not fit.
+
+    The error is that of the knobs' own values, as what takes most of the time depends on them.
+    """
     assert block.band is not None
-    estimate = block.resolved(box).estimate
+    hw, llm, work, requested = block.inputs(box)
+    resolved = resolve_knobs(block.system, hw, llm, work, {**requested, **knobs})
+    estimate = resolved.estimate
     error = drawn_error(block, block.band, estimate, shape_of(box), VALUE)
     steps = answers.column(STEP) * np.exp(error)
     fits = ~np.isnan(steps)

@@ -31,6 +31,16 @@ def test_the_robust_knob_has_the_least_quantile() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("context", "batch"), [("32k", "4"), ("64k", "16")])
+def test_the_robust_knob_loses_nothing_to_a_finer_grid(context: str, batch: str) -> None:
+    point: dict[str, Any] = {"context": context, "batch": batch, "band": 80, "samples": 64}
+    robust = nearkv.solve("alpha", "opt-66b", robust=0.9, **point)["robust_step_ms"][0]
+    alphas = [place / 2000 for place in range(2001)]
+    table = nearkv.compare("hilos", "opt-66b", knobs={"alpha": alphas}, **point)
+    assert robust <= 1.0001 * table["step_ms_p90"].min()
+
+
+@pytest.mark.slow
 def test_a_value_chosen_at_the_stated_numbers_loses_elsewhere() -> None:
     row = solved()
     assert row["value_p10"] < row["value"] < row["value_p90"]
