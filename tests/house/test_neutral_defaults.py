@@ -42,7 +42,7 @@ ADDED: list[tuple[Callee, str]] = [
     (Headroom, "beside"),
     (Headroom, "stored"),
     (weights_or_drives, "beside"),
-    (fits_in, "beside"),
+    (fits_in, "copies"),
     (mapped, "paged"),
     (evict, "sigma"),
     (fetch, "sigma"),
