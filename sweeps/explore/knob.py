@@ -123,7 +123,10 @@ def _solved(block: Block, box: Box, knob: str, robust: float) -> Columns:
     if resolved.bound_by is not None and knob == "alpha":
         # a system may keep K and V in widths of its own
         beside["x_over_kv"] = resolved.estimate.also.get("x_over_kv", llm.x_over_kv)
-    if block.system.knobs[knob].share and resolved.placement is not None:
+    is_of_placement = block.system.knobs[knob].share or (
+        is_share and resolved.choice is None
+    )
+    if is_of_placement and resolved.placement is not None:
         total = resolved.estimate.total.seconds
         del beside["bound_ms"]
         beside["bound_s"] = resolved.placement.bound
@@ -199,8 +202,12 @@ def _why_knob(row: Row, name: str) -> str:
     best = f"{point}: {name} = {value if isinstance(value, str) else format(value, '.4g')}"
     if row.get("tried"):
         return f"{best}, the best of {row['tried']:,.0f} values that were tried; no bound is known."
+    if "bound_s" in row:  # a placement, which is of least total_s
+        proof = "no placement takes less" if row["bound_s"] else "no bound is known"
+        return f"{best}, in {row['total_s']:.4g} s in all; {proof}."
     if bound_by := row.get("bound_by"):
-        return f"{best}, bound by {bound_by}{_balance(bound_by)}."
+        is_inside = value not in (0.0, 1.0)  # at an end nothing balances
+        return f"{best}, bound by {bound_by}{_balance(bound_by) if is_inside else ''}."
     return f"{best}, the best of all its values, each tried."
 
 

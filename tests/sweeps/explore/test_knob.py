@@ -38,6 +38,16 @@ def test_any_share_is_solved_under_its_own_name() -> None:
     assert own.rpartition("; ")[2] == papers.rpartition("; ")[2]
 
 
+def test_what_is_not_proven_is_not_said_to_be() -> None:
+    """INF2's placement beside a solved alpha is searched; that of hilos, alone, is exact."""
+    (searched,), (exact,) = (
+        why_knob(best_knob(Study((system,), ("llama3.1-70b",)), "weights"), "weights")
+        for system in ("inf2", "hilos")
+    )
+    assert searched.endswith("no bound is known.")
+    assert exact.endswith("no placement takes less.")
+
+
 def test_of_a_choice_every_value_is_tried() -> None:
     study = Study(("zero-inference",), ("opt-30b",), context="8k")
     row = best_knob(study, "cache")
