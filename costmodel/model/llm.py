@@ -271,7 +271,10 @@ class LLM:
     def x_over_kv(self) -> Real:
         """Bytes of X over those of K and V, of one token; g / 2 at equal widths [1]."""
         x = self.sum_over_layers(lambda kind: kind.x_bytes(1, 1))
-        return x / self.kv_cache_bytes(1, 1)
+        kv = self.kv_cache_bytes(1, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # states alone keep neither
+            ratio: Real = np.divide(x, kv)
+        return np.where(np.greater(kv, 0), ratio, np.nan)[()]
 
     def query_bytes(self, tokens: Real) -> Real:
         """Q of one layer, also the size of the attention output [B]."""

@@ -21,8 +21,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
 WEIGHTS = Knob(
-    "where weights live: filling GPU, host and storage beside ssd_weights, in one of them, or by "
-    "the paper's rule; auto: where prefill and all steps take least",
+    "where weights live; auto: where the whole run takes least",
     high=4,
     kind="choice",
     choices=("filled", "gpu", "paper", "host", "storage"),
