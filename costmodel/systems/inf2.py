@@ -195,7 +195,8 @@ BUFFERING = Knob(
         "interval": INTERVAL,
         "writeback": WRITEBACK,
         "buffering": BUFFERING,
-        "weights": WEIGHTS,
+        # beside a solved alpha the best placement has to be searched: thousands of evaluations
+        "weights": replace(WEIGHTS, default=FILLED),
         "ssd_weights": replace(SSD_WEIGHTS, breaks=drive_breaks, settled=never_beside),
         "devices": Knob(
             "number of computational storage devices", kind="count", sets="csd.count"

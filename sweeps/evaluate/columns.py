@@ -246,7 +246,10 @@ def _point(
 def _knob_cells(
     block: Block, mesh: Mesh, shown: Mesh, knobs: Mapping[str, Real]
 ) -> dict[str, Cell]:
-    """The knobs of a system, as columns; one without a value is left out."""
+    """The knobs of a system, as columns; one without a value is left out.
+
+    A machine that lacks what the system reads may lack the number that a knob stands for, too.
+    """
     cells: dict[str, Cell] = {}
     axis_of = {number: axis for axis, number in block.sets.items()}
     for name, knob in block.system.knobs.items():
@@ -266,8 +269,7 @@ def _knob_cells(
         if knob.sets in axis_of:
             place = list(mesh).index(axis_of[knob.sets])
             cells[column] = list(shown.values())[place]
-        else:
-            stated = block.platform.roles[role].numbers[own]
+        elif stated := block.platform.roles[role].numbers.get(own):
             cells[column] = key.shown(stated.si)
     return cells
 

@@ -172,9 +172,11 @@ def _kinds(parts: Sequence[Block]) -> dict[str, Kind]:
 def _block_kinds(block: Block) -> dict[str, Kind]:
     """Columns of a block; evaluates its first design point."""
     point = tuple(slice(0, 1) for _ in block.grid.axes)
-    whole = {name for name, knob in block.system.knobs.items() if knob.kind == "count"}
+    knobs = block.system.knobs
+    whole = {name for name, knob in knobs.items() if knob.kind == "count"}
+    solved = {knob.share for knob in knobs.values()}  # in place of what stands on its axis
     for axis in block.display_grid.axes:
-        if not axis.labels and is_whole(axis.values):
+        if not axis.labels and is_whole(axis.values) and axis.name not in solved:
             whole.add(axis.name)
     kinds: dict[str, Kind] = {}
     for name, cell in cells(block, point, extra=ON_REQUEST).items():

@@ -143,9 +143,15 @@ def values_of(system: System, name: str) -> Values:
 
 
 def no_value_beats_a_solved_knob_or_its_bound(design: Design, knob: str) -> None:
-    stated = design.stated
+    stated, share = design.stated, design.system.knobs[knob].share
+    if share:  # a share that is stated is a minimum, which the first value alone keeps
+        stated = stated.having(**{share: 0.0})
     solved = stated.having(**{knob: "auto"}).resolved
     grid = stated.having(**{knob: values_of(design.system, knob)}).estimate
+    if share:
+        # with the share that it leaves open it is of least total_s, step by step it may lose
+        no_value_takes_less_in_all(solved.estimate, grid)
+        return
     seconds = np.where(grid.fits.ok, grid.step.seconds, np.inf)
     lowest = np.min(np.broadcast_to(seconds, (*seconds.shape[:1], POINTS)), axis=0)
     some_fits = np.isfinite(lowest)
@@ -155,6 +161,13 @@ def no_value_beats_a_solved_knob_or_its_bound(design: Design, knob: str) -> None
         assert not places(some_fits & (solved.choice.bound > lowest * (1 + CLOSE))), knob
         same = np.isclose(solved.choice.seconds, solved.estimate.step.seconds, rtol=1e-7)
         assert not places(some_fits & ~same), knob
+
+
+def no_value_takes_less_in_all(solved: Estimate, grid: Estimate) -> None:
+    seconds = np.where(grid.fits.ok, grid.total.seconds, np.inf)
+    lowest = np.min(np.broadcast_to(seconds, (*seconds.shape[:1], POINTS)), axis=0)
+    assert not places(np.isfinite(lowest) & ~np.asarray(solved.fits.ok))
+    assert not places(solved.fits.ok & (solved.total.seconds > lowest * (1 + CLOSE)))
 
 
 def joint_knobs(name: str, *solvers: str) -> list[str]:

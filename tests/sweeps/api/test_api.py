@@ -22,7 +22,7 @@ from nearkv.sweeps.api.tables import csv_number
 from nearkv.sweeps.study.sizes import Amount
 
 PUBLIC = """
-estimate compare sweep solve pareto sensitivity validate coverage calibrate systems models
+estimate compare sweep solve pareto sensitivity reuse validate coverage calibrate systems models
 platforms parts columns load_model load_platform Study Estimate Prediction Fit Span Leaf serial
 overlap pipeline plot stream Fits fits Knob system NearkvError InputError NearkvWarning
 __version__

@@ -100,3 +100,11 @@ def test_a_system_that_lacks_a_role_is_a_row_and_no_end() -> None:
     assert np.isnan(table["step_ms"][:2]).all()
     with pytest.raises(InputError, match="lacks what hilos reads"):
         compare(study)
+
+
+def test_a_system_may_lack_the_number_that_its_knob_stands_for() -> None:
+    """HillInfer's `memory` is `host.kv_memory`, of which the bed of HILOS says nothing."""
+    beside = Study(("hillinfer", "hilos"), ("llama2-7b",), context="4k", platforms=("hilos-a100",))
+    table = compare(beside)
+    assert table["status"].tolist() == ["not-modelled", "ok"]
+    assert "host.kv_memory" in table["reason"][0]
