@@ -1,0 +1,159 @@
+"""Branch and bound over boxes against looking at every point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nearkv.solvers.boxes import Boxes, Integers, Numbers, Optimum, Progress, covers, minimise
+from nearkv.solvers.frontier import frontier
+
+
+class Shop:
+    """A random space: rising costs, rising rates with steps, and a least rate."""
+
+    def __init__(self, seed: int, cases: int = 12, side: int = 9, axes: int = 3) -> None:
+        rng = np.random.default_rng(seed)
+        low = rng.integers(0, 3, (cases, axes))
+        self.space = Boxes(np.arange(cases), low, low + rng.integers(0, side, (cases, axes)))
+        self.price = rng.integers(1, 30, (cases, axes)).astype(float)
+        self.fixed = rng.integers(0, 60, cases).astype(float)
+        self.speed = rng.random((cases, axes)) * rng.integers(0, 2, (cases, axes))
+        self.least = rng.random() * 8
+        self.group = rng.integers(0, 3, cases)
+
+    def cost(self, case: Integers, point: Integers) -> Numbers:
+        cost: Numbers = self.fixed[case] + np.sum(self.price[case] * point, axis=1)
+        return cost
+
+    def rate(self, case: Integers, point: Integers) -> Numbers:
+        steps = np.floor(np.minimum(2 * point, point + 4) * self.speed[case])
+        rate: Numbers = np.sum(steps, axis=1)
+        return rate
+
+    def cheapest(self, boxes: Boxes) -> Numbers:
+        return self.cost(boxes.case, boxes.low)[:, np.newaxis]
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        reached = self.rate(boxes.case, boxes.high) >= self.least
+        return np.where(reached[:, np.newaxis], self.cheapest(boxes), np.inf)
+
+    def value(self, case: Integers, point: Integers) -> Numbers:
+        reached = self.rate(case, point) >= self.least
+        return np.where(reached, self.cost(case, point), np.inf)[:, np.newaxis]
+
+    def both_bounds(self, boxes: Boxes) -> Numbers:
+        return np.stack([self.cheapest(boxes)[:, 0], -self.rate(boxes.case, boxes.high)], axis=1)
+
+    def both(self, case: Integers, point: Integers) -> Numbers:
+        return np.stack([self.cost(case, point), -self.rate(case, point)], axis=1)
+
+    def points(self) -> tuple[Integers, Integers]:
+        """All points and their cases."""
+        listed = []
+        for low, high in zip(self.space.low, self.space.high, strict=True):
+            axes = [np.arange(a, b + 1) for a, b in zip(low, high, strict=True)]
+            listed.append(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)))
+        return np.repeat(self.space.case, [len(part) for part in listed]), np.concatenate(listed)
+
+    def minimise(self, **options: Any) -> Optimum:
+        return minimise(self.space, self.bound, self.value, group=self.group, **options)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_group_has_its_least_value_as_by_brute_force(seed: int) -> None:
+    shop = Shop(seed)
+    quick = shop.cheapest if seed % 2 else None
+    found = shop.minimise(quick=quick, at_once=7 + seed)
+    case, point = shop.points()
+    values = shop.value(case, point)[:, 0]
+    for group in range(3):
+        least = np.min(values[shop.group[case] == group], initial=np.inf)
+        best = found.value[found.group == group, 0]
+        assert best.tolist() == ([least] if np.isfinite(least) else [])
+    assert np.array_equal(shop.value(found.case, found.point), found.value)
+    assert not len(found.open)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_objectives_give_the_front_of_each_group(seed: int) -> None:
+    shop = Shop(seed)
+    found = minimise(shop.space, shop.both_bounds, shop.both, group=shop.group, objectives=2)
+    case, point = shop.points()
+    values = shop.both(case, point)
+    for group in np.unique(shop.group):
+        own = values[shop.group[case] == group]
+        front = np.unique(own[frontier(own)], axis=0)
+        assert np.array_equal(found.value[found.group == group], front)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cuts_fill_the_space_and_hide_no_better_point(seed: int) -> None:
+    shop = Shop(seed)
+    found = shop.minimise(quick=shop.cheapest)
+    assert np.all(covers(shop.space, found.cuts))
+    best = np.full(3, np.inf)
+    best[found.group] = found.value[:, 0]
+    assert np.all(found.bounds[:, 0] >= best[shop.group[found.cuts.case]])
+    case, point = shop.points()
+    for cut, bound in zip(range(len(found.cuts)), found.bounds[:, 0], strict=True):
+        own = case == found.cuts.case[cut]
+        own &= np.all((found.cuts.low[cut] <= point) & (point <= found.cuts.high[cut]), axis=1)
+        assert np.all(shop.value(case[own], point[own])[:, 0] >= bound)
+
+
+def test_cuts_that_do_not_fill_the_space_are_noticed() -> None:
+    shop = Shop(3)
+    cuts = shop.minimise().cuts
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        row = int(rng.integers(len(cuts)))
+        rest = np.arange(len(cuts)) != row
+        case = cuts.case[row]
+        assert not covers(shop.space, cuts[rest])[case], "a dropped cut"
+        twice = cuts[np.append(np.flatnonzero(rest), [row, row])]
+        assert not covers(shop.space, twice)[case], "a cut given twice"
+        moved = Boxes(cuts.case, cuts.low.copy(), cuts.high.copy())
+        moved.high[row, rng.integers(3)] += 1
+        assert not covers(shop.space, moved)[case], "a cut that is too large"
+    # a cut of one case cannot stand for a missing cut of another
+    other = Boxes(np.where(cuts.case == 0, 1, cuts.case), cuts.low, cuts.high)
+    assert not covers(shop.space, other)[0]
+    overlap = Boxes(np.zeros(3, int), np.array([[0], [0], [2]]), np.array([[0], [1], [2]]))
+    space = Boxes(np.zeros(1, int), np.array([[0]]), np.array([[3]]))
+    assert not covers(space, overlap)[0], "equal in number of points, not in points"
+
+
+def test_a_search_that_is_stopped_keeps_its_best_and_a_true_bound() -> None:
+    shop = Shop(5, cases=30, side=40)
+    rounds: list[Progress] = []
+
+    def stop_later(progress: Progress) -> None:
+        rounds.append(progress)
+        if len(rounds) == 12:
+            raise KeyboardInterrupt
+
+    found = shop.minimise(quick=shop.cheapest, at_once=4, report=stop_later)
+    whole = shop.minimise(quick=shop.cheapest)
+    assert len(found.open)
+    assert not len(whole.open)
+    both = Boxes(
+        np.append(found.cuts.case, found.open.case),
+        np.append(found.cuts.low, found.open.low, axis=0),
+        np.append(found.cuts.high, found.open.high, axis=0),
+    )
+    assert np.all(covers(shop.space, both))
+    final = whole.progress.value
+    known = np.minimum(found.progress.bound, found.progress.value)
+    assert np.all(known <= final)
+    assert np.all(final <= found.progress.value)
+    assert shop.minimise(seconds=0).progress.evaluations == 0
+
+
+def test_a_large_space_takes_few_evaluations() -> None:
+    shop = Shop(7, cases=20, side=2000)
+    found = shop.minimise(quick=shop.cheapest)
+    assert np.sum(shop.space.sizes) > 1e9
+    assert found.progress.evaluations < 50_000
