@@ -23,6 +23,19 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
+class Latency:
+    """What a mean request waits for.
+
+    Attributes:
+        ttft: time to first token, from when the request is there [s].
+        tpot: mean time per output token after the first [s].
+    """
+
+    ttft: Real
+    tpot: Real
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Times of a batch of requests on a system.
 
@@ -40,6 +53,7 @@ class Estimate:
             no decode step [1].
         serving: how the system serves a queue, where it does, for a simulation event by event.
         notes: sentence saying what differs from the workload as asked -> where it does.
+        queued: times of a mean request of a queue; those of a static batch where there is none.
     """
 
     prefill: Span
@@ -52,6 +66,25 @@ class Estimate:
     step_carries: Real = 0.0
     serving: Serving | None = None
     notes: Notes = field(default_factory=dict)
+    queued: Latency | None = None
+
+    @property
+    def latency(self) -> Latency:
+        """Times of a mean request: of a queue, or of a static batch in as many rounds as it needs.
+
+        All prompts of a round are computed before its first tokens, and a later round waits for
+        those before it: with R rounds, K = ceil(R) - 1 of them full, K (R - (K + 1) / 2) / R times
+        a round on average.
+        """
+        if self.queued is not None:
+            return self.queued
+        at_once = np.maximum(self.batch_run, 1e-9)
+        rounds = np.maximum(self.work.batch / at_once, 1.0)
+        before = np.ceil(rounds * (1 - _ROUNDING)) - 1
+        waited = before * (1 - (before + 1) / (2 * rounds))
+        of_a_round = self.total.seconds / rounds
+        prefill = self.prefill.seconds / rounds
+        return Latency(waited * of_a_round + prefill, self.step.seconds / rounds)
 
     @cached_property
     def total(self) -> Span:

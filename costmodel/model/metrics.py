@@ -98,6 +98,21 @@ def _decode_rate(answer: Answer) -> Real:
 
 
 @_column(
+    "ttft_s",
+    "mean time to first token: waiting and the prompt; of a static batch, all its prompts [s]",
+)
+def _time_to_first_token(answer: Answer) -> Real:
+    return answer.estimate.latency.ttft
+
+
+@_column(
+    "tpot_ms", "mean time per output token of a request, pauses for prompts counted [ms]"
+)
+def _time_per_output_token(answer: Answer) -> Real:
+    return 1e3 * answer.estimate.latency.tpot
+
+
+@_column(
     "throughput_tok_s", "tokens generated per second from first prompt to last token [1/s]"
 )
 def throughput(answer: Answer) -> Real:

@@ -166,7 +166,6 @@ ALWAYS = {
 
 OF_FAMILIES = {
     "x_over_kv": "bytes of X over those of K and V, of one token; of systems with an X-cache [1]",
-    "tpot_ms": "mean time between tokens of a request, pauses for prompts counted [ms]",
     "preempted": "requests that lost their place in memory; of simulations",
     "memory_energy_j_tok": "energy of the memories alone per generated token [J]",
     "hbm_used_gb": "what the mapping keeps in HBM [GB]",

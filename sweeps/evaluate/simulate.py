@@ -31,7 +31,7 @@ from nearkv.sweeps.study.traces import Trace
 
 MOST_POINTS = 2_000
 """Simulations a table may ask for; each takes about a tenth of a second."""
-NOT_SIMULATED = ("prefill_s", "step_ms", "decode_tok_s", "energy_j_tok")
+NOT_SIMULATED = ("prefill_s", "ttft_s", "step_ms", "decode_tok_s", "energy_j_tok")
 """Columns of the fluid model that a simulation does not answer; blank."""
 NOT_AFFINE = dict.fromkeys(
     ("window", "chunk", "latent", "sparse", "state"),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nearkv.costmodel.algebra.compose import serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.model.capacity import Fits
-from nearkv.costmodel.model.estimate import Estimate
+from nearkv.costmodel.model.estimate import Estimate, Latency
 from nearkv.costmodel.model.queue import Serving
 from nearkv.costmodel.model.registry import Knob
 from nearkv.costmodel.model.workload import Workload
@@ -71,7 +71,7 @@ def steady(
         work: mean lengths and moments of the requests.
         serving: how the system serves them.
         fits: what fits.
-        also: columns beside the mean time between tokens, which counts the pauses for prompts.
+        also: columns of one system alone.
         accelerator_power: as in `Estimate`.
 
     Returns:
@@ -100,6 +100,11 @@ def steady(
     paused = np.where(any_steps, waiting * prefill.seconds / iterations, 0.0)
     run = decode_run(work, serving, n, carried, full, drain)
     between_tokens = run.token_seconds / iterations + paused
+    # the first requests load one after another; later ones begin evenly over what follows
+    loading = prefill.seconds * (1 - later) / np.maximum(1 - riding, 1e-9)
+    until_mean = loading * (1 + serving.one_on_each((1 - later) * batch)) / 2
+    evenly = (run.full_seconds + prefill.seconds - loading) / 2
+    ttft = until_mean + later * (loading + evenly - until_mean)
     return Estimate(
         prefill=prefill,
         step=run.step,
@@ -108,8 +113,9 @@ def steady(
         batch_run=n,
         accelerator_power=accelerator_power,
         step_carries=carried,
-        also={"tpot_ms": 1e3 * between_tokens, **also},
+        also=also,
         serving=serving,
+        queued=Latency(ttft, between_tokens),
     )
 
 
@@ -339,10 +345,12 @@ class Run:
     Attributes:
         step: all of them over the tokens of a request beyond the first.
         token_seconds: what one place of n_d waits, weighted by how many of them are taken [s].
+        full_seconds: of the full iterations [s].
     """
 
     step: Span
     token_seconds: Real
+    full_seconds: Real
 
 
 def decode_run(
@@ -364,7 +372,8 @@ def decode_run(
     """
     steps = np.maximum(work.output - 1, 1e-9)
     iteration = serving.iteration_of(work, sequences, carried)
-    token_seconds = full * iteration.seconds
+    full_seconds = full * iteration.seconds
+    token_seconds = full_seconds
     parts: dict[str, Span] = {"queue": (full / steps) * iteration}
     least = serving.one_on_each(sequences)
     # only a trace drains, so that other answers show no parts of a drain
@@ -374,4 +383,4 @@ def decode_run(
         parts[f"drain_{number}"] = (piece.iterations / steps) * drained
         token_seconds = token_seconds + piece.iterations * piece.served * drained.seconds
     step = serial(**parts) if len(parts) > 1 else parts["queue"]
-    return Run(step, token_seconds)
+    return Run(step, token_seconds, full_seconds)

@@ -158,8 +158,8 @@ def test_a_column_of_the_system_itself_can_be_looked_at() -> None:
     assert [row["number"] for row in pauses] == [row["number"] for row in steps]
     pair = Study(("gpu-only", "l3"), ("gpt-89b",))
     assert all(row["from"] for row in crossovers(pair, "batch=1:4", "tpot_ms"))
-    with pytest.raises(InputError, match="--of: unknown column 'tpot_ms'"):
-        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "tpot_ms")
+    with pytest.raises(InputError, match="--of: unknown column 'pu_power_pct'"):
+        crossovers(Study(("hilos", "l3"), ("opt-66b",)), "batch=1:4", "pu_power_pct")
 
 
 @pytest.mark.slow

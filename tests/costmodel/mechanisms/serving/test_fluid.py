@@ -63,7 +63,7 @@ def served(work: Workload, chunked: float) -> Estimate:
 
 
 def tbt(answer: Estimate) -> Real:
-    return answer.also["tpot_ms"]
+    return 1e3 * answer.latency.tpot
 
 
 def test_prompts_that_come_first_pause_those_that_decode() -> None:
@@ -77,6 +77,11 @@ def test_prompts_that_come_first_pause_those_that_decode() -> None:
     assert answer.step.seconds == pytest.approx(10 * whole)
     assert answer.step_carries == 0
     assert tbt(answer) == pytest.approx(1e3 * (whole + WAITING * prompts / 200))
+    # 10.5 load one after another, 89.5 begin evenly over what follows
+    loading = 0.105 * prompts
+    first = loading * (1 + 1 / 10.5) / 2
+    evenly = loading + (200 * whole + 0.895 * prompts) / 2
+    assert answer.latency.ttft == pytest.approx(0.105 * first + 0.895 * evenly)
 
 
 def test_prompts_that_ride_load_a_hundredth_of_the_places() -> None:
