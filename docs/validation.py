@@ -11,33 +11,34 @@ from typing import Any
 
 import pandas as pd
 
-from nearkv.sweeps.validation.validate import summary, validate
+from nearkv.sweeps.validation.score import headline
+from nearkv.sweeps.validation.validate import validate
 
 PAGE = Path(__file__).with_name("validation.md")
-SHOWN = [
-    "paper",
-    "claims",
-    "match",
-    "inconsistent",
-    "near",
-    "miss",
-    "excluded",
-    "runs",
-    "predicted",
-    "close",
-    "median_error",
-    "p90_error",
-    "blind",
-    "blind_close",
-]
+ERRORS = ["numbers", "within_10", "within_25", "median", "p90"]
 TEXT = """# Validation: published claims beside their predictions
 
 Match: within 10 %; near: within 25 %; miss: further, explained in [misses](misses.md);
 inconsistent: the paper contradicts itself, its tables or physics, with the proof in
-[errata](errata.md). Runs are measured and simulated rows; predicted are those that are neither
-inputs of the model nor one-sided bounds; close are those of them within 25 %, and the errors are
-theirs. Blind claims had been read by none of the authors before the model was finished. The paper
+[errata](errata.md).
+
+Errors are those of numbers that a measurement or a simulation gave. Counted apart is what agrees by
+itself or does not say by how much: yes_no and bounds (one-sided ones, ticks of axes, "about") hold
+or do not; restated are inputs of the model, identities and arithmetic; fitted_to are rows that a
+number was fitted to. A share of a step of 10 % or less is compared as the whole step. The paper
 called independent is measurements by others, to which nothing is fitted.
+
+{numbers}
+
+Numbers that all authors read only after they had been predicted (blind):
+
+{blind}
+
+Numbers that do not move when any fitted number is a tenth larger:
+
+{unfitted}
+
+What else was counted:
 
 {table}
 
@@ -52,9 +53,24 @@ this page.
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
     """The page of these rows, as it is kept in the repository."""
-    table = pd.DataFrame(summary(rows))[SHOWN]
-    shown = table.to_markdown(index=False, floatfmt=".3f", missingval="-")
-    return TEXT.format(table=shown)
+    scores = pd.DataFrame(headline(rows))
+    counts = ["paper", "claims", "yes_no", "bounds", "restated", "fitted_to", "excluded"]
+    return TEXT.format(
+        numbers=_markdown(scores[["paper", *ERRORS]]),
+        blind=_of(scores, "blind_"),
+        unfitted=_of(scores, "unfitted_"),
+        table=_markdown(scores[counts]),
+    )
+
+
+def _of(scores: pd.DataFrame, prefix: str) -> str:
+    columns = {f"{prefix}{name}": name for name in ERRORS}
+    of_some = scores[scores[f"{prefix}numbers"] > 0]
+    return _markdown(of_some[["paper", *columns]].rename(columns=columns))
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    return str(table.to_markdown(index=False, floatfmt=".3f", missingval="-"))
 
 
 if __name__ == "__main__":

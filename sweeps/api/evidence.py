@@ -37,7 +37,9 @@ def validate(
     Returns:
         A row a claim: what is `stated` and `predicted`, the relative `error`, below zero where the
         prediction is too low, and the `verdict`.
-        Of all claims of a paper, `table.attrs["counts"]` holds rows of how many match, and
+        `counts_as` says what a row's agreement shows: a `number`, a `bound`, a `yes or no`, or
+        nothing where it is `restated` or what a number was `fitted to`.
+        Of all claims of a paper, `table.attrs["counts"]` holds their score (`score.headline`), and
         `table.attrs["worse"]` a sentence for each verdict that is worse than the recorded one.
 
     Raises:
@@ -48,6 +50,7 @@ def validate(
     True
     """
     from nearkv.sweeps.validation import validate as reviewed
+    from nearkv.sweeps.validation.score import headline
 
     file, chosen = path_of(claims, "claims"), list(ids)
     if file and (paper or record):
@@ -63,7 +66,7 @@ def validate(
     if kept != list(reviewed.RANK):
         shown.sort(key=lambda row: -abs(row["error"] or 0.0))
     table = table_of_rows(shown)
-    count = reviewed.by_source if paper == "independent" else reviewed.summary
+    count = reviewed.by_source if paper == "independent" else headline
     table.attrs["counts"] = [] if chosen or file else count(rows)
     if record:
         reviewed.record(rows)

@@ -18,12 +18,12 @@ JUDGED = ("id", "stated", "predicted", "error", "verdict")
 HEADING = """# Validation: every published claim beside its prediction
 
 Match: within 10 %; near: within 25 %; miss: further, explained in misses.md; inconsistent: the
-paper contradicts itself, its tables or physics, with the proof (errata.md). Runs are measured and
-simulated rows. Of these, runs_input state a number that the model takes as an input and so match by
-themselves, and one-sided bounds are kept or not (bounds_kept); all others are predicted: close
-counts those within 25 %, and the errors are theirs. Blind when predicted: 43 claims that had
-not been read until the model was finished. The paper called independent is measurements by others,
-to which nothing is fitted.
+paper contradicts itself, its tables or physics, with the proof (errata.md). Errors are those of
+numbers that a measurement or a simulation gave. Counted apart are yes_no and bounds, which hold or
+do not, restated inputs, identities and arithmetic, and rows that a number was fitted_to. Of the
+numbers, blind ones had not been read until the model was finished, and unfitted ones do not move
+with any fitted number. The paper called independent is measurements by others, to which nothing is
+fitted.
 """
 
 

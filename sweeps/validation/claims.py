@@ -18,7 +18,7 @@ class Claim:
     Attributes:
         id, where, claim: its name, its address in the paper, its words.
         kind: parameter, analytic, measured or simulated.
-        bound: exact, approx, at_most, at_least or range.
+        bound: exact, approx, at_most, at_least, range, or bracket: a tick of an axis, "about".
         low, high, unit: what is stated.
         metric: a column of a table, arithmetic on columns, `COLUMN = TEXT`, `number`, or a check of
             `nearkv.sweeps.validation.checks`; empty where excluded.
@@ -68,21 +68,33 @@ class Claim:
     proof: str = ""
 
     @property
-    def is_input(self) -> bool:
-        """Whether the model takes what is stated as an input; `assume` then begins with it."""
-        return self.assume.startswith("An input")
-
-    @property
     def is_bound(self) -> bool:
         """Whether it only bounds the prediction: each point must keep the bound."""
-        return self.take == "every"
+        return self.take == "every" or self.bound == "bracket"
 
     @property
     def is_blind(self) -> bool:
         """Whether it was predicted before the authors had read it (`assume` begins with it)."""
         return self.assume.startswith("Blind when predicted")
 
+    @property
+    def counts_as(self) -> str:
+        """What its agreement shows (see `score.headline`); inputs and fits begin their `assume`."""
+        if not self.metric:
+            return EXCLUDED
+        if self.kind not in RUNS or self.assume.startswith("An input"):
+            return RESTATED
+        if self.assume.startswith("Fitted to"):
+            return FITTED_TO
+        if self.unit in ("bool", "boolean"):
+            return YES_OR_NO
+        return BOUND if self.is_bound else NUMBER
 
+
+RUNS = ("measured", "simulated")
+"""Kinds of claims that state how long something took."""
+NUMBER, BOUND, YES_OR_NO = "number", "bound", "yes or no"
+RESTATED, FITTED_TO, EXCLUDED = "restated", "fitted to", "excluded"
 INDEPENDENT = "independent"
 """Measurements by others, in the form of a paper; nothing is fitted to them."""
 

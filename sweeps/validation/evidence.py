@@ -22,10 +22,18 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.study.bands import MODEL_ERROR, RATIO_ERROR, Band
 from nearkv.sweeps.study.sizes import size
-from nearkv.sweeps.study.study import NONE, Block, Numbers
+from nearkv.sweeps.study.study import NONE, Block, Numbers, comma_list
 from nearkv.sweeps.uncertainty.model_error import RATIO, VALUE, slowest
 from nearkv.sweeps.uncertainty.sampled import drawn_numbers
-from nearkv.sweeps.validation.claims import INDEPENDENT, Claim, load, papers
+from nearkv.sweeps.validation.claims import (
+    FITTED_TO,
+    INDEPENDENT,
+    RESTATED,
+    RUNS,
+    Claim,
+    load,
+    papers,
+)
 from nearkv.sweeps.validation.own_files import read_runs
 from nearkv.sweeps.validation.prediction import (
     columns_in,
@@ -35,8 +43,6 @@ from nearkv.sweeps.validation.prediction import (
 )
 from nearkv.sweeps.validation.questions import blocks_of
 
-RUNS = ("measured", "simulated")
-"""Kinds of claims that state how long something took."""
 SAMPLES = 1024
 """Draws of the uncertain numbers at which a claim is predicted."""
 
@@ -95,14 +101,17 @@ class Asked:
 
         def of(name: str, baseline: bool) -> Numbers:
             blocks = self.baseline if baseline else self.system
-            return np.concatenate(
+            values = np.concatenate(
                 [
                     _column(block, name, numbers(block), self.axes, infeasible)
                     for block in blocks
                 ]
             )
+            systems = comma_list(self.claim.over if baseline else self.claim.system)
+            return values.reshape(len(systems), -1, values.shape[-1])
 
-        return formula(self.claim, of)
+        values = formula(self.claim, of)
+        return values.reshape(-1, values.shape[-1])
 
 
 def _column(
@@ -137,7 +146,7 @@ def _mesh(block: Block, axes: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
     return {axis: axes.get(axis, np.ravel(values)) for axis, values in mesh.items()}
 
 
-def _asked(claim: Claim) -> Asked:
+def asked_of(claim: Claim) -> Asked:
     """The design points of a claim."""
     system = blocks_of(question_of(claim))
     baseline = blocks_of(question_of(claim, baseline=True)) if claim.over else ()
@@ -273,7 +282,7 @@ def claimed(paper: str, platform: str = "") -> Evidence:
     runs = []
     for claim in usable:
         key = (claim.metric, question_of(claim), question_of(claim, True))
-        asked = shared.setdefault(key, _asked(claim))
+        asked = shared.setdefault(key, asked_of(claim))
         both = (*asked.system, *asked.baseline)
         if any(block.platform.roles["derate"] != derates for block in both):
             continue
@@ -338,7 +347,7 @@ def _asked_together(group: Sequence[Claim], platform: str) -> Asked:
         axis: np.array([size(t, axis) for t in texts]) for axis, texts in axes.items()
     }
     try:
-        asked = replace(_asked(lone), axes=values)
+        asked = replace(asked_of(lone), axes=values)
         (block,) = asked.system
         if block.grid.size != 1:
             raise ValueError
@@ -399,12 +408,12 @@ def sampled_claims() -> Iterator[SampledClaim]:
     """All runs that papers and others state, but inputs of the models, at every draw."""
     for paper in papers():
         for claim in load(paper):
-            if is_run(claim) and not claim.is_input:
+            if is_run(claim) and claim.counts_as not in (RESTATED, FITTED_TO):
                 yield _sampled_claim(paper, claim)
 
 
 def _sampled_claim(paper: str, claim: Claim) -> SampledClaim:
-    asked = _asked(claim)
+    asked = asked_of(claim)
     names = {MODEL_ERROR, RATIO_ERROR}
     for block in (*asked.system, *asked.baseline):
         names |= set(block.draws.values())

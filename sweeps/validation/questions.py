@@ -112,9 +112,11 @@ OF_MODELS: Mapping[str, Callable[[LLM], Real]] = {
     "weight_bytes": lambda llm: llm.weight_bytes,
     "kv_bytes": lambda llm: llm.layers * llm.kv_bytes(1, 1),
     "x_bytes": lambda llm: llm.layers * llm.x_bytes(1, 1),
+    "rebuild_flops": lambda llm: llm.kv_from_x_flops(1, 1),
     "head_bytes": lambda llm: llm.head_size * llm.kv_width,
 }
-"""Numbers that follow from a model's shape at 16 bit; bytes of KV and X are of a token [1, B]."""
+"""Numbers that follow from a model's shape at 16 bit; bytes of KV and X, and FLOPs to rebuild K
+and V, are of a token [1, B, FLOP]."""
 _NATIVE = "hilos-a100"
 """A platform that stores every element in 16 bits."""
 _OPERATORS: Mapping[type[ast.operator], Callable[[Real, Real], Real]] = {

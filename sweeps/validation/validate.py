@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,18 @@ import numpy as np
 import pandas as pd
 
 from nearkv.costmodel.algebra.span import Numbers
-from nearkv.hardware.catalog import load_platform, names
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.sweeps.validation.claims import FIELDS, FOLDER, Claim, load, papers
+from nearkv.sweeps.validation.claims import (
+    FIELDS,
+    FOLDER,
+    NUMBER,
+    Claim,
+    load,
+    papers,
+)
 from nearkv.sweeps.validation.own_files import read_claims
 from nearkv.sweeps.validation.prediction import command_of, predict
+from nearkv.sweeps.validation.score import moves_with_fit
 
 Row = dict[str, Any]
 
@@ -25,8 +31,8 @@ MATCH, NEAR = 0.10, 0.25
 """Relative errors up to which a prediction matches, or comes near."""
 RANK = {"match": 0, "inconsistent": 1, "near": 2, "miss": 3, "excluded": 4}
 """Verdicts from best to worst."""
-RUNS = ("measured", "simulated")
-"""Kinds of claims that state how long something took."""
+SMALL = 0.10
+"""Shares up to this are compared as 1 + the share, the step of which they are a part."""
 
 
 def validate(paper: str = "", ids: Sequence[str] = (), file: str = "") -> list[Row]:
@@ -71,6 +77,9 @@ def row(paper: str, claim: Claim) -> Row:
         "predicted": "",
         "error": None,
         "verdict": "excluded",
+        "counts_as": claim.counts_as,
+        "blind": claim.is_blind,
+        "moves_with_fit": False,
         "explanation": claim.exclude,
         "command": command_of(claim),
     }
@@ -84,6 +93,8 @@ def row(paper: str, claim: Claim) -> Row:
     line["predicted"] = _span(*values)
     line["error"] = relative
     line["verdict"] = verdict(claim, relative)
+    if claim.counts_as == NUMBER:
+        line["moves_with_fit"] = moves_with_fit(paper, claim)
     inconsistent = line["verdict"] == "inconsistent"
     line["explanation"] = claim.proof if inconsistent else claim.assume
     return line
@@ -102,23 +113,31 @@ def error(claim: Claim, predicted: Numbers) -> float:
     """Relative distance of a prediction from a statement, below zero where it is too low [1].
 
     Both ends of the prediction are compared with both of the statement, and the worse counts; a
-    bound is missed by as much as the worst point lies beyond it, and 0 where it is kept. A bound of
-    zero states a sign: a wrong one misses it by all of it.
+    bound or a bracket is missed by as much as the worst point lies beyond it, and 0 where it is
+    kept. A bound of zero states a sign: a wrong one misses it by all of it. A small share of a step
+    is compared as the whole step.
     """
-    low, high = float(claim.low), float(claim.high)
-    if claim.take != "every":
-        stated = np.array([low, high])
+    stated = np.array([float(claim.low), float(claim.high)])
+    low, high = stated
+    if not claim.is_bound:
+        step = _step_of(claim)
         scale = np.where(stated == 0, 1.0, np.abs(stated))
-        relative = (predicted - stated) / scale
+        relative = (predicted - stated) / (scale + step)
         return float(relative[np.argmax(np.abs(relative))])
     above = max(predicted[1] - high, 0.0)
     below = min(predicted[0] - low, 0.0)
-    if claim.bound == "range":
+    if claim.bound in ("range", "bracket"):
         beyond = above if above > -below else below
     else:
         beyond = above if claim.bound == "at_most" else below
     largest = max(abs(low), abs(high))
     return float(beyond / largest if largest else np.sign(beyond))
+
+
+def _step_of(claim: Claim) -> float:
+    """The step that a claim states a small share of, in its unit; 0 of all other claims."""
+    whole = {"%": 100.0, "fraction": 1.0}.get(claim.unit, 0.0)
+    return whole if float(claim.high) <= SMALL * whole else 0.0
 
 
 def _span(low: object, high: object) -> str:
@@ -163,72 +182,7 @@ def record(rows: Sequence[Row]) -> None:
             writer.writerows(asdict(claim) for claim in claims)
 
 
-# --- counts ---------------------------------------------------------------------------------------
-
-
-def summary(rows: Sequence[Row]) -> list[Row]:
-    """Counts of verdicts, errors and fitted factors, a row per paper.
-
-    Runs are measured or simulated. The errors leave out those that state an input of the model
-    (`runs_input`), which match by themselves, and one-sided bounds, which say little where they are
-    kept: `bounds_kept` counts them. `blind` are runs that were predicted before they were read.
-    """
-    lines = []
-    for paper in sorted({line["paper"] for line in rows}):
-        of_paper = [line for line in rows if line["paper"] == paper]
-        lines.append(_of_paper(paper, of_paper))
-    return lines
-
-
-def _of_paper(paper: str, rows: Sequence[Row]) -> Row:
-    claims = {claim.id: claim for claim in load(paper)}
-    verdicts = Counter(line["verdict"] for line in rows)
-    runs = [line for line in rows if line["kind"] in RUNS and line["error"] is not None]
-    inputs = [line for line in runs if claims[line["id"]].is_input]
-    bounds = [line for line in runs if claims[line["id"]].is_bound]
-    predicted = [line for line in runs if line not in inputs and line not in bounds]
-    blind = [line for line in predicted if claims[line["id"]].is_blind]
-    kept = [line for line in bounds if line["error"] == 0]
-    line: Row = {"paper": paper, "claims": len(rows)}
-    line |= {verdict: verdicts[verdict] for verdict in RANK}
-    return line | {
-        "runs": len(runs),
-        "runs_input": len(inputs),
-        "bounds_kept": f"{len(kept)} of {len(bounds)}",
-        "predicted": len(predicted),
-        "close": _close(predicted),
-        "median_error": _quantile(predicted, 0.5),
-        "p90_error": _quantile(predicted, 0.9),
-        "blind": len(blind),
-        "blind_close": _close(blind),
-        "blind_median_error": _quantile(blind, 0.5),
-        "fitted": "; ".join(fitted(paper)),
-    }
-
-
-def _close(rows: Iterable[Row]) -> int:
-    """Rows within 25 %."""
-    return sum(line["verdict"] in ("match", "near") for line in rows)
-
-
-def _quantile(rows: Iterable[Row], share: float) -> float | None:
-    errors = [abs(line["error"]) for line in rows]
-    return float(np.quantile(errors, share)) if errors else None
-
-
-def fitted(paper: str) -> list[str]:
-    """Factors fitted for a paper's platforms, each with its value and range."""
-    factors: dict[str, None] = {}
-    for name in names("platform"):
-        platform = load_platform(name)
-        if platform.cite != paper:
-            continue
-        for role, part in platform.roles.items():
-            for key, number in part.numbers.items():
-                if number.kind == "fitted":
-                    span = f"[{number.low:g}, {number.high:g}]"
-                    factors[f"{role}.{key} = {number.value:g} {span}"] = None
-    return list(factors)
+# --- sources -------------------------------------------------------------------------------------
 
 
 def by_source(rows: Sequence[Row]) -> list[Row]:

@@ -211,6 +211,16 @@ def attention_takes_over(name: str) -> float:
 
 
 @check
+def evicted_layers_stay_out(name: str) -> float:
+    """Whether bytes of fc and of qkv-linear on HBM never rise with length.
+
+    Source: Sec. 4.3.2.
+    """
+    on_hbm = _on_hbm(name)
+    return all_of((np.diff(on_hbm["fc"]) <= 0) & (np.diff(on_hbm["qkv"]) <= 0))
+
+
+@check
 def qkv_is_moderate(name: str) -> float:
     """Whether qkv-linear holds, at every length, bytes between those of fc and of attention.
 

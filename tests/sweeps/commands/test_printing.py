@@ -382,7 +382,7 @@ def test_counts_of_claims_stand_below_them(monkeypatch: pytest.MonkeyPatch) -> N
     app(["validate", "hillinfer"], standalone_mode=False)
     lines = screen.text().splitlines()
     assert max(map(len, lines)) <= 80
-    assert "bounds_kept" in "".join(lines[-12:])
+    assert "yes_no" in "".join(lines[-12:])
     assert re.fullmatch(r"\d+ claims: .*\.", lines[-1])
 
 

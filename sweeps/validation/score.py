@@ -1,0 +1,145 @@
+"""How well predictions agree with what is stated: numbers apart from all that matches by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.catalog import load_platform, names
+from nearkv.hardware.platform import Platform
+from nearkv.hardware.quantity import Quantity
+from nearkv.sweeps.study.study import Block, Numbers
+from nearkv.sweeps.validation.checks import checks
+from nearkv.sweeps.validation.claims import (
+    BOUND,
+    EXCLUDED,
+    FITTED_TO,
+    INDEPENDENT,
+    NUMBER,
+    RESTATED,
+    YES_OR_NO,
+    Claim,
+)
+from nearkv.sweeps.validation.evidence import asked_of
+from nearkv.sweeps.validation.prediction import BASELINE, question_of
+from nearkv.sweeps.validation.questions import blocks_of
+
+Row = dict[str, Any]
+ALL_PAPERS = "all papers"
+
+
+def headline(rows: Sequence[Row]) -> list[Row]:
+    """Score the rows of `validate`: a row per paper, and one of all papers.
+
+    Errors are those of numbers alone. Counted apart are what holds or does not (`yes_no`,
+    `bounds`: one-sided ones and brackets), what matches by itself (`restated`: inputs, identities
+    and arithmetic) and what a number was fitted to (`fitted_to`). Of the numbers, `blind` were
+    predicted before the authors had read them, and `unfitted` do not move with a fitted number.
+    """
+    papers = list(dict.fromkeys(line["paper"] for line in rows))
+    groups = {paper: [line for line in rows if line["paper"] == paper] for paper in papers}
+    if len(papers) > 1:
+        groups[ALL_PAPERS] = [line for line in rows if line["paper"] != INDEPENDENT]
+    return [{"paper": paper, **_scored(group)} for paper, group in groups.items()]
+
+
+def _scored(rows: Sequence[Row]) -> Row:
+    counts = Counter(line["counts_as"] for line in rows)
+    numbers = [line for line in rows if line["counts_as"] == NUMBER]
+    blind = [line for line in numbers if line["blind"]]
+    unfitted = [line for line in numbers if not line["moves_with_fit"]]
+    answers = [line for line in rows if line["counts_as"] == YES_OR_NO]
+    bounds = [line for line in rows if line["counts_as"] == BOUND]
+    return {
+        "claims": len(rows),
+        **_errors("", numbers),
+        **_errors("blind_", blind),
+        **_errors("unfitted_", unfitted),
+        "yes_no": _kept(answers),
+        "bounds": _kept(bounds),
+        "restated": counts[RESTATED],
+        "fitted_to": counts[FITTED_TO],
+        "excluded": counts[EXCLUDED],
+    }
+
+
+def _errors(prefix: str, rows: Sequence[Row]) -> Row:
+    """How many, within 10 and 25 %, median and 90th percentile of the error's size."""
+    errors = np.abs([line["error"] for line in rows])
+    known = errors.size > 0
+    return {
+        f"{prefix}numbers": len(rows),
+        f"{prefix}within_10": int(np.sum(errors <= 0.10)),
+        f"{prefix}within_25": int(np.sum(errors <= 0.25)),
+        f"{prefix}median": float(np.median(errors)) if known else None,
+        f"{prefix}p90": float(np.quantile(errors, 0.9)) if known else None,
+    }
+
+
+def _kept(rows: Sequence[Row]) -> str:
+    return f"{sum(line['error'] == 0 for line in rows)} of {len(rows)}"
+
+
+# --- fitted numbers -------------------------------------------------------------------------------
+
+
+def moves_with_fit(paper: str, claim: Claim) -> bool:
+    """Whether a tenth more of every fitted number, and of its copies, moves the prediction.
+
+    Checks and simulated queues take no numbers in place of a platform's: they count as moving
+    wherever their platform has a fitted rate or latency. Fitted powers enter energy alone, which no
+    check asks for.
+    """
+    words = claim.metric.replace(BASELINE, "").split()
+    columns = [word for word in words if word.isidentifier()]
+    asks_columns = all(name in COLUMNS for name in columns) and not claim.trend
+    if not asks_columns or claim.method == "simulate":
+        beds = _beds(paper, claim)
+        return any(number.unit != "W" for bed in beds for number in _fitted(bed).values())
+    asked = asked_of(claim)
+    stated, moved = asked.values(infeasible=True), asked.values(_scaled, infeasible=True)
+    return not np.allclose(stated, moved, rtol=1e-6, equal_nan=True)
+
+
+def _beds(paper: str, claim: Claim) -> list[Platform]:
+    """Platforms that a check or a queue asks: those it names, or its paper's own."""
+    if claim.metric not in checks():
+        return [block.platform for block in blocks_of(question_of(claim))]
+    named = [word for word in claim.system.split(",") if word in names("platform")]
+    return [load_platform(name) for name in named or [find_system(paper).platform]]
+
+
+def _scaled(block: Block) -> dict[str, Numbers]:
+    """Fitted numbers of a block's platform, each a tenth more than stated [SI]."""
+    fitted = _fitted(block.platform)
+    return {address: np.array([1.1 * number.si]) for address, number in fitted.items()}
+
+
+def _fitted(platform: Platform) -> dict[str, Quantity]:
+    """Numbers of a platform that are fitted, or have the value of one that is, by `role.key`."""
+    return {
+        f"{role}.{key}": number
+        for role, part in platform.roles.items()
+        for key, number in part.numbers.items()
+        if (key, number.si) in _fitted_values()
+    }
+
+
+@cache
+def _fitted_values() -> set[tuple[str, float]]:
+    """Keys and values of all fitted numbers of the catalogue [SI]."""
+    parts = [
+        part for name in names("platform") for part in load_platform(name).roles.values()
+    ]
+    return {
+        (key, number.si)
+        for part in parts
+        for key, number in part.numbers.items()
+        if number.kind == "fitted"
+    }
