@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.units import parse
 from nearkv.sweeps.api.arguments import (
     Axes,
     Models,
@@ -18,10 +21,11 @@ from nearkv.sweeps.api.arguments import (
     study_of,
 )
 from nearkv.sweeps.api.tables import table_of_rows
-from nearkv.sweeps.study.sizes import names, size, values
+from nearkv.sweeps.study.sizes import comma_list, names, size, values
 
 if TYPE_CHECKING:
     from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
+    from nearkv.sweeps.study.study import Study
 
 
 def reuse(
@@ -37,8 +41,12 @@ def reuse(
     rate_scale: float = 1.0,
     block: int = 512,
     policy: str = "victim",
-    admission: str = "all",
+    admission: str | Iterable[str] = "all",
+    routing: str = "prefix",
     nodes: int = 0,
+    slo: str = "",
+    drive: str = "",
+    staged: bool = False,
     sets: Mapping[str, Values] | None = None,
     parts: Mapping[str, Values] | None = None,
 ) -> pd.DataFrame:
@@ -46,9 +54,9 @@ def reuse(
 
     Args:
         model: one model.
-        tiers: memories of the platform that keep blocks, the nearest first: `dram=512GB`,
-            `ssd=8x3.84TB`, `pool=4TB`.
-        platform: one server; each node has tiers of its own but for a pool.
+        tiers: memories of the platform that keep blocks, the nearest first: `hbm`, `dram=512GB`,
+            `cxl`, `ssd=8x3.84TB`, `pool=4TB` and `pool-ssd` behind the fabric, `object`.
+        platform: one server; each node has tiers of its own but for those behind the fabric.
         system: that computes the prompts.
         trace: requests in Mooncake's form, JSON lines or CSV, also packed by gzip; the summary
             of one, which ends in .json; or `conversation` or `synthetic`, the summaries of
@@ -57,17 +65,24 @@ def reuse(
         rate_scale: how many times as fast the requests of the trace come.
         block: tokens of a block of the trace; a summary states its own.
         policy: `victim` (replayed), `exclusive` or `inclusive` (read off the reuse curve).
-        admission: `all` victims are written to the second tier, or those of a `second-touch`.
+        admission: `all` victims are written to the second tier, or those of a `second-touch`; both
+            one after the other where both are named.
+        routing: requests go to the node with the longest `prefix`, or to a `random` one.
         nodes: servers; 0 for the fewest that compute prompts at most 80 % of their time.
+        slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
+        drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
+        staged: blocks from drives and other servers pass through host DRAM, and are copied again.
         sets, parts: numbers and parts of the platform to replace, one value each.
 
     Returns:
-        A row a tier, of all nodes together: `hit_share` of the blocks, `prefix_tok` it has in the
-        mean where it has any, milliseconds to load, recompute, do both or rebuild it from X, from
-        how many tokens on loading pays, bytes read and written, the share of the way's rate that
-        writing takes, drive writes a day, drives of that size that bear them at one a day, and
-        their life. `table.attrs["conclusion"]` says what it does to the service;
-        `table.attrs["curve"]` is the summary of the trace, to be saved as .json.
+        A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
+        before it, between `total_low` and `total_high` if reuse drifts on as in the trace,
+        `prefix_tok` it has in the mean where it has any, milliseconds to load, recompute, do both,
+        load behind what is computed, or rebuild it from X, from how many tokens on loading pays,
+        milliseconds of attention beside it, bytes read and written, the share of the path's rate
+        that writing takes, price, drive writes a day, drives that bear them at one a day, their
+        life and what it costs; then how the nodes serve. `table.attrs["conclusion"]` says it in
+        sentences; `table.attrs["curve"]` is the summary of the trace, to be saved as .json.
 
     Raises:
         InputError: an argument that cannot be used, or a trace that cannot be read.
@@ -79,12 +94,10 @@ def reuse(
     from nearkv.sweeps.explore.reuse import Reuse
     from nearkv.sweeps.explore.reuse import reuse as answer
 
-    one_point: Axes = {"batch": 1, "context": 1, "output_tokens": 1, "platform": platform}
-    study = study_of(system, model, {**one_point, "sets": sets or {}, "parts": parts or {}})
     (tokens,) = values(prefix, size, "prefix") if prefix else (0.0,)
     requests, summary = (None, None) if trace is None else _trace(trace, block)
     question = Reuse(
-        study=study,
+        study=_one_server(model, system, platform, sets, parts),
         tiers=names(tiers, "tiers"),
         trace=requests,
         summary=summary.faster(rate_scale) if summary else None,
@@ -92,13 +105,46 @@ def reuse(
         hit=hit,
         rate=rate,
         policy=policy,
-        admission=admission,
+        routing=routing,
         nodes=nodes,
+        ttft=_ttft(slo) if slo else 0.0,
+        drive=parse(drive, "B", "--drive") if drive else 0.0,
+        staged=staged,
     )
-    rows, conclusion = answer(question)
+    rows, conclusion = [], []
+    for rule in names(admission, "admission") or ("all",):
+        more, said = answer(replace(question, admission=rule))
+        rows += more
+        conclusion += said
     table = table_of_rows(rows, conclusion)
     table.attrs["curve"] = summary.text() if summary else ""
     return table
+
+
+def _one_server(
+    model: Models,
+    system: Value,
+    platform: Platforms,
+    sets: Mapping[str, Values] | None,
+    parts: Mapping[str, Values] | None,
+) -> Study:
+    """A study of one server whose system computes prompts."""
+    one_point: Axes = {"batch": 1, "context": 1, "output_tokens": 1, "platform": platform}
+    return study_of(system, model, {**one_point, "sets": sets or {}, "parts": parts or {}})
+
+
+def _ttft(slo: str) -> float:
+    """The mean time to the first token that is asked for, as `ttft_s=2` [s].
+
+    Raises:
+        InputError: something else is.
+    """
+    from nearkv.sweeps.evaluate.slo import parse_targets
+
+    (target, *more) = parse_targets(comma_list(slo))
+    if more or target.quantity != "ttft_s" or target.at_least:
+        raise InputError(f"--slo {slo!r}: reuse is asked for a mean TTFT, as ttft_s=2")
+    return target.value
 
 
 def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:

@@ -17,7 +17,8 @@ TiersOf = Annotated[
     typer.Option(
         "--tier",
         metavar="TIER=SIZE",
-        help="A memory that keeps blocks, the nearest first: dram=512GB, ssd=8x3.84TB, pool=4TB.",
+        help="A memory that keeps blocks, the nearest first: dram=512GB, ssd=8x3.84TB; also hbm, "
+        "cxl, pool, pool-ssd, object.",
     ),
 ]
 System = Annotated[
@@ -58,7 +59,34 @@ Policy = Annotated[
 Admission = Annotated[
     str,
     typer.Option(
-        metavar="RULE", help="Which victims the second tier takes: all, or second-touch."
+        metavar="RULES",
+        help="Which victims the second tier takes: all, second-touch, or both.",
+    ),
+]
+Routing = Annotated[
+    str,
+    typer.Option(
+        metavar="RULE", help="Requests go to the node with the longest prefix, or random."
+    ),
+]
+Slo = Annotated[
+    str,
+    typer.Option(
+        metavar="ttft_s=SECONDS", help="Also the rate at which the mean TTFT is this long."
+    ),
+]
+Drive = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE",
+        help="Count wear in such drives, and ask again of as many as bear it.",
+    ),
+]
+Staged = Annotated[
+    bool,
+    typer.Option(
+        "--staged",
+        help="Blocks from drives and other servers are first put into host DRAM.",
     ),
 ]
 Nodes = Annotated[
@@ -77,6 +105,12 @@ SaveCurve = Annotated[
     ),
 ]
 
+SHOWN = (
+    "tier,admission,sized_by,hit_share,total_share,total_low,total_high,prefix_tok,load_ms,"
+    "recompute_ms,both_ms,best,load_pays_from_tok,write_gb_s,dwpd,drives_1_dwpd,life_years"
+)
+"""Columns that a terminal shows."""
+
 
 def reuse(
     line: typer.Context,
@@ -89,7 +123,11 @@ def reuse(
     block: BlockTokens = 512,
     policy: Policy = "victim",
     admission: Admission = "all",
+    routing: Routing = "prefix",
     nodes: Nodes = 0,
+    slo: Slo = "",
+    drive: Drive = "",
+    staged: Staged = False,
     save_curve: SaveCurve = "",
     system: System = "tensor-parallel",
     model: options.OneModel = "",
@@ -123,7 +161,11 @@ def reuse(
         block=block,
         policy=policy,
         admission=admission,
+        routing=routing,
         nodes=nodes,
+        slo=slo,
+        drive=drive,
+        staged=staged,
         sets=pairs(sets, "--set"),
         parts=pairs(parts, "--part"),
     )
@@ -132,7 +174,7 @@ def reuse(
     print_table(
         table,
         options.view_of(line),
-        "tier,hit_share,prefix_tok,load_ms,recompute_ms,both_ms,write_gb_s,dwpd,life_years",
+        SHOWN,
     )
 
 

@@ -2,43 +2,46 @@
 
 A node serves prompts one after the other. The prefix that lies in a tier is loaded, or computed
 anew, or its end is loaded while its beginning is computed; the rest of the prompt is computed.
-Requests go to the node that has the longest prefix, so that nodes' own tiers hold different blocks.
+Requests go to the node that has the longest prefix, so that nodes' own tiers hold different blocks,
+or to any.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.reuse.fetch import both, crossover
-from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Tier
-from nearkv.costmodel.mechanisms.reuse.wear import drive_writes_a_day, drives_for, years
-from nearkv.costmodel.mechanisms.serving.parallel import copies
-from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.resources import gpu
+from nearkv.costmodel.mechanisms.reuse.fetch import crossover, layerwise
+from nearkv.costmodel.mechanisms.reuse.tiers import Tier
+from nearkv.costmodel.mechanisms.reuse.wear import (
+    drive_writes_a_day,
+    drives_for,
+    write_price,
+    years,
+)
 from nearkv.hardware.errors import InputError, unknown
-from nearkv.hardware.machine import Machine
-from nearkv.hardware.platform import Platform
-from nearkv.sweeps.evaluate.probe import Probe
 from nearkv.sweeps.evaluate.replay import ADMISSIONS, replay
-from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.explore.kv_node import Node, node_of, scalar
 from nearkv.sweeps.explore.rows import Rows
 from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
-from nearkv.sweeps.study.sizes import number
-from nearkv.sweeps.study.study import Numbers, Study, one_point
+from nearkv.sweeps.study.study import Numbers, Study
 
 POLICIES = ("victim", "exclusive", "inclusive")
 """What a tier keeps of the one above it."""
+ROUTINGS = ("prefix", "random")
+"""Which node a request goes to: the one with its longest prefix, or any."""
 BUSY = 0.8
 """Share of its time that a node computes prompts, at most, where the number of nodes is chosen."""
-LENGTHS = 129
-"""Prompts at which the system is asked; between them its seconds are interpolated."""
+QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+HOUR = 3600.0
+WEAR = ("dwpd", "drives_1_dwpd", "life_years", "usd_tb_written", "pays_from_reads")
+"""Columns of what writing does to drives."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,11 @@ class Reuse:
         trace: the requests, where they are replayed.
         summary: of the requests, where there is one.
         prefix, hit, rate: tokens, how often they are found, requests a second; without a trace.
-        policy, admission: of `POLICIES`, `ADMISSIONS`.
+        policy, admission, routing: of `POLICIES`, `ADMISSIONS`, `ROUTINGS`.
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
+        ttft: mean of requests at the rate that is asked for; 0 where none is [s].
+        drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
+        staged: whether blocks from drives and from other servers pass through host DRAM.
     """
 
     study: Study
@@ -64,142 +70,34 @@ class Reuse:
     rate: float = 0.0
     policy: str = "victim"
     admission: str = "all"
+    routing: str = "prefix"
     nodes: int = 0
+    ttft: float = 0.0
+    drive: float = 0.0
+    staged: bool = False
 
     @cached_property
     def node(self) -> Node:
-        """One server with its tiers."""
-        hw, llm = one_point(self.study)
-        block = searched(self.study)[0]
-        tiers = tuple(_tier(text, hw, block.platform) for text in self.tiers)
-        return Node(hw, llm, tiers, Probe(block))
-
-
-def _tier(text: str, hw: Machine, platform: Platform) -> Tier:
-    """A tier as it is named: `dram=512GB`, or `ssd=8x3.84TB`.
-
-    Raises:
-        InputError: it is written differently, or the platform has no such memory.
-    """
-    name, equals, size = (part.strip() for part in text.partition("="))
-    if name not in TIERS:
-        raise unknown("tier", name, TIERS, "--tier")
-    if not equals:
-        raise InputError(f"--tier {text!r}: write it as dram=512GB or ssd=8x3.84TB")
-    build, needed, address = TIERS[name]
-    lacking = [role for role in needed if role not in hw.roles]
-    if lacking:
-        has_none = f"--tier {name}: platform {hw.platform!r} has no {lacking[0]}"
-        raise InputError(f"{has_none}; choose a platform that has one, as h200-node")
-    role, _, _ = address.partition(".")
-    count, times, each = size.rpartition("x")
-    sizes = {address: number(platform.key(address))(each, f"--tier {name}")}
-    if times and name == "dram":
-        raise InputError(f"--tier {text!r}: state all DRAM of a node, as dram=512GB")
-    if times:
-        of_parts = f"{role}.count"
-        sizes[of_parts] = number(platform.key(of_parts))(count, f"--tier {name}")
-    if not all(sizes.values()):
-        raise InputError(f"--tier {text!r}: must hold something; leave out an empty tier")
-    if role == "ssd":  # a larger drive of the same kind bears as many drive writes a day
-        per_byte = hw.ssd.endurance / hw.ssd.capacity
-        sizes["ssd.endurance"] = scalar(per_byte) * sizes[address]
-    return build(hw.with_values(sizes))
-
-
-@dataclass(frozen=True)
-class Node:
-    """A server: its GPUs, what they run, and the tiers that keep its KV caches.
-
-    Attributes:
-        hw, llm: scalars of one design point.
-        tiers: the nearest first.
-        probe: asks the system about prompts of any length.
-    """
-
-    hw: Machine
-    llm: LLM
-    tiers: tuple[Tier, ...]
-    probe: Probe
+        """One server."""
+        block = self.summary.block if self.summary else Node.block
+        return node_of(self.study, block, self.staged)
 
     @cached_property
-    def curve(self) -> tuple[Numbers, Numbers]:
-        """Lengths of prompts and the seconds that one alone takes."""
-        longest = scalar(self.llm.longest)
-        lengths = np.unique(np.round(np.geomspace(1, longest, LENGTHS)))
-        same = np.zeros(len(lengths), np.intp)
-        answer = self.probe.answer(same, {"context_tok": lengths})
-        estimate = answer.estimate
-        seconds = np.broadcast_to(estimate.prefill.seconds, lengths.shape)
-        return lengths, np.asarray(seconds, float)
+    def built(self) -> tuple[Tier, ...]:
+        """The tiers of a node, the nearest first."""
+        return tuple(map(self.node.tier, self.tiers))
 
-    def prefill(self, tokens: Real) -> Numbers:
-        """Seconds that a prompt takes which nothing is known of [s]."""
-        lengths, seconds = self.curve
-        return np.asarray(np.interp(tokens, lengths, seconds))
-
-    def compute(self, tokens: Real) -> Numbers:
-        """Seconds that a prompt takes less where its first tokens are not computed [s].
-
-        A pass over the weights is made for the rest of the prompt in either case.
-        """
-        return self.prefill(np.maximum(tokens, 1.0)) - self.prefill(1.0)
+    @cached_property
+    def prompts(self) -> Numbers:
+        """Tokens of each request, or of parts of the requests: (requests,)."""
+        if self.trace:
+            return self.trace.prompt
+        return self.summary.prompts if self.summary else np.array([self.prefix])
 
     @property
-    def token_bytes(self) -> float:
-        """KV of one more token far inside a prompt, on all GPUs that keep it [B]."""
-        lengths, _ = self.curve
-        last = float(lengths[-1])
-        return scalar(self.kv_bytes(last) - self.kv_bytes(last / 2)) / (last / 2)
-
-    def kv_bytes(self, tokens: Real) -> Real:
-        """KV of a prefix, copied where heads are fewer than the GPUs that share them [B]."""
-        tp = self.hw.gpu.count
-
-        def of_layer(layer_type: LLM) -> Real:
-            cache = layer_type.kv_bytes(1.0, tokens) + layer_type.state_bytes(1.0)
-            return copies(layer_type, tp) * cache
-
-        return self.llm.sum_over_layers(of_layer)
-
-    def x_bytes(self, tokens: Real) -> Real:
-        """The layers' inputs, from which K and V can be rebuilt [B]."""
-        return self.llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(1.0, tokens))
-
-    def load(self, tier: Tier, tokens: Real) -> Real:
-        """Seconds to bring the KV of a prefix to the GPUs [s]."""
-        return tier.load(self.kv_bytes(tokens)).seconds
-
-    def restore(self, tier: Tier, tokens: Real) -> Real:
-        """Seconds to bring X of a prefix and rebuild K and V from it [s]: HCache, EuroSys 2025.
-
-        Not a number where a layer keeps a state, which X of the prefix does not bring back.
-        """
-        if scalar(self.llm.all_state_bytes(1.0)):
-            return np.nan
-        flops = self.llm.sum_over_layers(
-            lambda layer_type: layer_type.kv_from_x_flops(1.0, tokens)
-        )
-        rebuild = gpu(self.hw).run(flops).seconds
-        return np.maximum(tier.load(self.x_bytes(tokens)).seconds, rebuild)
-
-    def ways(self, tier: Tier, tokens: Real, before: Real = 0.0) -> dict[str, Real]:
-        """Seconds that tokens of a prefix take by each way back, after those before them [s]."""
-
-        def computed(some: Real) -> Real:
-            return self.compute(before + some) - self.compute(before)
-
-        return {
-            "load": self.load(tier, tokens),
-            "recompute": computed(tokens),
-            "both": both(computed, lambda some: self.load(tier, some), tokens),
-        }
-
-    def fetch(self, tier: Tier, tokens: Real, before: Real) -> Real:
-        """Seconds by the best way; none where there are no tokens [s]."""
-        ways = self.ways(tier, tokens, before)
-        best = np.minimum(np.minimum(ways["load"], ways["recompute"]), ways["both"])
-        return np.where(np.greater(tokens, 0), best, 0.0)
+    def requests(self) -> float:
+        """Requests of all nodes [1/s]."""
+        return self.summary.rate if self.summary else self.rate
 
 
 @dataclass(frozen=True)
@@ -208,11 +106,13 @@ class Hits:
 
     Attributes:
         share: of the blocks that each tier has: (tiers,).
+        half: how far the hits of each tier and those before it may be off in what comes: (tiers,).
         tokens: of each request in each tier: (requests, tiers).
         written: to each tier: (tiers,) [B/s].
     """
 
     share: Numbers
+    half: Numbers
     tokens: Numbers
     written: Numbers
 
@@ -221,18 +121,36 @@ def reuse(question: Reuse) -> tuple[Rows, list[str]]:
     """What each tier hits, how its blocks come back soonest, what that saves and wears.
 
     Returns:
-        A row a tier, of all nodes together; then sentences about the service.
+        A row a tier, of all nodes together; then sentences about the service. Where wear is counted
+        in drives of a size, the rows come again with as many of these as bear what is written.
 
     Raises:
         InputError: a tier, a share or a length that cannot be.
     """
     _check(question)
-    node = question.node
-    _check_lengths(question)
-    nodes = question.nodes or _fewest(question)
-    hits = _hits(question, nodes)
-    rows = [_row(question, node, nodes, place, hits) for place in range(len(node.tiers))]
-    return rows, _sentences(question, nodes, hits)
+    _check_length(question)
+    nodes = question.nodes or fewest_nodes(question)
+    hits = hits_of(question, nodes)
+    service = service_of(question, nodes, hits)
+    places = range(len(question.built))
+    rows = [_row(question, nodes, place, hits) | service for place in places]
+    said = _sentences(question, nodes, hits, service)
+    worn = [row for row in rows if question.drive and row["drives_1_dwpd"] > 0]
+    if worn:
+        sized = replace(question, tiers=_sized(question, worn), drive=0.0, nodes=nodes)
+        more, _ = reuse(sized)
+        rows += [row | {"sized_by": "wear"} for row in more]
+    return rows, said
+
+
+def _sized(question: Reuse, worn: Rows) -> list[str]:
+    """The tiers, those of drives with as many as bear what is written at one drive write a day."""
+    drives = {row["tier"]: int(np.ceil(row["drives_1_dwpd"])) for row in worn}
+    texts = []
+    for text, built in zip(question.tiers, question.built, strict=True):
+        count = drives.get(built.name)
+        texts.append(f"{built.name}={count}x{question.drive}B" if count else text)
+    return texts
 
 
 def _check(question: Reuse) -> None:
@@ -244,6 +162,7 @@ def _check(question: Reuse) -> None:
     for name, value, choices in (
         ("policy", question.policy, POLICIES),
         ("admission", question.admission, ADMISSIONS),
+        ("routing", question.routing, ROUTINGS),
     ):
         if value not in choices:
             raise unknown(name, value, choices, f"--{name}")
@@ -254,15 +173,43 @@ def _check(question: Reuse) -> None:
         raise InputError(f"--tier: {', '.join(names)} names a tier twice; add their sizes")
     if question.admission != "all" and question.policy != "victim":
         raise InputError(f"--admission {question.admission}: is for --policy victim alone")
+    _check_routing(question)
     if question.summary is None:
         _check_prefix(question)
+    else:
+        _check_trace(question)
+
+
+def _check_routing(question: Reuse) -> None:
+    """Refuse requests that cannot go to any node.
+
+    Raises:
+        InputError: they cannot.
+    """
+    if question.routing != "random":
         return
+    if not question.trace:
+        raise InputError(
+            "--routing random: sends the requests of a trace; give --trace FILE"
+        )
+    shared = [tier.name for tier in question.built if tier.is_shared]
+    if shared:
+        own = "--routing random: is for tiers of nodes, not for one that they share"
+        raise InputError(f"{own}; leave out {', '.join(shared)}")
+
+
+def _check_trace(question: Reuse) -> None:
+    """Refuse what cannot be asked of a trace.
+
+    Raises:
+        InputError: it cannot.
+    """
     if question.prefix or question.hit or question.rate:
         raise InputError("--prefix, --hit, --rate: are for no trace; leave them out, or it")
     if question.policy == "victim" and not question.trace:
         alone = "--policy victim: replays the trace itself, and there is its summary alone"
         raise InputError(f"{alone}; take --policy exclusive or inclusive")
-    if question.policy == "victim" and len(names) > 2:
+    if question.policy == "victim" and len(question.tiers) > 2:
         most = "--policy victim: replays two tiers at most"
         raise InputError(f"{most}; name two, or take --policy exclusive")
 
@@ -283,187 +230,286 @@ def _check_prefix(question: Reuse) -> None:
         raise InputError(f"--admission {question.admission}: needs a trace to replay")
 
 
-def _check_lengths(question: Reuse) -> None:
-    """Refuse prompts that the model cannot take.
+def _check_length(question: Reuse) -> None:
+    """Refuse a prefix that the model cannot take.
 
     Raises:
-        InputError: there are.
+        InputError: it cannot.
     """
-    longest, most = float(np.max(_prompts(question))), float(question.node.curve[0][-1])
-    if longest > most:
-        takes = f"the model takes {most:,.0f} tokens"
-        raise InputError(
-            f"a prompt has {longest:,.0f} tokens, {takes}; choose another model"
-        )
+    if question.prefix > question.node.longest:
+        takes = f"the model takes {question.node.longest:,.0f} tokens"
+        asked = f"--prefix: a prompt has {question.prefix:,.0f} tokens, {takes}"
+        raise InputError(f"{asked}; choose another model")
 
 
-@dataclass(frozen=True)
-class Service:
-    """How a node serves its share of the requests.
-
-    Attributes:
-        load: share of the time that it computes or loads prompts [1].
-        plain: the same where nothing is reused [1].
-        seconds: mean of a request, from its turn to its first token [s].
-        wait: mean, for its turn; infinite from a load of 1 on [s].
-    """
-
-    load: float
-    plain: float
-    seconds: float
-    wait: float
-
-
-def _fewest(question: Reuse) -> int:
+def fewest_nodes(question: Reuse) -> int:
     """Nodes that compute prompts at most `BUSY` of their time; more nodes are never busier."""
-    alone = _service(question, 1, _hits(question, 1)).load
-    most = max(int(np.ceil(alone / BUSY)), 1)
-    return 1 + bisect_left(
-        range(1, most),
-        True,
-        key=lambda nodes: _service(question, nodes, _hits(question, nodes)).load <= BUSY,
-    )
+
+    def load(nodes: int) -> float:
+        return service_of(question, nodes, hits_of(question, nodes))["load"]
+
+    most = max(int(np.ceil(load(1) / BUSY)), 1)
+    return 1 + bisect_left(range(1, most), True, key=lambda nodes: load(nodes) <= BUSY)
 
 
-def _service(question: Reuse, nodes: int, hits: Hits) -> Service:
-    """A queue of prompts at each node: Poisson arrivals, one prompt after the other.
+def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:
+    """How each node serves its share of the requests, one prompt after the other.
 
-    The wait is Pollaczek and Khinchine's, l E[S^2] / (2 (1 - load)).
+    Returns:
+        `load`, the share of its time that it computes or loads prompts, `plain_load` without reuse,
+        the share of prefill time saved, the mean wait and time to the first token, its quantiles
+        over the prompts behind a mean wait, and the requests a second of all nodes whose mean is
+        the one that is asked for.
     """
-    node, summary = question.node, question.summary
-    prompts = _prompts(question)
-    rate = (summary.rate if summary else question.rate) / nodes
-    plain = node.prefill(np.maximum(prompts, 1.0))
-    reached = np.cumsum(hits.tokens, axis=1)
-    seconds = plain - node.compute(reached[:, -1])
-    for place, tier in enumerate(node.tiers):
-        tokens = hits.tokens[:, place]
-        seconds = seconds + node.fetch(tier, tokens, reached[:, place] - tokens)
-    found = np.ones(1) if summary else np.array([question.hit])
-    mean = float(np.mean(found * seconds + (1 - found) * plain))
-    square = float(np.mean(found * seconds**2 + (1 - found) * plain**2))
-    load = rate * mean
-    wait = rate * square / (2 * (1 - load)) if load < 1 else np.inf
-    return Service(load, rate * float(np.mean(plain)), mean, wait)
-
-
-def _prompts(question: Reuse) -> Numbers:
-    """Tokens of each request, or of parts of the requests."""
-    if question.trace:
-        return question.trace.prompt
-    if question.summary:
-        return question.summary.prompts
-    return np.array([question.prefix])
-
-
-def _hits(question: Reuse, nodes: int) -> Hits:
-    """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
-    node, summary, trace = question.node, question.summary, question.trace
-    prompts = _prompts(question)
-    if summary is None:
-        share = np.full(len(node.tiers), question.hit)
-        tokens = np.zeros((1, len(node.tiers)))
-        tokens[0, 0] = question.prefix
-        missed = (1 - question.hit) * question.rate
-        written = missed * node.kv_bytes(question.prefix)
-        return Hits(share, tokens, np.full(len(node.tiers), scalar(written)))
-    block_bytes = node.token_bytes * summary.block
-    blocks = [
-        _own(tier, nodes) * scalar(tier.capacity) / block_bytes for tier in node.tiers
+    node, rate = question.node, question.requests / nodes
+    tiers = [
+        tier.written_at(written / tier.own(nodes))
+        for tier, written in zip(question.built, hits.written, strict=True)
     ]
+    plain = node.prefill(np.maximum(question.prompts, 1.0))
+    seconds = request_seconds(node, tiers, question.prompts, hits.tokens)
+    saved = node.compute(np.sum(hits.tokens, axis=1)) / np.sum(plain)
+    found = 1.0 if question.summary else question.hit
+    weights = np.full(len(plain), 1 / len(plain))
+    if found < 1:
+        seconds, plain = np.append(seconds, plain), np.append(plain, plain)
+        weights = np.array([found, 1 - found])
+    mean, square = (float(np.sum(weights * power)) for power in (seconds, seconds**2))
+    wait = float(mean_wait(rate, mean, square))
+    spare = max(question.ttft - mean, 0.0)
+    quantiles = {
+        name: np.quantile(seconds, share, weights=weights, method="inverted_cdf")
+        for name, share in QUANTILES.items()
+    }
+    return {
+        "nodes": nodes,
+        "load": rate * mean,
+        "plain_load": rate * float(np.sum(weights * plain)),
+        "prefill_saved": found * float(np.sum(saved)),
+        "wait_s": wait,
+        "ttft_s": wait + mean,
+        **{name: wait + float(value) for name, value in quantiles.items()},
+        "most_req_s": nodes * 2 * spare / (square + 2 * spare * mean),
+    }
+
+
+def mean_wait(rate: Real, mean: Real, square: Real) -> Real:
+    """Mean time that a request waits for its turn; infinite from a load of 1 on [s].
+
+    l E[S^2] / (2 (1 - l E[S])) for Poisson arrivals (Pollaczek and Khinchine).
+
+    Args:
+        rate: l, requests of a node [1/s].
+        mean, square: E[S] and E[S^2] of their service [s, s^2].
+    """
+    idle = 1 - rate * np.asarray(mean)
+    wait = rate * square / (2 * np.where(idle > 0, idle, 1.0))
+    return np.where(idle > 0, wait, np.inf)[()]
+
+
+def request_seconds(
+    node: Node, tiers: Sequence[Tier], prompts: Numbers, tokens: Numbers
+) -> Numbers:
+    """Seconds of requests from their turn to their first token.
+
+    Either each tier's tokens come back by their best way and the rest of the prompt is computed, or
+    all are loaded, layer by layer, while the rest is computed; the faster of both.
+
+    Args:
+        prompts: tokens: (requests,).
+        tokens: in each tier, the nearest first: (..., requests, tiers).
+    """
+    reached = np.cumsum(tokens, axis=-1)
+    rest = node.prefill(np.maximum(prompts, 1.0)) - node.compute(reached[..., -1])
+    fetched, loaded = np.zeros(rest.shape), np.zeros(rest.shape)
+    for place, tier in enumerate(tiers):
+        here = tokens[..., place]
+        fetched = fetched + node.fetch(tier, here, reached[..., place] - here)
+        loaded = loaded + np.where(here > 0, node.load(tier, here), 0.0)
+    hidden = layerwise(loaded, rest, node.llm.layers)
+    return np.minimum(rest + fetched, hidden)
+
+
+def hits_of(question: Reuse, nodes: int) -> Hits:
+    """What the tiers of all nodes hit; a prefix that is stated lies in the tier that is named."""
+    node, summary, tiers = question.node, question.summary, question.built
+    if summary is None:
+        share = np.full(len(tiers), question.hit)
+        missed = (1 - question.hit) * question.rate
+        one = scalar(missed * node.kv_bytes(question.prefix))
+        tokens = np.full((1, len(tiers)), question.prefix)
+        return Hits(share, np.zeros(len(tiers)), tokens, np.full(len(tiers), one))
+    trace = question.trace
+    if trace and question.routing == "random":
+        trace = trace.routed(nodes)
+    curve = trace.summary.curve if trace else summary.curve
+    block_bytes = node.token_bytes * summary.block
+    capacities = [tier.own(nodes) * scalar(tier.capacity) for tier in tiers]
+    blocks = np.array(capacities) / block_bytes
+    reach = reach_of(question.policy, blocks)
     if trace and question.policy == "victim":
-        first, second = (int(count * trace.share) for count in (*blocks, 0)[:2])
-        lists = [list(map(int, some)) for some in trace.requests()]
-        played = replay(lists, first, second, question.admission)
-        each = played.hits[:, : len(blocks)]
-        share = np.sum(each, axis=0) / len(trace.blocks)
-        below = played.written / len(trace.blocks)
-        inserted = np.array([1 - share[0], below])[: len(blocks)]
-        tokens = _within(each * trace.block / trace.share, prompts)
-        return Hits(share, tokens, inserted * summary.accesses * block_bytes)
-    is_exclusive = question.policy == "exclusive"
-    reach = np.cumsum(blocks) if is_exclusive else np.maximum.accumulate(blocks)
-    upto = summary.curve.hit_ratio(reach)
-    share = np.diff(upto, prepend=0.0)
-    missed_above = 1 - np.concatenate([[0.0], upto[:-1]])
-    inserted = missed_above if is_exclusive else 1 - upto
-    tokens = share * prompts[:, np.newaxis]
-    return Hits(share, tokens, inserted * summary.accesses * block_bytes)
+        share, tokens, inserted = _replayed(question, trace, blocks)
+    else:
+        upto = curve.hit_ratio(reach)
+        share = np.diff(upto, prepend=0.0)
+        tokens = prefix_tokens(summary, upto)
+        missed_above = 1 - np.concatenate([[0.0], upto[:-1]])
+        inserted = missed_above if question.policy == "exclusive" else 1 - upto
+    written = inserted * summary.accesses * block_bytes
+    return Hits(share, curve.half_band(reach), tokens, written)
 
 
-def _own(tier: Tier, nodes: int) -> int:
-    """How many tiers of this name there are: one of each node, or one that all share."""
-    return 1 if tier.name == "pool" else nodes
+def reach_of(policy: str, blocks: Numbers) -> Numbers:
+    """Capacity of the one cache that hits as much as each tier and those before it: (..., tiers).
+
+    Args:
+        policy: of `POLICIES`; victims lie about as if no block lay in two tiers.
+        blocks: capacities: (..., tiers).
+    """
+    if policy == "inclusive":
+        return np.maximum.accumulate(blocks, axis=-1)
+    return np.cumsum(blocks, axis=-1)
 
 
-def _within(tokens: Numbers, prompts: Numbers) -> Numbers:
-    """Tokens in each tier, cut where the last block of a prompt is not full."""
-    upto = np.minimum(np.cumsum(tokens, axis=1), prompts[:, np.newaxis])
-    return np.diff(upto, axis=1, prepend=0.0)
+def prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:
+    """Tokens of each request in each tier: the mean share of its prompt (..., requests, tiers).
+
+    Args:
+        upto: share of the blocks in each tier and those before it: (..., tiers).
+    """
+    of_tokens = np.minimum(upto / summary.token_share, 1.0)
+    share = np.diff(of_tokens, axis=-1, prepend=0.0)
+    return share[..., np.newaxis, :] * summary.prompts[:, np.newaxis]
 
 
-def _row(question: Reuse, node: Node, nodes: int, place: int, hits: Hits) -> dict[str, Any]:
+def _replayed(
+    question: Reuse, trace: BlockTrace, blocks: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Share of the blocks in each tier, tokens of each request, and blocks written over all."""
+    first, second = (int(count * trace.share) for count in (*blocks, 0)[:2])
+    lists = [list(map(int, some)) for some in trace.requests()]
+    played = replay(lists, first, second, question.admission)
+    each = played.hits[:, : len(blocks)]
+    share = np.sum(each, axis=0) / len(trace.blocks)
+    below = played.written / len(trace.blocks)
+    inserted = np.array([1 - share[0], below])[: len(blocks)]
+    tokens = each * trace.block / trace.share
+    # the last block of a prompt is not full
+    upto = np.minimum(np.cumsum(tokens, axis=1), trace.prompt[:, np.newaxis])
+    return share, np.diff(upto, axis=1, prepend=0.0), inserted
+
+
+def _row(question: Reuse, nodes: int, place: int, hits: Hits) -> dict[str, Any]:
     """What a tier of all nodes does, and how a prefix of its mean hit comes back from it."""
-    tier, tokens = node.tiers[place], hits.tokens[:, place]
+    node, tokens = question.node, hits.tokens[:, place]
+    written = float(hits.written[place])
+    tier = question.built[place]
+    tier = tier.written_at(written / tier.own(nodes))
     is_hit = tokens > 0
     mean = float(np.mean(tokens[is_hit])) if np.any(is_hit) else np.nan
-    ways = {way: scalar(seconds) for way, seconds in node.ways(tier, mean).items()}
-    rate = question.summary.rate if question.summary else question.rate * question.hit
-    read = rate * float(np.mean(node.kv_bytes(tokens)))
-    capacity = _own(tier, nodes) * scalar(tier.capacity)
-    pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.curve[0][-1])
-    written = float(hits.written[place])
+    read = question.requests * float(np.mean(node.kv_bytes(tokens)))
+    if question.summary is None:
+        read = question.hit * read
+    total, half = float(np.sum(hits.share[: place + 1])), float(hits.half[place])
+    if question.summary is None:
+        total = question.hit
+    capacity = tier.own(nodes) * scalar(tier.capacity)
     row = {
         "tier": tier.name,
+        "admission": question.admission,
+        "sized_by": "stated",
         "capacity_gb": capacity / 1e9,
         "capacity_tok": capacity / node.token_bytes,
         "hit_share": hits.share[place],
+        "total_share": total,
+        "total_low": max(total - half, 0.0),
+        "total_high": min(total + half, 1.0),
         "prefix_tok": mean,
-        "load_ms": 1e3 * ways["load"],
-        "recompute_ms": 1e3 * ways["recompute"],
-        "both_ms": 1e3 * ways["both"],
-        "restore_x_ms": 1e3 * scalar(node.restore(tier, mean)),
-        "load_pays_from_tok": pays_from,
+        **_ways(node, tier, mean, float(np.mean(question.prompts))),
         "read_gb_s": read / 1e9,
         "write_gb_s": written / 1e9,
         "reads_per_write": read / written if written else np.nan,
+        "write_share": written / (nodes * scalar(tier.write_rate)),
+        "usd": tier.own(nodes) * scalar(tier.capacity * tier.byte_price),
     }
-    way = nodes * scalar(tier.write_rate)
-    return row | {"write_share": written / way} | _wear(tier, _own(tier, nodes), written)
+    drive = question.drive or scalar(tier.capacity / tier.parts)
+    return row | _wear(node, tier, mean, tier.own(nodes), written, drive)
 
 
-def _wear(tier: Tier, own: int, written: float) -> dict[str, Any]:
-    """What writing does to drives; nothing to memory that does not wear out [B/s]."""
-    if not np.isfinite(tier.endurance):
-        return {"dwpd": np.nan, "drives_1_dwpd": np.nan, "life_years": np.nan}
-    capacity, drives = own * scalar(tier.capacity), own * scalar(tier.parts)
-    endurance = own * scalar(tier.endurance)
+def _ways(node: Node, tier: Tier, mean: float, prompt: float) -> dict[str, Any]:
+    """How a prefix of a mean length comes back, which way is fastest, and from which length."""
+    seconds = {way: scalar(value) for way, value in node.ways(tier, mean).items()}
+    rest = scalar(node.prefill(prompt) - node.compute(mean))
+    hidden = scalar(layerwise(seconds["load"], rest, node.llm.layers)) - rest
+    restored, near = scalar(node.restore(tier, mean)), scalar(node.attend_near(tier, mean))
+    every = {**seconds, "layerwise": hidden, "restore_x": restored}
+    known = {way: value for way, value in every.items() if np.isfinite(value)}
+    pays_from = crossover(node.compute, lambda p: node.load(tier, p), node.longest)
     return {
-        "dwpd": drive_writes_a_day(written, capacity),
-        "drives_1_dwpd": drives_for(written, capacity / drives, 1.0),
-        "life_years": years(written, endurance) if written else np.nan,
+        **{f"{way}_ms": 1e3 * value for way, value in every.items()},
+        "best": min(known, key=known.__getitem__, default=""),
+        "load_pays_from_tok": pays_from,
+        "attend_near_ms": 1e3 * near,
+        "near_pays_to_tok": seconds["load"] / near,
     }
 
 
-def _sentences(question: Reuse, nodes: int, hits: Hits) -> list[str]:
-    """What reuse does to the service."""
-    service = _service(question, nodes, hits)
-    reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
-    busy = f"Prompts keep a node busy for {100 * service.load:.0f} % of its time"
-    less = f"{100 * (1 - service.load / service.plain):.0f} % less than without reuse"
-    told = [f"{reused} on {nodes} node{'s' if nodes > 1 else ''}.", f"{busy}, {less}."]
-    for tier, written in zip(question.node.tiers, hits.written, strict=True):
-        if written > nodes * scalar(tier.write_rate):
-            told.append(f"infeasible: {tier.name} is written faster than its way bears.")
-    if service.load >= 1:
-        why = "infeasible: prompts come faster than they are served"
-        return [*told, f"{why}; --nodes {_fewest(question)} would do."]
-    first = (
-        f"The first token comes after {service.seconds + service.wait:.3g} s in the mean"
+def _wear(
+    node: Node, tier: Tier, mean: float, own: int, written: float, drive: float
+) -> dict[str, Any]:
+    """What writing does to drives [B/s]; nothing to memory that does not wear out."""
+    capacity, endurance = own * scalar(tier.capacity), own * scalar(tier.endurance)
+    if not np.isfinite(endurance):
+        return dict.fromkeys(WEAR, np.nan)
+    a_byte = scalar(write_price(capacity * tier.byte_price, endurance))
+    recomputed = np.nan
+    if "policy" in node.hw.roles and "gpu_hour" in node.hw.policy:
+        busy = node.hw.gpu.count * node.hw.policy.gpu_hour / HOUR
+        recomputed = scalar(busy * node.compute(mean) / node.kv_bytes(mean))
+    values = (
+        drive_writes_a_day(written, capacity),
+        drives_for(written, drive, 1.0),
+        years(written, endurance) if written else np.nan,
+        1e12 * a_byte,
+        a_byte / recomputed,
     )
-    return [*told, f"{first}, {service.wait:.2g} s of it waiting."]
+    return dict(zip(WEAR, values, strict=True))
 
 
-def scalar(value: Real) -> float:
-    """The number of one design point."""
-    return float(np.ravel(value)[0])
+def _sentences(
+    question: Reuse, nodes: int, hits: Hits, service: dict[str, float]
+) -> list[str]:
+    """What reuse does to the service."""
+    reused = f"{100 * float(np.sum(hits.share)):.1f} % of the blocks are reused"
+    busy = f"Prompts keep a node busy for {100 * service['load']:.0f} % of its time"
+    less = f"{100 * (1 - service['load'] / service['plain_load']):.0f} % less than without reuse"
+    told = [f"{reused} on {nodes} node{'s' if nodes > 1 else ''}.", f"{busy}, {less}."]
+    if question.summary:
+        told += _doubts(question.summary)
+    too_long = float(np.mean(question.prompts > question.node.longest))
+    if too_long:
+        are = f"{100 * too_long:.2g} % of the prompts are longer than the model takes"
+        told.append(f"{are}; they are timed at {question.node.longest:,.0f} tokens.")
+    for tier, written in zip(question.built, hits.written, strict=True):
+        if written > nodes * scalar(tier.write_rate):
+            told.append(f"infeasible: {tier.name} is written faster than its path bears.")
+    if service["load"] >= 1:
+        why = "infeasible: prompts come faster than they are served"
+        return [*told, f"{why}; --nodes {fewest_nodes(question)} would do."]
+    first = f"The first token comes after {service['ttft_s']:.3g} s in the mean"
+    return [*told, f"{first}, {service['wait_s']:.2g} s of it waiting."]
+
+
+def _doubts(summary: ReuseSummary) -> list[str]:
+    """What stands against taking a trace for what comes."""
+    told, curve = [], summary.curve
+    if not curve.is_stationary:
+        drift = 100 * np.max(np.abs(curve.drift))
+        apart = f"its second half hits up to {drift:.0f} points more or less than its first"
+        told.append(f"{summary.name} is not stationary: {apart}; it is no forecast.")
+    if summary.error:
+        sampled = "The hits are those of a sample of the blocks"
+        told.append(
+            f"{sampled}, with a standard error of {100 * summary.error:.2g} points."
+        )
+    return told

@@ -31,7 +31,9 @@ CURVES = Path(__file__).with_name("curves")
 PROMPTS = 64
 """Parts of a summary's requests, by the length of their prompts."""
 MOST_ACCESSES = 10_000_000
-"""Accesses that are kept; of a longer trace a sample of the blocks stands for all."""
+"""Accesses of the longest trace that is kept as it is."""
+SAMPLE = 2_000_000
+"""Accesses that are kept of a longer one: a sample of its blocks, which stands for all."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class ReuseSummary:
         prompts: mean tokens of equal parts of the requests, rising: (parts,).
         block: tokens of a block [1].
         curve: hits over capacity.
+        error: standard error of the hits where blocks were sampled, 0 where they were not [1].
         source: where the trace comes from, and its licence.
     """
 
@@ -54,7 +57,14 @@ class ReuseSummary:
     prompts: NDArray[np.float64]
     block: int
     curve: ReuseCurve
+    error: float = 0.0
     source: str = ""
+
+    @property
+    def token_share(self) -> float:
+        """Tokens of prompts over tokens of their blocks, whose last is not full [1]."""
+        of_prompts = self.rate * float(np.mean(self.prompts))
+        return of_prompts / (self.accesses * self.block)
 
     def text(self) -> str:
         """As JSON, which `read_summary` reads: arrays to six digits, a key a line."""
@@ -161,7 +171,25 @@ class BlockTrace:
             prompts=np.array([part.mean() for part in parts]),
             block=self.block,
             curve=whole,
+            error=self._sampling_error(curve.ceiling),
         )
+
+    def _sampling_error(self, hits: float) -> float:
+        """Standard error of the hits of a sample of the blocks: that of a ratio estimate [1]."""
+        _, counts = np.unique(self.blocks, return_counts=True)
+        beyond = counts - 1 - hits * counts
+        error = np.sqrt((1 - self.share) * np.sum(beyond**2)) / len(self.blocks)
+        return float(error)
+
+    def routed(self, nodes: int) -> BlockTrace:
+        """The trace where each request goes to any of the nodes, with equal chance.
+
+        A node keeps only what it was sent, so a block of each node is a block of its own.
+        """
+        routes = np.random.default_rng(0).integers(0, nodes, len(self.ends))
+        of_access = np.repeat(routes, np.diff(self.ends, prepend=0))
+        _, numbers = np.unique(self.blocks, return_inverse=True)
+        return replace(self, blocks=numbers * nodes + of_access)
 
     def requests(self) -> Iterator[NDArray[np.int64]]:
         """The blocks of each request."""
@@ -301,7 +329,7 @@ def _share_kept(path: Path, block: int) -> float:
                 break
     unpacked = 4 if path.suffix == ".gz" else 1
     expected = blocks * unpacked * path.stat().st_size / max(beginning, 1)
-    return min(MOST_ACCESSES / max(expected, 1), 1.0)
+    return 1.0 if expected <= MOST_ACCESSES else SAMPLE / expected
 
 
 def _sampled(ids: list[int], share: float) -> list[int]:

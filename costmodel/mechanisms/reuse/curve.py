@@ -20,6 +20,11 @@ Numbers = NDArray[np.float64]
 
 WINDOWS = 256
 """Windows at which a curve is stored, in equal ratios: the hits between them are interpolated."""
+BAND = 1.5
+"""Half a band over the drift: what comes may differ from the second half by as much again as that
+does from the first, so from their mean by one and a half times."""
+STATIONARY = 0.1
+"""Largest drift of the hits of a trace that is called stationary [1]."""
 
 
 def previous_access(blocks: Counts) -> Counts:
@@ -76,6 +81,7 @@ class ReuseCurve:
         windows: accesses, rising: (windows,).
         footprint: mean distinct blocks in a window: (windows,).
         hits: share of all accesses whose block was accessed at most that long before: (windows,).
+        drift: `hits` of the second half of the accesses less those of the first: (windows,).
         accesses: of the trace [1].
         distinct: blocks of the trace [1].
     """
@@ -83,6 +89,7 @@ class ReuseCurve:
     windows: Numbers
     footprint: Numbers
     hits: Numbers
+    drift: Numbers
     accesses: float
     distinct: float
 
@@ -93,6 +100,16 @@ class ReuseCurve:
         """
         ratio: Numbers = np.interp(capacity, self.footprint, self.hits)
         return ratio
+
+    def half_band(self, capacity: Numbers) -> Numbers:
+        """How far hits of what comes may be from `hit_ratio` if reuse drifts on as it did [1]."""
+        drift: Numbers = np.interp(capacity, self.footprint, np.abs(self.drift))
+        return BAND * drift
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether the second half of the trace hits about as much as the first."""
+        return bool(np.max(np.abs(self.drift)) <= STATIONARY)
 
     @property
     def ceiling(self) -> float:
@@ -112,8 +129,7 @@ def reuse_curve(blocks: Counts) -> ReuseCurve:
     """
     n = len(blocks)
     previous = previous_access(blocks)
-    places = np.arange(n)
-    gaps = np.sort((places - previous)[previous >= 0]).astype(float)
+    gaps = np.where(previous >= 0, np.arange(n) - previous, np.inf)
     _, first = np.unique(blocks, return_index=True)
     _, last = np.unique(blocks[::-1], return_index=True)
     m = len(first)
@@ -121,15 +137,26 @@ def reuse_curve(blocks: Counts) -> ReuseCurve:
     beyond = (
         _sum_beyond(np.sort(first + 1.0), windows)
         + _sum_beyond(np.sort(last + 1.0), windows)
-        + _sum_beyond(gaps, windows)
+        + _sum_beyond(np.sort(gaps[previous >= 0]), windows)
+    )
+    first_half, second_half = (
+        _share_within(half, windows) for half in np.array_split(gaps, 2)
     )
     return ReuseCurve(
         windows=windows,
         footprint=m - beyond / (n - windows + 1),
-        hits=np.searchsorted(gaps, windows, side="right") / n,
+        hits=_share_within(gaps, windows),
+        drift=second_half - first_half,
         accesses=float(n),
         distinct=float(m),
     )
+
+
+def _share_within(gaps: Numbers, windows: Numbers) -> Numbers:
+    """Share of the accesses at most a window after the one before to their block: (windows,)."""
+    within = np.searchsorted(np.sort(gaps), windows, side="right")
+    share: Numbers = within / max(len(gaps), 1)
+    return share
 
 
 def _sum_beyond(rising: Numbers, windows: Numbers) -> Numbers:

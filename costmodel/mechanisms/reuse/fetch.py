@@ -12,8 +12,8 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real
 
 Seconds = Callable[[Real], Real]
-HALVINGS = 60
-"""Until an interval of tokens is narrower than a float tells apart."""
+HALVINGS = 40
+"""Until an interval of a million tokens is narrower than a millionth of one."""
 
 
 def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:
@@ -55,3 +55,37 @@ def crossover(compute: Seconds, load: Seconds, longest: float) -> float:
     if not np.any(is_faster):
         return float("nan")
     return float(lengths[np.argmax(is_faster)])
+
+
+def layerwise(load: Real, compute: Real, layers: Real) -> Real:
+    """Seconds where the KV of each layer is loaded while the layer before is computed [s].
+
+    CachedAttention (Gao et al., ATC 2024), sec. 3.2: a pipeline of two stages, so one layer of both
+    and the longer of the two for all others.
+
+    Args:
+        load: of the prefix in all layers [s].
+        compute: of the rest of the prompt in all layers [s].
+        layers: L [1].
+    """
+    first = (load + compute) / layers
+    return first + (1 - 1 / layers) * np.maximum(load, compute)
+
+
+def least_load_rate(
+    flops: Real, prefix: Real, hidden: Real, group: Real, width: Real = 2.0
+) -> Real:
+    """Rate from which loading a prefix is faster than computing it [B/s]: Mooncake eq. 2.
+
+    B / G > 2 d s / (gqa (a p d + b d^2)) with a = 4 and b = 22, attention and weights of a layer
+    (Qin et al., FAST 2025, sec. 2.2).
+
+    Args:
+        flops: G, rate of computing [FLOP/s].
+        prefix: p [1].
+        hidden: d, width of the model [1].
+        group: gqa, query heads a KV head [1].
+        width: s, of an element of KV [B].
+    """
+    computed = 4 * prefix * hidden + 22 * hidden**2
+    return flops * 2 * hidden * width / (group * computed)

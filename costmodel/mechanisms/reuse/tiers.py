@@ -1,22 +1,54 @@
-"""Tiers that keep KV caches between requests: the way to the GPUs, capacity, endurance.
+"""Tiers that keep KV caches between requests: the path to the GPUs, capacity, endurance, price.
 
 A tier is a memory of the platform: its parts say the rates. Several servers share a pooled one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearkv.costmodel.algebra.compose import stream
+from nearkv.costmodel.algebra.compose import serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span
-from nearkv.costmodel.model.resources import drives, host, link
-from nearkv.hardware.machine import Machine
+from nearkv.costmodel.model.resources import link, per
+from nearkv.hardware.machine import Machine, Role
 
 Path = Mapping[str, Port]
 """The ports bytes pass at the same time, by name."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the blocks of a tier lie.
+
+    Attributes:
+        medium: role of the platform that holds them.
+        capacity: its number of bytes.
+        links: roles that the bytes pass to the GPUs.
+        is_shared: whether all nodes share one.
+        sold_as: role whose price is that of the capacity; the medium where empty.
+    """
+
+    medium: str
+    capacity: str
+    links: tuple[str, ...] = ()
+    is_shared: bool = False
+    sold_as: str = ""
+
+
+TIERS = {
+    "hbm": Place("gpu", "memory"),
+    "dram": Place("host", "memory", ("gpu_link",), sold_as="dram"),
+    "cxl": Place("cxl", "memory", ("gpu_link",)),
+    "ssd": Place("ssd", "capacity", ("ssd_link", "gpu_link")),
+    "pool": Place("host", "memory", ("fabric",), is_shared=True, sold_as="dram"),
+    "pool-ssd": Place("ssd", "capacity", ("fabric",), is_shared=True),
+    "object": Place("object_store", "capacity", ("fabric",), is_shared=True),
+}
+"""Tiers by name, from the GPUs outwards."""
+LINK_DERATES = {"gpu_link": "pcie", "ssd_link": "pcie", "fabric": "fabric"}
 
 
 @dataclass(frozen=True)
@@ -24,62 +56,140 @@ class Tier:
     """A memory that keeps blocks of KV.
 
     Attributes:
-        name: as the user calls it.
-        read: from the memory to the GPUs.
-        write: from the GPUs to the memory.
+        name: of `TIERS`.
+        read, write: the medium and the links, to the GPUs and from them.
+        staged: the second copy of what is read, from host DRAM; none where it is empty.
+        latency: before the first byte arrives [s].
+        attend: attention beside the memory, in KV bytes; none where nothing computes there.
         capacity: of all its parts [B].
         endurance: that may be written before it wears out; infinite of DRAM [B].
         parts: drives or memories that it is made of [1].
+        byte_price: of a byte of capacity; not a number where the platform has no price [USD].
+        write_share: of the medium's time that writing takes [1].
     """
 
     name: str
     read: Path
     write: Path
+    staged: Path
+    latency: Real
+    attend: Port | None
     capacity: Real
     endurance: Real
     parts: Real
+    byte_price: Real
+    write_share: Real = 0.0
 
     def load(self, amount: Real) -> Span:
-        """Bring bytes to the GPUs [B]; the slowest part of the way decides."""
-        return stream(amount, "KV of the prefix", **self.read)
+        """Bring bytes to the GPUs [B]: t = t0 + bytes / min over the path.
+
+        A staged path is two, one after the other. What is written takes its share of the medium's
+        time; links carry both directions at once.
+        """
+        waits = Port("fetch", "wait", 1.0, "s")
+        medium = self.read["medium"]
+        left = np.maximum(1 - self.write_share, 0.0)
+        shared = Port(medium.resource, medium.verb, medium.rate * left)
+        path = {**self.read, "medium": shared}
+        return serial(
+            latency=waits(self.latency, "t0"),
+            read=stream(amount, "KV of the prefix", **path),
+            copy=stream(amount, "from host DRAM", **self.staged),
+        )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all nodes share one."""
+        return TIERS[self.name].is_shared
+
+    def own(self, nodes: int) -> int:
+        """How many there are: one of each node, or one that all share [1]."""
+        return 1 if self.is_shared else nodes
+
+    def written_at(self, rate: Real) -> Tier:
+        """The tier while blocks are written to it [B/s]."""
+        return replace(self, write_share=np.minimum(rate / self.write["medium"].rate, 1.0))
 
     @property
     def write_rate(self) -> Real:
-        """Of the slowest part of the way from the GPUs [B/s]."""
+        """Of the slowest part of the path from the GPUs [B/s]."""
         rates = [port.rate for port in self.write.values()]
         slowest: Real = np.minimum.reduce(np.broadcast_arrays(*rates))[()]
         return slowest
 
 
-def dram(hw: Machine) -> Tier:
-    """Host DRAM behind the GPUs' link."""
-    memory, to_gpu = host(hw), link(hw, "gpu_link", "pcie")
-    read = {"dram": memory.read, "link": to_gpu.inward}
-    write = {"link": to_gpu.outward, "dram": memory.read}
-    return Tier("dram", read, write, memory.memory, np.inf, 1.0)
+def tier(name: str, hw: Machine, block_bytes: Real, staged: bool = False) -> Tier:
+    """Build a tier of a platform.
+
+    Args:
+        name: of `TIERS`.
+        hw: its roles are those of the place, and `host` where reads are staged.
+        block_bytes: KV of a block, which a drive reads as one request [B].
+        staged: blocks from beyond the server's memory are first put into host DRAM, not sent to
+            the GPUs directly.
+    """
+    place = TIERS[name]
+    part = hw[place.medium]
+    is_staged = staged and ("read" in part or place.is_shared)
+    before = [role for role in place.links if not (is_staged and role == "gpu_link")]
+    links = {role: link(hw, role, LINK_DERATES[role]) for role in before}
+    derate = hw.derate.hbm if place.medium == "gpu" else 1.0
+    each = part.maybe("read", part.maybe("bandwidth", np.nan))
+    reads = part.count * each * derate
+    writes = part.count * part.maybe("write", each) * derate
+    software = _policy(hw, "fetch") if place.links else 0.0
+    hops = sum(hw[role].maybe("latency", 0.0) for role in place.links)
+    read: dict[str, Port] = {"medium": Port(f"{place.medium}.media", "read", reads)}
+    write: dict[str, Port] = {"medium": Port(f"{place.medium}.media", "write", writes)}
+    for role, port in links.items():
+        read[role], write[role] = port.inward, port.outward
+    return Tier(
+        name=name,
+        read=read | _requests(hw, part, block_bytes),
+        write=write,
+        staged=_copy(hw) if is_staged else {},
+        latency=software + part.maybe("latency", 0.0) + hops,
+        attend=_attend(hw) if place.medium == "host" else None,
+        capacity=part.count * part[place.capacity],
+        endurance=part.count * part.maybe("endurance", np.inf),
+        parts=part.count,
+        byte_price=_byte_price(hw.roles.get(place.sold_as or place.medium)),
+    )
 
 
-def ssd(hw: Machine) -> Tier:
-    """Drives of the same server, their blocks read past the page cache."""
-    flash = drives(hw, "ssd")
-    lanes, to_gpu = link(hw, "ssd_link", "pcie"), link(hw, "gpu_link", "pcie")
-    read = {"flash": flash.read, "lanes": lanes.inward, "link": to_gpu.inward}
-    write = {"link": to_gpu.outward, "lanes": lanes.outward, "flash": flash.write}
-    endurance = hw.ssd.count * hw.ssd.endurance
-    return Tier("ssd", read, write, flash.capacity, endurance, hw.ssd.count)
+def _requests(hw: Machine, part: Role, block_bytes: Real) -> dict[str, Port]:
+    """How fast drives answer requests of a block: their IOPS, and the file system's time a block.
+
+    A file system serves one block after the other, whatever the number of drives.
+    """
+    ports: dict[str, Port] = {}
+    if "iops" in part:
+        ports["iops"] = Port("drive.iops", "read", part.count * part.iops * block_bytes)
+        rate = block_bytes * per(_policy(hw, "block_time"))
+        ports["files"] = Port("host.files", "move", rate)
+    return ports
 
 
-def pool(hw: Machine) -> Tier:
-    """DRAM of other servers behind the fabric; an adapter a GPU, no copy in this host's DRAM."""
-    memory, fabric = host(hw), link(hw, "fabric", "link")
-    read = {"dram": memory.read, "fabric": fabric.inward}
-    write = {"fabric": fabric.outward, "dram": memory.read}
-    return Tier("pool", read, write, memory.memory, np.inf, 1.0)
+def _policy(hw: Machine, key: str) -> Real:
+    """A time that the software takes; 0 where the platform states none [s]."""
+    return hw.policy.maybe(key, 0.0) if "policy" in hw.roles else 0.0
 
 
-TIERS: dict[str, tuple[Callable[[Machine], Tier], tuple[str, ...], str]] = {
-    "dram": (dram, ("host", "gpu_link"), "host.memory"),
-    "ssd": (ssd, ("ssd", "ssd_link", "gpu_link"), "ssd.capacity"),
-    "pool": (pool, ("host", "fabric"), "host.memory"),
-}
-"""By name: what builds a tier, the roles that it needs, and where its capacity stands."""
+def _copy(hw: Machine) -> Path:
+    """From host DRAM to the GPUs."""
+    read = Port("host.media", "read", hw.host.count * hw.host.bandwidth)
+    return {"dram": read, "gpu_link": link(hw, "gpu_link", "pcie").inward}
+
+
+def _attend(hw: Machine) -> Port:
+    """Attention of the CPU over KV in its DRAM, in KV bytes."""
+    rate = hw.host.count * hw.host.bandwidth * hw.derate.maybe("cpu_attention", 0.0)
+    return Port("host.dram", "read", rate)
+
+
+def _byte_price(part: Role | None) -> Real:
+    """Price of a byte of a part's capacity [USD]."""
+    if part is None:
+        return np.nan
+    capacity = part.maybe("capacity", part.maybe("memory", np.nan))
+    return part.maybe("price", np.nan) / capacity

@@ -39,3 +39,13 @@ def drives_for(written: Real, capacity: Real, dwpd: Real) -> Real:
         dwpd: drive writes a day that each bears.
     """
     return drive_writes_a_day(written, capacity) / dwpd
+
+
+def write_price(price: Real, endurance: Real) -> Real:
+    """What writing a byte costs of the drives' life [USD/B].
+
+    Args:
+        price: of all drives [USD].
+        endurance: of all drives [B].
+    """
+    return price / endurance

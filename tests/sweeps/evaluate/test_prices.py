@@ -24,10 +24,13 @@ def test_every_system_on_a_server_is_priced_with_its_server() -> None:
     rows = table(NODE.but(sets=PRICES))
     assert rows["cost_usd"].tolist() == [279_200, 276_000, 276_000]
     sentences = price_sentences(blocks(NODE.but(sets=PRICES)))
-    assert sentences[0] == "cost_usd of flexgen-dram on h200-node is of gpu, host and ssd."
+    assert sentences[0] == (
+        "cost_usd of flexgen-dram on h200-node is of gpu, host and ssd, "
+        "without dram, cxl and object_store, which it does not need."
+    )
     assert sentences[2] == (
         "cost_usd of tensor-parallel on h200-node is of gpu and host, "
-        "without ssd, which it does not need."
+        "without ssd, dram, cxl and object_store, which it does not need."
     )
 
 

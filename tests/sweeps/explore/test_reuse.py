@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -36,9 +37,9 @@ def of_conversations(nodes: int, *tiers: str) -> pd.DataFrame:
 
 
 def test_a_prefix_is_loaded_over_the_slowest_part_of_its_way() -> None:
-    """Eight links of 63 GB/s at 0.8 before DRAM; eight drives before their lanes and links."""
+    """1.8 ms of software, then eight links of 63 GB/s at 0.8 before DRAM."""
     table = nearkv.reuse(MODEL, tiers="dram=512GB", prefix="16k", hit=0.7, rate=0.5)
-    assert table["load_ms"][0] == pytest.approx(1e3 * 16_384 * TOKEN / (8 * 63e9 * 0.8), rel=1e-6)
+    assert table["load_ms"][0] == pytest.approx(1.8 + 1e3 * 16_384 * TOKEN / (8 * 63e9 * 0.8))
     assert table["read_gb_s"][0] == pytest.approx(0.7 * 0.5 * 16_384 * TOKEN / 1e9)
     assert table["write_gb_s"][0] == pytest.approx(0.3 * 0.5 * 16_384 * TOKEN / 1e9)
     assert table["both_ms"][0] < min(table["load_ms"][0], table["recompute_ms"][0])
@@ -99,6 +100,59 @@ def test_what_is_infeasible_says_how_many_nodes_would_do() -> None:
     shares = [int(text.split(" % of its time")[0].split()[-1]) for text in busy]
     assert sentence.startswith("infeasible")
     assert shares[0] >= 80 >= shares[1]
+
+
+def test_requests_at_an_slo_wait_as_long_as_it_says() -> None:
+    """Asked again at the rate that it names, the mean TTFT is the one that was asked for."""
+    asked = partial(nearkv.reuse, MODEL, tiers="dram=1TB", prefix="16k", hit=0.5, nodes=1)
+    table = asked(rate=0.01, slo="ttft_s=1.5")
+    again = asked(rate=float(table["most_req_s"][0]))
+    assert again["ttft_s"][0] == pytest.approx(1.5, rel=1e-3)
+    assert again["ttft_p50_s"][0] <= again["ttft_s"][0] <= again["ttft_p99_s"][0]
+
+
+def test_wear_is_asked_again_of_as_many_drives_as_bear_it(tmp_path: Path) -> None:
+    """Victims of 1 2 1 2 at a block a second and a half: two thirds of a block a second."""
+    trace = requests(tmp_path / "t.jsonl", 1, 2, 1, 2)
+    tiers = [f"dram={ONE}", f"ssd={TWO}"]
+    rules = ("all", "second-touch")
+    table = nearkv.reuse(MODEL, tiers=tiers, trace=trace, admission=rules, drive="1TB")
+    drives = 2 / 3 * BLOCK * 86_400 / 1e12
+    assert table["drives_1_dwpd"][1] == pytest.approx(drives)
+    # 1 is accessed twice before it is a victim the second time
+    assert table["drives_1_dwpd"][5] == pytest.approx(drives / 2)
+    assert table["sized_by"].tolist() == ["stated", "stated", "wear", "wear"] * 2
+    assert table["admission"].tolist() == ["all"] * 4 + ["second-touch"] * 4
+    assert table["capacity_gb"][3] == pytest.approx(1e3 * -(-drives // 1))
+    assert table["dwpd"][3] <= 1
+
+
+def test_a_byte_written_costs_its_share_of_the_drives() -> None:
+    """2,737.5 USD for 7.68 TB that bear 14.016 PB; a prefix recomputed costs eight GPUs."""
+    table = nearkv.reuse(MODEL, tiers="ssd=8x7.68TB", prefix="16k", hit=0.5, rate=1, nodes=1)
+    a_terabyte = 1e12 * 2737.5 / 14.016e15
+    assert table["usd_tb_written"][0] == pytest.approx(a_terabyte)
+    recomputed = 8 * 3.5 * table["recompute_ms"][0] / 1e3 / 3600
+    written = a_terabyte * 16_384 * TOKEN / 1e12
+    assert table["pays_from_reads"][0] == pytest.approx(written / recomputed, rel=1e-6)
+
+
+def test_attention_beside_dram_reads_kv_at_the_rate_of_its_cpu() -> None:
+    table = nearkv.reuse(MODEL, tiers="dram=1TB", prefix="16k", hit=0.5, rate=1, nodes=1)
+    kv = 16_384 * TOKEN / (614.4e9 * 0.117)
+    turns = 80 * 1.8e-3
+    sent = 80 * 2 * 64 * 128 * 2 / (8 * 63e9 * 0.8)
+    assert table["attend_near_ms"][0] == pytest.approx(1e3 * (kv + turns + sent))
+
+
+@pytest.mark.parametrize(("model", "ratio"), [("opt-30b", 0.5), (MODEL, 4.0)])
+def test_inputs_of_layers_are_smaller_than_kv_where_each_head_has_its_own(
+    model: str, ratio: float
+) -> None:
+    """X is half of KV where every head has its own, four times where eight share one."""
+    sets = {"policy.fetch": "0s", "ssd.latency": "0s"}
+    table = nearkv.reuse(model, tiers="ssd=8TB", prefix="1k", hit=0.5, rate=0.1, nodes=1, sets=sets)
+    assert table["restore_x_ms"][0] / table["load_ms"][0] == pytest.approx(ratio, rel=0.01)
 
 
 def test_a_prompt_longer_than_the_model_takes_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,7 @@ def test_a_long_trace_is_sampled_block_by_block(
     path = written(tmp_path / "t.jsonl", lines)
     every = read_blocks(path)
     monkeypatch.setattr(block_traces, "MOST_ACCESSES", 12_000)
+    monkeypatch.setattr(block_traces, "SAMPLE", 12_000)
     some = read_blocks(path)
     assert 0.1 < some.share < 0.4
     assert len(some.blocks) == pytest.approx(12_000, rel=0.2)
@@ -114,3 +116,50 @@ def test_stored_curves_are_near_exact_lru_of_their_traces(name: str, exact: str)
     curve = read_summary(CURVES / f"{name}.json").curve
     percent = 100 * curve.hit_ratio(millions * 1e6 / 512)
     assert percent == pytest.approx(np.array(list(map(float, exact.split()))), abs=1.5)
+
+
+def test_the_band_of_the_first_half_covers_the_curve_of_the_second() -> None:
+    """Halves of Mooncake's conversations, each as --save-curve writes it."""
+    halves = Path(__file__).with_name("halves")
+    first, second = (read_summary(halves / f"{half}.json").curve for half in ("first", "second"))
+    blocks = np.array([0.01, 0.03, 0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 50]) * 1e6 / 512
+    apart = np.abs(second.hit_ratio(blocks) - first.hit_ratio(blocks))
+    assert (apart <= first.half_band(blocks)).all()
+
+
+def test_the_synthetic_trace_alone_is_not_stationary() -> None:
+    stored = {name: read_summary(CURVES / f"{name}.json") for name in ("conversation", "synthetic")}
+    assert stored["conversation"].curve.is_stationary
+    assert not stored["synthetic"].curve.is_stationary
+
+
+def test_the_error_of_a_sample_covers_how_far_it_is_off(tmp_path: Path) -> None:
+    """Samples of a tenth of the blocks by other hashes: 19 of 20 within two standard errors."""
+    rng = np.random.default_rng(5)
+    lines = [
+        {
+            "timestamp": 10 * number,
+            "input_length": 16 * 512,
+            "output_length": 1,
+            "hash_ids": np.minimum(rng.zipf(1.2, 16), 10_000).tolist(),
+        }
+        for number in range(1_000)
+    ]
+    every = read_blocks(written(tmp_path / "t.jsonl", lines))
+    hits = every.summary.curve.ceiling
+    off = []
+    for _ in range(60):
+        kept = rng.random(10_001) < 0.1
+        blocks = every.blocks[kept[every.blocks]]
+        some = replace(every, blocks=blocks, share=len(blocks) / len(every.blocks))
+        off.append(abs(some.summary.curve.ceiling - hits) / some.summary.error)
+    assert np.mean(np.array(off) < 2) > 0.6
+
+
+def test_random_routing_makes_a_block_of_each_node_its_own(tmp_path: Path) -> None:
+    trace = read_blocks(written(tmp_path / "t.jsonl", LINES))
+    assert trace.routed(1).blocks.tolist() == [0, 1, 0, 1, 2]
+    routed = [blocks.tolist() for blocks in trace.routed(4).requests()]
+    nodes = [{block % 4 for block in blocks} for blocks in routed]
+    assert all(len(node) == 1 for node in nodes)
+    assert [[block // 4 for block in blocks] for blocks in routed] == [[0, 1], [0, 1, 2]]

@@ -55,3 +55,14 @@ def test_hits_from_the_curve_are_near_those_of_exact_lru() -> None:
         exact = float(np.mean(distances <= capacity))
         assert float(curve.hit_ratio(np.array(capacity))) == pytest.approx(exact, abs=0.015)
     assert float(curve.hit_ratio(np.array(1e9))) == pytest.approx(curve.ceiling)
+
+
+def test_drift_is_the_second_half_less_the_first() -> None:
+    """Eight blocks once, then one block eight times: no reuse, then always one access before."""
+    blocks = np.array([*range(8), *[9] * 8])
+    curve = reuse_curve(blocks)
+    assert curve.drift[0] == pytest.approx(7 / 8)
+    assert not curve.is_stationary
+    assert curve.half_band(np.array(1.0)) == pytest.approx(1.5 * 7 / 8)
+    steady = reuse_curve(np.tile([1, 2], 20))
+    assert steady.is_stationary

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from nearkv.costmodel.algebra.span import Real
-from nearkv.costmodel.mechanisms.reuse.fetch import both, crossover, split
+from nearkv.costmodel.mechanisms.reuse.fetch import (
+    both,
+    crossover,
+    layerwise,
+    least_load_rate,
+    split,
+)
 
 
 def compute(tokens: Real) -> Real:
@@ -33,3 +39,17 @@ def test_loading_pays_from_where_the_curves_cross() -> None:
     # 1e-4 p + 1e-8 p^2 = 0.01 + 5e-5 p at p = (-5e-5 + sqrt(25e-10 + 4e-10)) / 2e-8 = 192.6
     assert crossover(compute, load, 4_096) == 193
     assert np.isnan(crossover(lambda p: 0 * np.asarray(p), load, 4_096))
+
+
+def test_layers_load_while_the_layers_before_are_computed() -> None:
+    """4 layers of 3 s to load and 1 s to compute: 3 + 3 + 3 + 3, and the last layer's 1."""
+    assert layerwise(12.0, 4.0, 4) == pytest.approx(13.0)
+    assert layerwise(4.0, 12.0, 4) == pytest.approx(13.0)
+    assert layerwise(4.0, 12.0, 1) == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(("flops", "stated"), [(8 * 312e12, 6e9), (8 * 989.5e12, 19e9)])
+def test_loading_pays_from_the_rates_that_mooncake_states(flops: float, stated: float) -> None:
+    """Sec. 2.2: LLaMA3-70B, 8,192 tokens, on 8 A800 and on 8 H800."""
+    rate = least_load_rate(flops, prefix=8192.0, hidden=8192.0, group=8.0)
+    assert rate == pytest.approx(stated, rel=0.05)

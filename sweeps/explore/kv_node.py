@@ -1,0 +1,241 @@
+"""One server that keeps KV caches: bytes of a prefix, and each way that brings it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from nearkv.costmodel.algebra.span import Real
+from nearkv.costmodel.mechanisms.reuse.fetch import both
+from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Place, Tier, tier
+from nearkv.costmodel.mechanisms.serving.parallel import copies
+from nearkv.costmodel.model.llm import LLM
+from nearkv.costmodel.model.resources import gpu
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.machine import Machine
+from nearkv.hardware.platform import Platform
+from nearkv.sweeps.evaluate.probe import Probe
+from nearkv.sweeps.explore.lines import searched
+from nearkv.sweeps.study.sizes import number
+from nearkv.sweeps.study.study import Numbers, Study, one_point
+
+LENGTHS = 129
+"""Prompts at which the system is asked; between them its seconds are interpolated."""
+QUERY_WIDTHS = 2.0
+"""Vectors of the width of the heads that attention near a tier sends: the query, and its answer."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A server: its GPUs, and what they run.
+
+    Attributes:
+        hw, llm: scalars of one design point.
+        platform: where sizes of tiers are read.
+        probe: asks the system about prompts of any length.
+        block: tokens of a block.
+        staged: whether blocks from beyond the server's memory pass through host DRAM.
+    """
+
+    hw: Machine
+    llm: LLM
+    platform: Platform = field(repr=False)
+    probe: Probe = field(repr=False)
+    block: int = 512
+    staged: bool = False
+
+    @cached_property
+    def curve(self) -> tuple[Numbers, Numbers]:
+        """Lengths of prompts and the seconds that one alone takes."""
+        longest = scalar(self.llm.longest)
+        lengths = np.unique(np.round(np.geomspace(1, longest, LENGTHS)))
+        same = np.zeros(len(lengths), np.intp)
+        answer = self.probe.answer(same, {"context_tok": lengths})
+        estimate = answer.estimate
+        seconds = np.broadcast_to(estimate.prefill.seconds, lengths.shape)
+        return lengths, np.asarray(seconds, float)
+
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest prompt that the model takes [1]."""
+        return float(self.curve[0][-1])
+
+    def prefill(self, tokens: Real) -> Numbers:
+        """Seconds that a prompt takes which nothing is known of [s]."""
+        lengths, seconds = self.curve
+        return np.asarray(np.interp(tokens, lengths, seconds))
+
+    def compute(self, tokens: Real) -> Numbers:
+        """Seconds that a prompt takes less where its first tokens are not computed [s].
+
+        A pass over the weights is made for the rest of the prompt in either case.
+        """
+        return self.prefill(np.maximum(tokens, 1.0)) - self.prefill(1.0)
+
+    @cached_property
+    def token_bytes(self) -> float:
+        """KV of one more token far inside a prompt, on all GPUs that keep it [B]."""
+        last = self.longest
+        return scalar(self.kv_bytes(last) - self.kv_bytes(last / 2)) / (last / 2)
+
+    def kv_bytes(self, tokens: Real) -> Real:
+        """KV of a prefix, copied where heads are fewer than the GPUs that share them [B]."""
+        tp = self.hw.gpu.count
+
+        def of_layer(layer_type: LLM) -> Real:
+            cache = layer_type.kv_bytes(1.0, tokens) + layer_type.state_bytes(1.0)
+            return copies(layer_type, tp) * cache
+
+        return self.llm.sum_over_layers(of_layer)
+
+    def x_bytes(self, tokens: Real) -> Real:
+        """The layers' inputs, from which K and V can be rebuilt [B]."""
+        return self.llm.sum_over_layers(lambda layer_type: layer_type.x_bytes(1.0, tokens))
+
+    def tier(self, text: str) -> Tier:
+        """A tier as it is named: `dram=512GB`, or `ssd=8x3.84TB`.
+
+        Raises:
+            InputError: it is written differently, or the platform has no such memory.
+        """
+        name, equals, size = (part.strip() for part in text.partition("="))
+        if not equals and name in TIERS:
+            raise InputError(f"--tier {text!r}: write it as dram=512GB or ssd=8x3.84TB")
+        place = self.place(name)
+        count, times, each = size.rpartition("x")
+        if times and place.medium in ("host", "gpu"):
+            raise InputError(f"--tier {text!r}: state all memory of a node, as dram=512GB")
+        capacity = self._number(f"{place.medium}.{place.capacity}", each, name)
+        parts = scalar(self.hw[place.medium].count)
+        if times:
+            parts = self._number(f"{place.medium}.count", count, name)
+        else:  # the size is that of all parts
+            capacity = capacity / parts
+        if not capacity * parts:
+            raise InputError(
+                f"--tier {text!r}: must hold something; leave out an empty tier"
+            )
+        if name == "hbm":
+            self._check_beside_weights(text, parts * capacity)
+        return self.tier_of(name, capacity, parts)
+
+    def place(self, name: str) -> Place:
+        """Where the blocks of a tier lie.
+
+        Raises:
+            InputError: there is no such tier, or the platform has no such memory.
+        """
+        if name not in TIERS:
+            raise unknown("tier", name, TIERS, "--tier")
+        place = TIERS[name]
+        for role in (place.medium, *place.links):
+            if role not in self.hw.roles:
+                has_none = f"--tier {name}: platform {self.hw.platform!r} has no {role}"
+                raise InputError(
+                    f"{has_none}; choose a platform that has one, as h200-node"
+                )
+        return place
+
+    def tier_of(self, name: str, capacity: Real, parts: Real) -> Tier:
+        """A tier of parts of a capacity [B]: larger ones bear as many drive writes a day."""
+        place = TIERS[name]
+        medium, part = place.medium, self.hw[place.medium]
+        sizes = {f"{medium}.{place.capacity}": capacity, f"{medium}.count": parts}
+        if "endurance" in part:
+            drive_writes = part.endurance / part[place.capacity]
+            sizes[f"{medium}.endurance"] = drive_writes * capacity
+        changed = self.hw.with_values(sizes)
+        built = tier(name, changed, self.block * self.token_bytes, self.staged)
+        # the price of a byte is that of the platform's own part
+        return replace(built, byte_price=tier(name, self.hw, 1.0).byte_price)
+
+    def _number(self, address: str, text: str, name: str) -> float:
+        """Read a number of a tier's part, in SI."""
+        return number(self.platform.key(address))(text, f"--tier {name}")
+
+    def _check_beside_weights(self, text: str, size: float) -> None:
+        """Refuse blocks that do not fit beside the weights.
+
+        Raises:
+            InputError: they do not.
+        """
+        memory = gpu(self.hw).memory - self.llm.weight_bytes
+        if size > memory:
+            left = f"the weights leave {scalar(memory) / 1e9:,.0f} GB of the GPUs' memory"
+            raise InputError(f"--tier {text!r}: {left}; state less")
+
+    def load(self, tier: Tier, tokens: Real) -> Real:
+        """Seconds to bring the KV of a prefix to the GPUs [s]."""
+        return tier.load(self.kv_bytes(tokens)).seconds
+
+    def restore(self, tier: Tier, tokens: Real) -> Real:
+        """Seconds to bring X of a prefix and rebuild K and V from it [s]: HCache, EuroSys 2025.
+
+        Not a number where a layer keeps a state, which X of the prefix does not bring back.
+        """
+        if scalar(self.llm.all_state_bytes(1.0)):
+            return np.nan
+        flops = self.llm.sum_over_layers(
+            lambda layer_type: layer_type.kv_from_x_flops(1.0, tokens)
+        )
+        rebuild = gpu(self.hw).run(flops).seconds
+        return np.maximum(tier.load(self.x_bytes(tokens)).seconds, rebuild)
+
+    def attend_near(self, tier: Tier, tokens: Real) -> Real:
+        """Seconds that one token attends to a prefix beside the tier in all layers [s].
+
+        Queries go out, partial sums come back, KV stays: t0 + q bytes / B + KV / B_near, once a
+        layer (arXiv 2606.01502; HILOS moves the query alike). Not a number where the tier has
+        nothing that computes.
+        """
+        if tier.attend is None:
+            return np.nan
+
+        def sent(layer_type: LLM) -> Real:
+            width = layer_type.heads * layer_type.head_size
+            return QUERY_WIDTHS * width * layer_type.activation_width
+
+        there_and_back = tier.load(self.llm.sum_over_layers(sent)).seconds
+        turns = (self.llm.layers - 1) * tier.latency
+        return there_and_back + turns + tier.attend(self.kv_bytes(tokens)).seconds
+
+    def computed(self, tokens: Real, before: Real) -> Numbers:
+        """Seconds of computing tokens of a prefix after those before them [s]."""
+        return self.compute(before + tokens) - self.compute(before)
+
+    def ways(self, tier: Tier, tokens: Real, before: Real = 0.0) -> dict[str, Real]:
+        """Seconds that tokens of a prefix take by each way back, after those before them [s]."""
+        return {
+            "load": self.load(tier, tokens),
+            "recompute": self.computed(tokens, before),
+            "both": both(
+                lambda some: self.computed(some, before),
+                lambda some: self.load(tier, some),
+                tokens,
+            ),
+        }
+
+    def fetch(self, tier: Tier, tokens: Real, before: Real) -> Real:
+        """Seconds by the best way; none where there are no tokens [s]."""
+        best = np.minimum.reduce(
+            np.broadcast_arrays(*self.ways(tier, tokens, before).values())
+        )
+        return np.where(np.greater(tokens, 0), best, 0.0)
+
+
+def node_of(study: Study, block: int, staged: bool) -> Node:
+    """One server of a study of one design point.
+
+    Raises:
+        InputError: the study holds several points, or cannot be evaluated.
+    """
+    hw, llm = one_point(study)
+    points = searched(study)[0]
+    return Node(hw, llm, points.platform, Probe(points), block, staged)
+
+
+def scalar(value: Real) -> float:
+    """The number of one design point."""
+    return float(np.ravel(value)[0])

@@ -1,0 +1,76 @@
+"""Times of tiers by hand of eight H200: path, fixed time, staging, writes beside reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearkv.costmodel.mechanisms.reuse.tiers import TIERS, Tier, tier
+from nearkv.hardware.catalog import load_platform
+
+HW = load_platform("h200-node").machine()
+BLOCK, GIGA = 0.168e9, 1e9
+SOFTWARE, HOP = 1.8e-3, 5e-6
+
+
+def of(name: str, staged: bool = False, **changes: float) -> Tier:
+    """A tier of the node, some numbers replaced: `policy__block_time=1e-3`."""
+    sizes = {key.replace("__", "."): value for key, value in changes.items()}
+    return tier(name, HW.with_values(sizes), BLOCK, staged)
+
+
+@pytest.mark.parametrize(
+    ("name", "latency", "rate"),
+    [
+        ("hbm", 0.0, 8 * 4.8e12 * 0.85),
+        ("dram", SOFTWARE, 8 * 63e9 * 0.8),  # links of the GPUs before 614 GB/s of DRAM
+        ("cxl", SOFTWARE + 250e-9, 8 * 36e9),
+        ("ssd", SOFTWARE + 65e-6, 8 * 12e9),  # flash before eight links of 15.75 GB/s at 0.8
+        ("pool", SOFTWARE + HOP, 8 * 50e9 * 0.84),
+        ("pool-ssd", SOFTWARE + 65e-6 + HOP, 8 * 12e9),
+        ("object", SOFTWARE + 0.1 + HOP, 12.5e9),
+    ],
+)
+def test_a_load_is_a_fixed_time_and_bytes_over_the_slowest_part(
+    name: str, latency: float, rate: float
+) -> None:
+    assert of(name).load(GIGA).seconds == pytest.approx(latency + GIGA / rate)
+
+
+def test_each_place_needs_roles_that_the_node_has() -> None:
+    for place in TIERS.values():
+        assert {place.medium, *place.links} <= {*HW.roles}
+
+
+def test_staged_blocks_are_copied_twice_one_after_the_other() -> None:
+    direct, staged = (of("ssd", staged).load(GIGA).seconds for staged in (False, True))
+    assert staged - direct == pytest.approx(GIGA / (8 * 63e9 * 0.8))
+    assert of("dram", True).load(GIGA).seconds == of("dram").load(GIGA).seconds
+
+
+def test_a_file_system_serves_one_block_after_the_other() -> None:
+    slow = of("ssd", policy__block_time=10e-3)
+    assert slow.load(GIGA).seconds == pytest.approx(slow.latency + GIGA / BLOCK * 10e-3)
+
+
+def test_small_blocks_are_bound_by_requests() -> None:
+    small = tier("ssd", HW, 4096.0)
+    assert small.load(GIGA).seconds == pytest.approx(small.latency + GIGA / (8 * 2e6 * 4096))
+
+
+def test_writes_take_their_share_of_the_medium_and_none_of_the_links() -> None:
+    """Flash that writes half of its time reads at half its rate; DRAM still fills the links."""
+    drives = of("ssd")
+    half = drives.written_at(8 * 6.8e9 / 2)
+    assert half.load(GIGA).seconds - half.latency == pytest.approx(GIGA / (8 * 6e9))
+    busy = of("dram").written_at(100e9)
+    assert busy.load(GIGA).seconds == of("dram").load(GIGA).seconds
+    full = drives.written_at(8 * 6.8e9)
+    with np.errstate(divide="ignore"):
+        assert full.load(GIGA).seconds == np.inf
+
+
+def test_a_byte_costs_what_its_part_does() -> None:
+    assert of("dram").byte_price == pytest.approx(675 / (64 * 2**30))
+    assert of("pool-ssd").byte_price == pytest.approx(2737.5 / 7.68e12)
+    assert np.isnan(of("hbm").byte_price)
