@@ -38,7 +38,9 @@ MOST_BASES = 16
 """Platforms that may build on one another."""
 _MISSPELT = 0.8
 """Similarity, as `difflib` measures it, from which one name of a role is taken for a slip."""
-_PART_KEYS = {"kind", "title", "cite", "hub", "config"}
+_PART_KEYS = {"kind", "title", "cite", "hub", "config", "form"}
+_SERVER_KEYS = {"platform", "includes", "slots"}
+"""Keys of a server's file beside its numbers; `server` reads them."""
 
 
 def load_part(name: str, what: str = "part") -> Part:
@@ -78,12 +80,13 @@ def _read_part(path: Path, name: str, what: str) -> Part:
     if (part_type == "llm") != (what == "model"):
         raise InputError(f"{where}: kind = {part_type!r} is not a {what}")
     title = str(table.get("title", name))
-    entries = {key: entry for key, entry in table.items() if key not in _PART_KEYS}
+    no_numbers = _PART_KEYS | _SERVER_KEYS if part_type == "server" else _PART_KEYS
+    entries = {key: entry for key, entry in table.items() if key not in no_numbers}
     numbers = numbers_of(entries, PART_TYPES[part_type], where)
     if "config" in table:
         return _from_config(table, path.stem, title, numbers, where)
     check_complete(numbers, part_type, where)
-    part = Part(path.stem, part_type, title, numbers)
+    part = Part(path.stem, part_type, title, numbers, form=str(table.get("form", "")))
     if part_type == "llm":
         check_shape(part.si, where)
         part = with_dense_layers_between(part)

@@ -133,3 +133,5 @@ def _unknown_model(name: str) -> InputError:
 
 register_folder("part", __file__, "parts")
 register_folder("platform", __file__, "platforms")
+register_folder("part", __file__, "servers")
+register_folder("server", __file__, "servers")

@@ -34,6 +34,7 @@ class Part:
     numbers: Mapping[str, Quantity]
     layer_types: tuple[Part, ...] = ()
     placed: frozenset[str] = frozenset()
+    form: str = ""
 
     @property
     def layer_types_or_self(self) -> tuple[Part, ...]:

@@ -21,7 +21,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 """Where a number may come from."""
 
 _REQUIRED = {"value", "unit", "kind", "source", "at"}
-_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares"}
+_ALLOWED = _REQUIRED | {"note", "range", "quantiles", "shares", "date"}
 _UNCERTAIN = ("assumed", "fitted")
 """Kinds of number that need a note and a range."""
 
@@ -42,6 +42,7 @@ class Quantity:
         quantiles: 10 %, 50 % and 90 % of repeated measurements, in `unit`.
         shares: names what several numbers have in common (one chassis, one code base): where one
             of them is high in its range, so are the others.
+        date: of a price, as `2026-05`.
     """
 
     value: float
@@ -54,6 +55,7 @@ class Quantity:
     high: float | None = None
     quantiles: tuple[float, float, float] | None = None
     shares: str = ""
+    date: str = ""
 
     @cached_property
     def si(self) -> float:
@@ -134,6 +136,7 @@ def quantity(entry: object, key: Key, where: str) -> Quantity:
         high=high,
         quantiles=_quantiles(entry["quantiles"], where) if "quantiles" in entry else None,
         shares=shares,
+        date=str(entry.get("date", "")),
     )
 
 

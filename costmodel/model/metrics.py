@@ -29,10 +29,15 @@ class Answer:
 
     @property
     def devices(self) -> dict[str, Role]:
-        """The owned roles this platform has."""
-        return {role: self.hw[role] for role in self.owns if role in self.hw.roles}
+        """The roles this platform has of those that the system owns or that all need."""
+        owned = dict.fromkeys((*self.owns, *ALWAYS))
+        return {role: self.hw[role] for role in owned if role in self.hw.roles}
 
 
+ALWAYS = ("host", "server")
+"""Roles that every system needs, where a platform has them: what its devices sit in."""
+HOURS = 8766.0
+"""Hours of a year."""
 Compute = Callable[[Answer], Real]
 
 
@@ -121,9 +126,8 @@ def throughput(answer: Answer) -> Real:
     return estimate.work.batch * estimate.work.output / estimate.total.seconds
 
 
-@_column("energy_j_tok", "energy of all owned devices per generated token [J]")
-def energy(answer: Answer) -> Real:
-    """Idle power all the time, the rest while any resource of a role works [J/token].
+def _joules(answer: Answer) -> Real:
+    """Idle power all the time, the rest while any resource of a role works [J].
 
     Energy is a sum over devices, overlapped or not. A device that states no power draws its idle
     power; NaN where one states no idle power, see `without_idle_power`.
@@ -141,8 +145,34 @@ def energy(answer: Answer) -> Real:
             working = working + rise * estimate.total.active_of(role)
     for name, watts in estimate.accelerator_power.items():
         working = working + watts * _working_seconds(estimate.total, name)
-    joules = always * estimate.total.seconds + working
-    return joules / (estimate.work.batch * estimate.work.output)
+    return always * estimate.total.seconds + working
+
+
+@_column("energy_j_tok", "energy of all owned devices per generated token [J]")
+def energy(answer: Answer) -> Real:
+    """Energy of a batch over the tokens that it generates [J/token]."""
+    work = answer.estimate.work
+    return _joules(answer) / (work.batch * work.output)
+
+
+@_column("power_w", "mean power of all owned devices while they serve [W]")
+def power(answer: Answer) -> Real:
+    """Energy of a batch over its seconds [W]."""
+    return _joules(answer) / answer.estimate.total.seconds
+
+
+@_column("power_cap_w", "power of all owned devices while all of them work [W]")
+def power_cap(answer: Answer) -> Real:
+    """Sum over the owned roles; NaN where a device states no power at all [W]."""
+    devices = answer.devices.values()
+    idle = (part.maybe("idle_power", np.nan) for part in devices)
+    return sum(
+        (
+            part.count * part.maybe("power", least)
+            for part, least in zip(devices, idle, strict=True)
+        ),
+        0.0,
+    )
 
 
 def without_idle_power(answer: Answer) -> dict[str, NDArray[np.bool_]]:
@@ -159,11 +189,67 @@ def _working_seconds(span: Span, name: str) -> Real:
     return span.busy_of(name) if "." in name else span.active_of(name)
 
 
-@_column("cost_usd", "price of the parts that the system needs, its host included [USD]")
+@_column(
+    "cost_usd", "price of the machine that the system needs, host and server included [USD]"
+)
 def cost(answer: Answer) -> Real:
-    """Sum over the owned roles; NaN where a device states no price [USD]."""
-    prices = (part.count * part.maybe("price", np.nan) for part in answer.devices.values())
-    return sum(prices, 0.0)
+    """Sum over the owned roles, and DRAM that is not in a price; NaN where one is missing [USD]."""
+    devices = answer.devices
+    prices = (part.count * part.maybe("price", np.nan) for part in devices.values())
+    dimms: Real = 0.0
+    if "server" in devices and "host" in devices:
+        dimms = devices["server"].maybe("memory_price", 0.0) * devices["host"].memory
+    return sum(prices, 0.0) + dimms
+
+
+@_column("rack_units", "height of the server in a rack")
+def rack_units(answer: Answer) -> Real:
+    """Rack units of the server; NaN where the platform names none [1]."""
+    return answer.devices["server"].rack_units if "server" in answer.devices else np.nan
+
+
+@_column(
+    "usd_hour",
+    "an hour of the machine: its purchase over the years and power, or its rent [USD/h]",
+)
+def usd_hour(answer: Answer) -> Real:
+    """Amortised price and electricity, or rent where it is rented [USD/h].
+
+    NaN where the platform says nothing of ownership, or a price, power or rent is missing.
+    """
+    if "ownership" not in answer.hw.roles:
+        return np.nan
+    terms = answer.hw.ownership
+    bought = cost(answer) / (
+        terms.years * HOURS
+    ) + 3600 * terms.pue * terms.usd_kwh * power(answer)
+    rents = [part.count * part.rent for part in answer.devices.values() if "rent" in part]
+    rent = 3600 * sum(rents) if rents else np.nan
+    return np.where(np.greater(terms.rented, 0), rent, bought)[()]
+
+
+@_column(
+    "usd_mtok", "a million generated tokens, with drives replaced as they wear out [USD]"
+)
+def usd_mtok(answer: Answer) -> Real:
+    """What a machine costs an hour over what it generates then, and wear of what it owns [USD]."""
+    if "ownership" not in answer.hw.roles:
+        return np.nan
+    terms = answer.hw.ownership
+    tokens = 3600 * terms.utilisation * throughput(answer)
+    wear = np.where(np.greater(terms.rented, 0), 0.0, _wear(answer))
+    return 1e6 * (usd_hour(answer) / tokens + wear)
+
+
+def _wear(answer: Answer) -> Real:
+    """Price of the flash that a token wears out: bytes written over those it endures [USD]."""
+    estimate = answer.estimate
+    worn: Real = 0.0
+    for (resource, _), written in estimate.total.traffic("write").items():
+        part = answer.devices.get(resource.partition(".")[0])
+        if part is not None and "endurance" in part:
+            worn = worn + written / part.endurance * part.maybe("price", np.nan)
+    return worn / (estimate.work.batch * estimate.work.output)
 
 
 @_column("tok_s_per_kusd", "throughput_tok_s for every 1,000 USD [1/s/kUSD]")

@@ -14,6 +14,7 @@ from nearkv.hardware.catalog import Part, load_llm, load_part, load_platform, na
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.formats import formats
 from nearkv.hardware.quantity import sources
+from nearkv.hardware.server import load_server
 from nearkv.hardware.units import parse, unit_of
 from nearkv.sweeps.study.study_files import load_study
 
@@ -48,13 +49,14 @@ def test_every_source_is_used() -> None:
     papers = {"hilos", "inf2", "hillinfer", "l3", "h2m2", "flexgen"}
     by_hand = {"user"}  # what a user sets or fits
     widths = {number.source for numbers in formats().values() for number in numbers.values()}
-    assert set(sources()) - used - cited - papers - by_hand - widths == set()
+    slots = {slot.source for name in names("server") for slot in load_server(name).slots.values()}
+    assert set(sources()) - used - cited - papers - by_hand - widths - slots == set()
 
 
 def test_every_part_is_of_a_kind_that_some_role_takes() -> None:
     """A part that no platform names is reached by `--part ROLE=PART`."""
     taken = {part.type for name in names("platform") for part in load_platform(name).roles.values()}
-    assert {load_part(name).type for name in names("part")} <= taken
+    assert {load_part(name).type for name in names("part")} <= {*taken, "server"}
 
 
 def test_a_device_states_its_idle_and_full_power_or_neither() -> None:

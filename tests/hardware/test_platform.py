@@ -44,6 +44,7 @@ FOR = {
     "hilos-h100": ["hilos"],
     "hilos-h200": ["hilos"],
     "hilos-isp": ["hilos"],
+    "pcie-node": ["tensor-parallel", "flexgen-dram"],
     "gh-decoders": ["h2m2", "lpddr-only"],
 }
 """Platform -> systems; those that a system's paper names follow from the system itself."""

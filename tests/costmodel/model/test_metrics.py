@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.systems import model
 from support.tiny import estimate
 
-from nearkv.costmodel.model.metrics import Answer, _seconds_alone, energy
+from nearkv.costmodel.model.metrics import (
+    Answer,
+    _seconds_alone,
+    cost,
+    energy,
+    power,
+    power_cap,
+    rack_units,
+    throughput,
+    usd_hour,
+    usd_mtok,
+)
+from nearkv.costmodel.model.registry import find_system
+from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.catalog import load_platform
+from nearkv.hardware.machine import Role
+from nearkv.hardware.server import load_server
+from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.evaluate import table
 from nearkv.sweeps.study.study import Study
 
@@ -19,6 +37,7 @@ def test_a_device_that_draws_the_same_at_work_and_idle() -> None:
     answer = estimate("full-cache")
     hw = load_platform("aipc-4090").machine()
     steady = hw.with_values({"gpu.count": 2, "gpu.power": 7.0, "gpu.idle_power": 7.0})
+    steady = steady.with_values({"host.power": 0.0, "host.idle_power": 0.0})
     joules = energy(Answer(answer, steady, ("gpu",)))
     assert joules == pytest.approx(2 * 7.0 * answer.total.seconds / (5 * 21), rel=1e-12)
 
@@ -37,3 +56,58 @@ def test_only_points_whose_steps_carry_prompts_are_blank() -> None:
     alone, carrying = np.ravel(_seconds_alone(mixed, answer.step))
     assert alone == answer.step.seconds
     assert np.isnan(carrying)
+
+
+def owned(sets: Mapping[str, float]) -> Answer:
+    """FlexGen on a server of two cards of 100 W, a host of 50 W and a drive of 10 W."""
+    machine = load_server("pcie-4gpu-server").machine({})
+    terms = {"years": 2.0, "usd_kwh": 0.1 / 3.6e6, "pue": 1.5, "utilisation": 0.5, "rented": 0.0}
+    hw = machine.machine()
+    hw.roles["ownership"] = Role("", "ownership", terms)
+    steady = {"server": 40.0, "gpu": 100.0, "host": 50.0, "ssd": 10.0}
+    watts = {f"{role}.{key}": power for role, power in steady.items() for key in POWERS}
+    hw = hw.with_values({**watts, "gpu.count": 2.0, **sets})
+    work, system = Workload(8.0, 4096.0, 64.0), find_system("flexgen-ssd")
+    solved = resolve_knobs(system, hw, model("opt-6.7b", hw), work, dict(system.defaults))
+    return Answer(solved.estimate, hw, system.owns)
+
+
+POWERS = ("power", "idle_power")
+
+
+def test_the_price_of_a_machine_is_that_of_its_server_with_all_that_is_in_it() -> None:
+    """Two cards, a drive, the server with its processor, and 768 GiB of DRAM at 31 USD/GB."""
+    answer = owned({"gpu.price": 1000.0, "ssd.price": 300.0})
+    dimms = 768 * 2**30 / 1e9 * 31
+    assert cost(answer) == pytest.approx(2 * 1000 + 300 + 9000 + dimms)
+    assert power(answer) == pytest.approx(2 * 100 + 50 + 10 + 40)
+    assert power_cap(answer) == pytest.approx(2 * 100 + 50 + 10 + 40)
+    assert rack_units(answer) == 5
+
+
+def test_an_hour_of_a_bought_machine_and_of_a_rented_one() -> None:
+    """The price over two years, and 0.3 kW at 0.1 USD/kWh and 1.5 of the building; rent of two."""
+    bought = owned({})
+    hour = cost(bought) / (2 * 8766) + 0.3 * 0.1 * 1.5
+    assert usd_hour(bought) == pytest.approx(hour)
+    rented = owned({"ownership.rented": 1.0, "gpu.rent": 0.66 / 3600})
+    assert usd_hour(rented) == pytest.approx(2 * 0.66)
+
+
+def test_a_million_tokens_cost_the_hours_they_take_and_the_flash_they_wear() -> None:
+    answer = owned({"ssd.endurance": np.inf})
+    hours = 1e6 / throughput(answer) / 3600
+    assert usd_mtok(answer) == pytest.approx(usd_hour(answer) * hours / 0.5)
+    worn = owned({"ssd.endurance": 1e15, "ssd.price": 300.0})
+    written = sum(worn.estimate.total.traffic("write").values())
+    per_token = written / 1e15 * 300 / (8 * 64)
+    still = owned({"ssd.endurance": np.inf, "ssd.price": 300.0})
+    assert usd_mtok(worn) - usd_mtok(still) == pytest.approx(1e6 * per_token, rel=1e-6)
+
+
+def test_a_platform_without_a_server_has_no_rack_units_and_no_hourly_price() -> None:
+    hw = load_platform("aipc-4090").machine()
+    answer = Answer(estimate("full-cache"), hw, ("gpu",))
+    assert np.isnan(rack_units(answer))
+    assert np.isnan(usd_hour(answer))
+    assert np.isnan(usd_mtok(answer))

@@ -44,12 +44,13 @@ def test_every_system_with_gpus_owns_a_host() -> None:
 
 
 def test_a_part_without_a_price_is_named_until_it_has_one() -> None:
-    (_, _, both) = no_prices(blocks(NODE))
+    bare = NODE.but(parts={"gpu": "mi300x"})
+    (_, _, both) = no_prices(blocks(bare))
     assert both == (
-        "no cost_usd of tensor-parallel on h200-node: gpu (h200-sxm) and host (xeon-8480c-2s) "
-        "state no price; give --set gpu.price=USD --set host.price=USD"
+        "no cost_usd of tensor-parallel on h200-node gpu=mi300x: gpu (mi300x) and host "
+        "(xeon-8480c-2s) state no price; give --set gpu.price=USD --set host.price=USD"
     )
-    gpus = NODE.but(sets={"gpu.price": "32000USD"})
+    gpus = bare.but(sets={"gpu.price": "32000USD"})
     assert "host (xeon-8480c-2s) states no price" in no_prices(blocks(gpus))[-1]
     assert not no_prices(blocks(NODE.but(sets=PRICES)))
 
@@ -62,20 +63,22 @@ def test_a_machine_without_a_host_is_told() -> None:
 
 def test_a_limit_on_a_price_that_is_not_known_names_the_part() -> None:
     (row,) = least_hardware(
-        NODE.but(systems=("tensor-parallel",)), "gpu.count=1:8", ["cost_usd<=100000"]
+        NODE.but(systems=("tensor-parallel",), parts={"gpu": "mi300x"}),
+        "gpu.count=1:8",
+        ["cost_usd<=100000"],
     )
     assert row["limit"] == "never"
-    assert "gpu (h200-sxm) and host (xeon-8480c-2s) state no price" in row["reason"]
+    assert "gpu (mi300x) and host (xeon-8480c-2s) state no price" in row["reason"]
 
 
 def test_a_front_names_the_part_that_left_a_design_out() -> None:
     """Four RTX PRO 6000 in the server: 4 x 8,565 + 20,000 USD."""
     choice = NODE.but(
         systems=("tensor-parallel",),
-        parts={"gpu": "rtx-pro-6000,h200-sxm"},
+        parts={"gpu": "rtx-pro-6000,mi300x"},
         sets={"host.price": "20000USD", "gpu.count": "4"},
     )
-    with pytest.warns(NearkvWarning, match=r"gpu \(h200-sxm\) states no price"):
+    with pytest.warns(NearkvWarning, match=r"gpu \(mi300x\) states no price"):
         front = pareto(choice, "throughput_tok_s,cost_usd", [])
     assert front["cost_usd"].tolist() == [54_260]
 

@@ -1,0 +1,265 @@
+"""Servers that exist: their slots, what fits them, and the machine that a build of one makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearkv.hardware.catalog import load_part, load_platform
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
+from nearkv.hardware.folders import check_exists, names, path_of
+from nearkv.hardware.part import Part
+from nearkv.hardware.platform import Platform
+from nearkv.hardware.quantity import source_names, stated_by_user
+from nearkv.hardware.schema import PART_TYPES
+from nearkv.hardware.units import parse
+
+_SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
+Numbers = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a server takes in one role, as its maker or its paper states it.
+
+    Attributes:
+        role: of the machine.
+        takes: forms of part, or names of single parts, that fit.
+        counts: how many may be fitted, rising [1].
+        sizes: of the host, the DRAM that its sockets may hold, rising [B].
+        lanes: PCIe lanes of one part [1].
+        links: role of a link that every part brings -> its part.
+        source, at: where that is stated.
+    """
+
+    role: str
+    takes: tuple[str, ...]
+    counts: tuple[float, ...]
+    sizes: tuple[float, ...]
+    lanes: float
+    links: Mapping[str, str]
+    source: str
+    at: str
+
+    def fits(self, part: Part) -> bool:
+        """Whether a part has a form that fits, or is named."""
+        return part.form in self.takes or part.name in self.takes
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A part in a slot of a server.
+
+    Attributes:
+        part: what is fitted.
+        count: how many [1].
+    """
+
+    part: Part
+    count: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is sold, or the one of a paper, with its slots.
+
+    Attributes:
+        part: its own numbers: price, supply, lanes, rack units.
+        platform: the machine it makes as it is delivered, with what systems read of it.
+        includes: roles whose parts its price includes.
+        slots: by role.
+    """
+
+    part: Part
+    platform: Platform
+    includes: tuple[str, ...]
+    slots: Mapping[str, Slot]
+
+    @cached_property
+    def delivered(self) -> dict[str, Fitted]:
+        """The least that is fitted in each slot, the part of its platform where that fits."""
+        fitted = {}
+        for role, slot in self.slots.items():
+            own = self.platform.roles.get(role)
+            part = own if own and slot.fits(own) else self.parts(role)[0]
+            fitted[role] = Fitted(part, slot.counts[0])
+        return fitted
+
+    def parts(self, role: str) -> list[Part]:
+        """Parts of the catalogue that fit a slot, by name."""
+        named = self.slots[role].takes
+        return [part for part in _catalogue() if part.form in named or part.name in named]
+
+    def check(self, build: Mapping[str, Fitted], memory: float = 0.0) -> None:
+        """Refuse a build that cannot be assembled.
+
+        Args:
+            build: role -> what is fitted in it; a role that is left out stays as delivered.
+            memory: DRAM of the host; as delivered where it is 0 [B].
+
+        Raises:
+            InputError: naming the rule, and where it is stated.
+        """
+        name = self.part.name
+        for role, each in build.items():
+            if role not in self.slots:
+                raise unknown("slot", role, self.slots, name)
+            slot, stated = self.slots[role], self._stated(role)
+            if not slot.fits(each.part):
+                takes = " or ".join(slot.takes)
+                raise InputError(
+                    f"{name}: {each.part.name} does not fit {role}: {takes}{stated}"
+                )
+            if each.count not in slot.counts:
+                allowed = _listed(slot.counts)
+                raise InputError(
+                    f"{name}: {each.count:g} {role} cannot be fitted: {allowed}{stated}"
+                )
+        sizes = self.slots["host"].sizes if "host" in self.slots else ()
+        if memory and memory not in sizes:
+            held = _listed([size / 2**30 for size in sizes])
+            stated = self._stated("host") if sizes else ""
+            raise InputError(
+                f"{name}: {memory / 2**30:g} GiB cannot be fitted: {held} GiB{stated}"
+            )
+        fitted = {**self.delivered, **build}
+        counts: dict[str, Numbers] = {role: each.count for role, each in fitted.items()}
+        watts: dict[str, Numbers] = {
+            role: each.part.si.get("power", 0.0) for role, each in fitted.items()
+        }
+        for rule, (needed, there) in self.draws(counts, watts).items():
+            if needed > there:
+                raise InputError(f"{name}: needs {needed:g} {rule}, and has {there:g}")
+
+    def draws(
+        self, counts: Mapping[str, Numbers], watts: Mapping[str, Numbers]
+    ) -> dict[str, tuple[Numbers, float]]:
+        """What a build draws of what its slots share, and how much of that there is.
+
+        Args:
+            counts: role -> how many parts are fitted [1].
+            watts: role -> power of each while it works [W].
+
+        Returns:
+            Name of what is shared, with its unit -> (drawn, there).
+        """
+        own = self.part.si
+        lanes: Numbers = sum(counts[role] * self.slots[role].lanes for role in counts)
+        power: Numbers = sum(counts[role] * watts[role] for role in counts)
+        power = power + own.get("power", own.get("idle_power", 0.0))
+        return {"PCIe lanes": (lanes, own["lanes"]), "W": (power, own["supply"])}
+
+    def machine(self, build: Mapping[str, Fitted], memory: float = 0.0) -> Platform:
+        """The machine that a build makes, with each part at its price.
+
+        Args:
+            build, memory: as `check` takes them.
+
+        Raises:
+            InputError: it cannot be assembled.
+        """
+        self.check(build, memory)
+        fitted = {**self.delivered, **build}
+        roles = {**self.platform.roles, "server": _in_place(self.part, None, 1.0)}
+        for role, each in fitted.items():
+            placed = _in_place(each.part, roles.get(role), each.count)
+            if role in self.includes:
+                placed = _with(placed, "price", 0.0, f"in the price of {self.part.name}")
+            roles[role] = placed
+            for link, part in self.slots[role].links.items():
+                roles[link] = _in_place(load_part(part), roles.get(link), each.count)
+        if memory:
+            roles["host"] = with_memory(roles["host"], memory)
+        return replace(self.platform, roles=roles)
+
+    def _stated(self, role: str) -> str:
+        slot = self.slots[role]
+        return f" ({slot.source}, {slot.at})"
+
+
+def with_memory(host: Part, memory: float) -> Part:
+    """A host with other DIMMs; what its system may use grows alike [B]."""
+    share = memory / host.si["memory"]
+    if "kv_memory" in host.numbers:
+        host = _with(
+            host, "kv_memory", host.si["kv_memory"] * share, "as its share of before"
+        )
+    return _with(host, "memory", memory, "DIMMs as fitted")
+
+
+def load_server(name: str) -> Server:
+    """Read a server, by name or from a user's .toml file.
+
+    Raises:
+        InputError: an unknown name, or a slot that states no part, count or source.
+    """
+    path = path_of("server", name)
+    where = str(path)
+    table = read_toml(path, "server")
+    part = load_part(name)
+    platform = str(table.get("platform", ""))
+    check_exists("platform", platform, f"{where}: platform")
+    slots = {
+        role: _slot(role, slot, where) for role, slot in table.get("slots", {}).items()
+    }
+    includes = tuple(map(str, table.get("includes", ())))
+    return Server(part, load_platform(platform), includes, slots)
+
+
+def _slot(role: str, table: Mapping[str, Any], where: str) -> Slot:
+    """One slot of a server's file.
+
+    Raises:
+        InputError: an unknown key, or one that lacks its source.
+    """
+    where = f"{where}: slots.{role}"
+    for key in table:
+        if key not in _SLOT_KEYS:
+            raise unknown("key", key, _SLOT_KEYS, where)
+    if table.get("source") not in source_names() or not table.get("at"):
+        raise InputError(
+            f"{where}: needs a source (sources.toml), and where it says so (at)"
+        )
+    counts = table.get("counts") or range(1, int(table.get("most", 1)) + 1)
+    sizes = [parse(str(size), "B", where) for size in table.get("sizes", ())]
+    return Slot(
+        role=role,
+        takes=tuple(table["takes"]),
+        counts=tuple(sorted(map(float, counts))),
+        sizes=tuple(sorted(sizes)),
+        lanes=float(table.get("lanes", 0)),
+        links=table.get("links", {}),
+        source=table["source"],
+        at=table["at"],
+    )
+
+
+@cache
+def _catalogue() -> tuple[Part, ...]:
+    """Every part of the catalogue, by name."""
+    return tuple(map(load_part, names("part")))
+
+
+def _in_place(part: Part, before: Part | None, count: float) -> Part:
+    """A part of a machine, with what its place adds."""
+    placed = part.in_place_of(before) if before else part
+    return _with(placed, "count", count, "as fitted")
+
+
+def _with(part: Part, key: str, si: float, at: str) -> Part:
+    """A part with another value of one number [SI]."""
+    number = stated_by_user(si, PART_TYPES[part.type][key], at)
+    placed = part.placed | {key} if key == "count" else part.placed
+    return replace(part, numbers={**part.numbers, key: number}, placed=placed)
+
+
+def _listed(values: Sequence[float]) -> str:
+    """Values as people read them, the ends alone of a long list."""
+    texts = [f"{value:g}" for value in values]
+    return ", ".join(texts) if len(texts) < 12 else f"{texts[0]} to {texts[-1]}"

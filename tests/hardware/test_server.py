@@ -1,0 +1,131 @@
+"""Servers: what can be assembled, what cannot and why, and what a machine of one costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearkv.hardware.catalog import load_part
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.folders import names
+from nearkv.hardware.server import Fitted, Server, load_server
+
+GIB = 2.0**30
+
+
+def build(**fitted: tuple[str, float]) -> dict[str, Fitted]:
+    return {role: Fitted(load_part(part), count) for role, (part, count) in fitted.items()}
+
+
+IMPOSSIBLE = {
+    "RTX 5090s on the board of H200s": (
+        "hgx-h200-server",
+        {"gpu": ("rtx-5090", 8.0)},
+        0,
+        "does not fit",
+    ),
+    "half a board": ("hgx-h200-server", {"gpu": ("h200-sxm", 4.0)}, 0, "cannot be fitted: 8 "),
+    "a module of a board in a slot": (
+        "pcie-8gpu-server",
+        {"gpu": ("h200-sxm", 1.0)},
+        0,
+        "does not fit",
+    ),
+    "a board of another generation": (
+        "hgx-b200-server",
+        {"gpu": ("h100-sxm", 8.0)},
+        0,
+        "does not fit",
+    ),
+    "more drives than bays": ("pcie-4gpu-server", {"ssd": ("pm9a3", 17.0)}, 0, "1 to 16"),
+    "more cards than slots": ("workstation-4gpu", {"gpu": ("rtx-5090", 8.0)}, 0, "1, 2, 4"),
+    "more lanes than there are": (
+        "workstation-4gpu",
+        {"gpu": ("rtx-5090", 4.0), "ssd": ("pm9a3", 14.0)},
+        0,
+        "cannot be fitted",
+    ),
+    "a card that the supply does not carry": (
+        "dgx-spark-desktop",
+        {"gpu": ("rtx-pro-6000", 1.0)},
+        0,
+        "does not fit",
+    ),
+    "DRAM that no set of DIMMs makes": (
+        "pcie-4gpu-server",
+        {},
+        100 * GIB,
+        "100 GiB cannot be fitted",
+    ),
+    "DRAM that is soldered": ("gh200-server", {}, 960 * GIB, "960 GiB cannot be fitted"),
+    "a role without a slot": (
+        "dgx-spark-desktop",
+        {"ssd": ("pm9a3", 1.0)},
+        0,
+        "unknown slot 'ssd'",
+    ),
+}
+REAL = {
+    "8 x RTX 5090 over MCIO": ("pcie-8gpu-server", {"gpu": ("rtx-5090", 8.0)}, 192 * GIB),
+    "4 x RTX PRO 6000": ("pcie-4gpu-server", {"gpu": ("rtx-pro-6000", 4.0)}, 384 * GIB),
+    "4 x RTX 5090 workstation": ("workstation-4gpu", {"gpu": ("rtx-5090", 4.0)}, 64 * GIB),
+    "DGX Spark": ("dgx-spark-desktop", {}, 0),
+    "HILOS with 16 SmartSSDs": ("hilos-server", {"csd": ("smartssd", 16.0)}, 0),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_a_build_that_cannot_exist_is_refused_with_its_rule(case: str) -> None:
+    server, fitted, memory, rule = IMPOSSIBLE[case]
+    with pytest.raises(InputError, match=rule):
+        load_server(server).machine(build(**fitted), memory)
+
+
+@pytest.mark.parametrize("case", REAL)
+def test_a_machine_that_is_sold_is_accepted(case: str) -> None:
+    server, fitted, memory = REAL[case]
+    machine = load_server(server).machine(build(**fitted), memory)
+    for role, (part, count) in fitted.items():
+        assert machine.roles[role].name == part
+        assert machine.roles[role].si["count"] == count
+
+
+def test_rules_that_slots_share_hold_together() -> None:
+    """8 x 16 lanes and 8 x 4 are the 160 of two sockets; 8 x 600 W and the host fit 8 kW."""
+    server = load_server("pcie-8gpu-server")
+    full = build(gpu=("rtx-pro-6000", 8.0), ssd=("pm1753", 8.0))
+    counts = {"gpu": 8.0, "ssd": 8.0, "host": 1.0}
+    watts = {"gpu": 600.0, "ssd": 25.0, "host": 430.0}
+    drawn = server.draws(counts, watts)
+    assert drawn["PCIe lanes"] == (160, 160)
+    assert drawn["W"] == (8 * 600 + 8 * 25 + 430 + 250, 8000)
+    server.check(full)
+    small = Server(load_part("workstation-2gpu"), server.platform, server.includes, server.slots)
+    with pytest.raises(InputError, match="needs 160 PCIe lanes, and has 24"):
+        small.check(full)
+
+
+@pytest.mark.parametrize("name", names("server"))
+def test_every_server_is_a_machine_as_delivered(name: str) -> None:
+    server = load_server(name)
+    machine = server.machine({})
+    assert machine.roles["server"].name == name
+    for role in server.includes:
+        assert machine.roles[role].si["price"] == 0
+    assert all(server.parts(role) for role in server.slots)
+
+
+def test_links_come_with_what_they_connect() -> None:
+    machine = load_server("pcie-8gpu-server").machine(build(gpu=("l40s", 4.0), ssd=("pm1753", 3.0)))
+    counts = {role: machine.roles[role].si["count"] for role in ("gpu_link", "nvlink", "ssd_link")}
+    assert counts == {"gpu_link": 4, "nvlink": 4, "ssd_link": 3}
+    assert machine.roles["nvlink"].name == "pcie-5.0-x16"
+
+
+def test_what_a_system_may_use_grows_with_the_dimms() -> None:
+    machine = load_server("pcie-4gpu-server").machine({}, 384 * GIB)
+    host = machine.roles["host"].si
+    before = load_part("epyc-9654-1s").si
+    assert host["memory"] == 384 * GIB
+    assert host["kv_memory"] / host["memory"] == pytest.approx(
+        before["kv_memory"] / before["memory"]
+    )
