@@ -29,13 +29,13 @@ class Answer:
 
     @property
     def devices(self) -> dict[str, Role]:
-        """The roles this platform has of those that the system owns or that all need."""
-        owned = dict.fromkeys((*self.owns, *ALWAYS))
+        """The roles this platform has of those that the system owns, and its server."""
+        owned = (*self.owns, SERVER)
         return {role: self.hw[role] for role in owned if role in self.hw.roles}
 
 
-ALWAYS = ("host", "server")
-"""Roles that every system needs, where a platform has them: what its devices sit in."""
+SERVER = "server"
+"""The role that every system needs, where a platform has it: what its devices sit in."""
 HOURS = 8766.0
 """Hours of a year."""
 Compute = Callable[[Answer], Real]
@@ -197,15 +197,15 @@ def cost(answer: Answer) -> Real:
     devices = answer.devices
     prices = (part.count * part.maybe("price", np.nan) for part in devices.values())
     dimms: Real = 0.0
-    if "server" in devices and "host" in devices:
-        dimms = devices["server"].maybe("memory_price", 0.0) * devices["host"].memory
+    if SERVER in devices and "host" in devices:
+        dimms = devices[SERVER].maybe("memory_price", 0.0) * devices["host"].memory
     return sum(prices, 0.0) + dimms
 
 
 @_column("rack_units", "height of the server in a rack")
 def rack_units(answer: Answer) -> Real:
     """Rack units of the server; NaN where the platform names none [1]."""
-    return answer.devices["server"].rack_units if "server" in answer.devices else np.nan
+    return answer.devices[SERVER].rack_units if SERVER in answer.devices else np.nan
 
 
 @_column(

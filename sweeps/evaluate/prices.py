@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from nearkv.costmodel.model.metrics import ALWAYS
+from nearkv.costmodel.model.metrics import SERVER
 from nearkv.hardware.schema import PARTLESS
 from nearkv.sweeps.study.study import Block
 
@@ -35,7 +35,7 @@ def _no_price(block: Block) -> str:
     roles, given = block.platform.roles, block.sets.values()
     lacking = [
         role
-        for role in dict.fromkeys((*block.system.owns, *ALWAYS))
+        for role in (*block.system.owns, SERVER)
         if role in roles
         and "price" not in roles[role].numbers
         and f"{role}.price" not in given
@@ -51,13 +51,13 @@ def _no_price(block: Block) -> str:
 def _price(block: Block) -> str:
     """Which parts the price is of, and which of the platform are other systems'."""
     roles = block.platform.roles
-    owned = tuple(dict.fromkeys((*block.system.owns, *ALWAYS)))
+    owned = (*block.system.owns, SERVER)
     devices = [role for role, part in roles.items() if part.type not in NO_DEVICES]
     bought = [role for role in devices if role in owned]
     sentence = f"{COSTS[0]} of {_where(block)} is of {_listed(bought)}"
     if others := [role for role in devices if role not in owned]:
         sentence += f", without {_listed(others)}, which it does not need"
-    if absent := [role for role in owned if role not in (*roles, "server")]:
+    if absent := [role for role in owned if role not in (*roles, SERVER)]:
         sentence += f"; the platform states no {_listed(absent)}"
     return f"{sentence}."
 
