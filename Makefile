@@ -6,7 +6,8 @@ CORES = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
 WORKERS = $(shell expr $(CORES) + 2)
 # programs that tests start read modules that are compiled already
 export PYTHONDONTWRITEBYTECODE :=
-SIZES := --model opt-30b,opt-66b,opt-175b --batch 16 --context 16k:128k:x2 --output-tokens 64 --platform hilos-a100
+SYSTEMS := flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos
+SHOWN := system,model,batch,context_tok,status,decode_tok_s,throughput_tok_s,step_ms
 
 .PHONY: help setup demo validation bands golden check test quick browser pictures readme site lint type sizes fuzz mutants cover bench resume performance lock
 help: ## list the targets
@@ -20,9 +21,12 @@ help: ## list the targets
 
 setup: .venv/ready ## install into .venv, the command is .venv/bin/nearkv
 
-demo: setup ## compare HILOS with four baselines, print the table, write out/hilos.csv
+demo: setup ## compare HILOS with four baselines: bars on one screen, out/hilos.csv beside them
 	@mkdir -p out
-	$(BIN)/nearkv compare flexgen-ssd flexgen-dram flexgen-16ssd deepspeed-uvm hilos $(SIZES) --knob devices=4,8,16 -o out/hilos.csv
+	@$(BIN)/nearkv compare $(SYSTEMS) --model opt-66b --context 16k:128k:x2 --columns $(SHOWN) --chart --pivot context_tok -o out/hilos.csv
+	@echo "Next, where a step's time goes, and the figure:"
+	@echo "  $(BIN)/nearkv estimate hilos --model opt-66b --context 64k --explain"
+	@echo "  $(BIN)/nearkv plot lines out/hilos.csv --value decode_tok_s -o out/hilos.pdf"
 
 validation: setup ## write docs/validation.md, a row a paper, anew
 	$(BIN)/python docs/validation.py

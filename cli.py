@@ -318,6 +318,8 @@ add_group(
     plot.breakdown,
     plot.pareto,
     plot.tornado,
+    plot.roofline,
+    plot.footprint,
     plot.parity,
     plot.reliability,
     map=plot.policy_map,

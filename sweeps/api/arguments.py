@@ -12,7 +12,7 @@ from nearkv.hardware.part import Part
 from nearkv.sweeps.study.bands import check_draws
 from nearkv.sweeps.study.sizes import names
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.study.study_files import load_study, varied
 
 Value = str | float | os.PathLike[str]
 Values = Value | Iterable[Value]
@@ -107,11 +107,7 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
         return systems
     if model is None:
         raise InputError("model is missing; name one, as in model='opt-66b'")
-    for name in axes:
-        if name not in Axes.__annotations__:
-            raise unknown("argument", name, Axes.__annotations__)
-    given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in axes.items()}
-    given |= {"systems": systems, "models": model}
+    given = _fields(axes) | {"systems": systems, "models": model}
     named: dict[str, object] = {"systems": systems, "model": model}
     named |= {name: axes.get(name) for name in ("platform", "trace", "plugin")}
     for name, value in named.items():
@@ -126,18 +122,30 @@ def study_of(systems: Study | Names, model: Models | None, axes: Axes) -> Study:
 def study_or_axes(
     study: Study | Value | None, systems: Names | None, model: Models | None, axes: Axes
 ) -> Study:
-    """A study as it is or from its file, whose plugins `plugin` allows, else one of arguments.
+    """A study as it is or from its file, with the arguments that vary it, else one of arguments.
 
     Raises:
-        InputError: both are given, or neither.
+        InputError: systems or a model are missing.
     """
     if study is None and (systems is None or model is None):
         raise InputError("give a study, or systems and a model")
     if study is None:
         return study_of(cast("Names", systems), model, axes)
-    if systems is not None or model is not None or axes.keys() - {"plugin"}:
-        advice = "or leave it out and name all others, as in systems='hilos'"
-        raise InputError(f"{_HOLDS_AXES}: give them there, {advice}")
-    if isinstance(study, Study):
-        return study
-    return load_study(path_of(study, "study"), names(axes.get("plugin", ()), "plugin"))
+    plugins = names(axes.get("plugin", ()), "plugin")
+    if not isinstance(study, Study):
+        study = load_study(path_of(study, "study"), plugins)
+    named: dict[str, Any] = {"systems": systems, "models": model}
+    given = {name: value for name, value in named.items() if value is not None}
+    return varied(study, given | _fields(axes))
+
+
+def _fields(axes: Axes) -> dict[str, Any]:
+    """Arguments by the field of `Study` that they are.
+
+    Raises:
+        InputError: an argument that does not exist.
+    """
+    for name in axes:
+        if name not in Axes.__annotations__:
+            raise unknown("argument", name, Axes.__annotations__)
+    return {_FIELDS.get(name, name): value for name, value in axes.items()}

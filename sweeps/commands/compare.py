@@ -84,7 +84,7 @@ def compare(
     if chart and view.file:
         save(table, columns, study, view.file)
     if chart:
-        print_chart(table, study, columns)
+        print_chart(table, study, view)
         check_answered(rows_of(table))
         return
     names = [str(name) for name in table]

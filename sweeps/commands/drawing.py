@@ -60,8 +60,6 @@ def check_chart(view: View, breakdown: bool = False) -> None:
         raise InputError("--chart draws with letters; leave out --format")
     if breakdown and not view.file:
         raise InputError("--chart draws one column; leave out --breakdown")
-    if view.pivot:
-        raise InputError("--chart prints no table to pivot; leave out --pivot")
     if text_format(view.file):
         raise InputError(
             f"--chart prints no table for -o {view.file}; leave out one of them"
@@ -102,15 +100,26 @@ def save_figure(figure: Any, file: str, about: str = "") -> None:
     tell(f"wrote {file}{about}")
 
 
-def print_chart(table: pd.DataFrame, study: Study, only: str) -> None:
-    """Print a bar a row, named by what the study varies."""
+def print_chart(table: pd.DataFrame, study: Study, view: View) -> None:
+    """Print a bar a row, named by what the study varies, and the answer in a sentence."""
     from nearkv.sweeps.api.tables import rows_of
     from nearkv.sweeps.figures.chart import chart
     from nearkv.sweeps.figures.series import drawn_column
-    from nearkv.sweeps.tables.table import varying
+    from nearkv.sweeps.tables.labels import label_of
+    from nearkv.sweeps.tables.pivot import pivoted
+    from nearkv.sweeps.tables.table import marked, varying
     from nearkv.sweeps.tables.terminal import width_of_output
 
     names = varying(table, study) or ["system"]
-    width = min(width_of_output(), WIDEST_CHART)
-    for line in chart(rows_of(table), drawn_column(table, only), names, width):
+    value = drawn_column(table, view.columns)
+    rows, title, values = marked(rows_of(table)), label_of(value), [value]
+    if view.pivot:
+        arranged = pivoted(rows, view.pivot, [value], names)
+        rows, title = arranged.rows, arranged.title
+        names = [name for name in rows[0] if name in table]
+        values = [name for name in rows[0] if name not in table]
+    typer.echo(title)
+    for line in chart(rows, values, names, min(width_of_output(), WIDEST_CHART)):
         typer.echo(line)
+    for sentence in table.attrs["conclusion"]:
+        typer.echo(sentence)

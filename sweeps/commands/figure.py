@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.plot import Font
+
 if TYPE_CHECKING:
     from nearkv.sweeps.figures.papers import PaperFigure
 
 
 def figure(
+    line: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -27,22 +31,44 @@ def figure(
             help="Write FILE.pdf, .svg or .png; default: the figure's name with .pdf.",
         ),
     ] = "",
+    system: options.SystemNames = "",
+    model: options.Models = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    platform: options.Platforms = "",
+    sets: options.Sets = [],
+    knobs: options.Knobs = [],
+    zipped: options.Zip = [],
+    parts: options.Parts = [],
+    trace: options.Traces = "",
+    method: options.Method = "fluid",
+    seed: options.Seed = 0,
+    band: options.Band = None,
+    samples: options.Samples = 1024,
+    plugins: options.Plugins = [],
+    font: Font = "",
 ) -> None:
     """Draw a figure of a paper: our predictions, and beside them what the paper states.
 
-    Example: nearkv figure hilos-fig10 -o fig10.pdf
+    Options vary the figure's study; it then says what is not the paper's, and compares nothing.
+
+    Example: nearkv figure hilos-fig10 --part gpu=h100-sxm -o fig10.pdf
     """
     from pathlib import Path
 
     from nearkv.sweeps.commands.drawing import check_figure, save_figure
     from nearkv.sweeps.figures.papers import draw, paper_figure
+    from nearkv.sweeps.figures.style import use_font
 
     if not name:
         list_figures()
         return
     path = file or f"{Path(name).stem}.pdf"
     check_figure(path)
-    drawn = paper_figure(name)
+    use_font(font)
+    given = options.given(line)
+    drawn = paper_figure(name, options.study_of(line, system), given)
     save_figure(draw(drawn), path, f"; {summary(drawn)}")
 
 
@@ -60,6 +86,8 @@ def summary(drawn: PaperFigure) -> str:
     from nearkv.sweeps.tables.table import counted
 
     count = len(drawn.statements)
+    if drawn.varied:
+        return f"{drawn.title}; {drawn.varied}"
     if not count:
         return f"{drawn.title}; the paper's text states none of its numbers"
     return f"{drawn.title}; {counted(count, 'statement')} of the paper beside it"

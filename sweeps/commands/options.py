@@ -270,6 +270,25 @@ def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:
     return study
 
 
+def given(line: typer.Context) -> dict[str, str]:
+    """What the command line says of a study, in words, by the field of `Study` that it sets."""
+    from dataclasses import fields
+
+    from nearkv.sweeps.study.study import Study
+
+    known = [field.name for field in fields(Study)]
+    stated = {}
+    for parameter in line.command.params:
+        name = str(parameter.name)
+        field = name if name in known else f"{name}s"
+        source = line.get_parameter_source(name)
+        if field in known and source and source.name == "COMMANDLINE":
+            value = line.params[name]
+            texts = value if isinstance(value, list | tuple) else [value]
+            stated[field] = " ".join([parameter.opts[0], *map(str, texts)])
+    return stated
+
+
 @dataclass(frozen=True)
 class View:
     """How a table is shown, as a user asks for it.

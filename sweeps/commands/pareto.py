@@ -76,7 +76,7 @@ def pareto(
     from nearkv.sweeps.study.study_files import either
 
     view = options.view_of(line)
-    study = either(study_file, options.study_of(line, system))
+    study = either(study_file, options.study_of(line, system), options.given(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
     front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
     print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

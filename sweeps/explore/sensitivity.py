@@ -171,6 +171,7 @@ def _row(
         "jump": jump or None,
         "low": quantity.low,
         "high": quantity.high,
+        of: plain(value),
         f"{of}_at_low": plain(at_low) if is_ranged else None,
         f"{of}_at_high": plain(at_high) if is_ranged else None,
         "matters": slope != 0 or jump or (is_ranged and at_low != at_high),

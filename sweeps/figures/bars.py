@@ -10,8 +10,18 @@ import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown, warn
 from nearkv.sweeps.figures.series import NOTHING, Cell, axis_of, cells, everywhere, levels
-from nearkv.sweeps.figures.style import bar_style, legend_above, log_scale, new_axes, styled
-from nearkv.sweeps.tables.labels import label_of, short_number
+from nearkv.sweeps.figures.style import (
+    Look,
+    legend_above,
+    log_scale,
+    looks,
+    new_axes,
+    panel_width,
+    say_empty,
+    spelled,
+    styled,
+)
+from nearkv.sweeps.tables.labels import label_of, short_number, without_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +33,12 @@ GROUP_WIDTH = 0.8
 BAR_WIDTH = 0.92
 """Share of a bar's place that it fills."""
 
+
+POINTS, AXES_SHARE = 72, 0.85
+"""Points of an inch; share of a panel's width that its axes have."""
+
+LEGIBLE = 6.0
+"""Width of a bar [point] from which on it has a pattern, and text upright on it is read."""
 
 MOST_BARS = 400
 """Bars of a figure; of more, none is wide enough to be seen."""
@@ -84,23 +100,27 @@ def bars(
     if baseline:
         marks = _normalised(marks, series, baseline)
     target = new_axes(axes, width)
-    for index, name in enumerate(series):
+    points = POINTS * AXES_SHARE * panel_width(target) * GROUP_WIDTH / count
+    for index, (name, look) in enumerate(zip(series, looks(series), strict=True)):
         row = [marks.get((group, name)) for group in groups]
-        _draw_series(target, row, index, len(series), str(name))
+        shown = look if points >= LEGIBLE else replace(look, hatch="")
+        _draw_series(target, row, (index, len(series), points), str(name), shown)
     if log:
         log_scale(target, "y")
-    else:
+    elif points >= LEGIBLE:
         _number_small(target, [cell.value for cell in marks.values()])
     target.set_xlabel(label_of(over))
     target.set_ylabel(label_of(value))
     if baseline:
-        target.set_ylabel(f"{label_of(value)},\nrelative to {baseline}")
+        relative = f"{without_unit(label_of(value))},\nrelative to {spelled(baseline)}"
+        target.set_ylabel(relative)
         target.axhline(1.0, color="black", linewidth=0.6)
     ticks = [tick_of(group) for group in groups]
     target.set_xticks(range(len(groups)), ticks)
     target.set_xlim(-0.5, len(groups) - 0.5)
+    say_empty(target, table, value)
     if len(series) > 1:
-        legend_above(target)
+        legend_above(target, by)
     return target
 
 
@@ -116,12 +136,13 @@ def _normalised(
     by_text = {
         f"{name:g}" if isinstance(name, float) else str(name): name for name in series
     }
-    if str(baseline) not in by_text:
+    named = str(spelled(str(baseline)))
+    if named not in by_text:
         raise unknown("baseline", str(baseline), list(by_text))
     shown: dict[tuple[Any, Any], Cell] = {}
     blank: dict[str, None] = {}
     for (group, name), cell in marks.items():
-        reference = marks.get((group, by_text[str(baseline)]), NOTHING)
+        reference = marks.get((group, by_text[named]), NOTHING)
         if np.isfinite(cell.value) and not reference.value > 0:
             blank[tick_of(group)] = None
             shown[group, name] = replace(NOTHING, mark="n/a")
@@ -134,25 +155,31 @@ def _normalised(
 
 
 def _draw_series(
-    axes: Axes, row: Sequence[Cell | None], index: int, count: int, name: str
+    axes: Axes,
+    row: Sequence[Cell | None],
+    place_in_group: tuple[int, int, float],
+    name: str,
+    look: Look,
 ) -> None:
     """Draw the bars of one value of `by` over all groups, which are 1 apart.
 
     Args:
         axes: where to draw.
         row: what stands in each group.
-        index, count: place of the bar in its group, and bars of a group.
+        place_in_group: place of the bar in its group, bars of a group, and their width [point].
         name: for the legend.
+        look: of the bars.
     """
+    index, count, points = place_in_group
     step = GROUP_WIDTH / count
     places = np.arange(len(row)) + (index + 0.5) * step - GROUP_WIDTH / 2
     heights = np.array([cell.value if cell else np.nan for cell in row])
-    axes.bar(places, heights, step * BAR_WIDTH, label=name, **bar_style(index))
+    axes.bar(places, heights, step * BAR_WIDTH, label=name, **look.bar)
     for place, cell in zip(places, row, strict=True):
         if cell is None:
             continue
         if not np.isfinite(cell.value):
-            mark(axes, place, cell.mark or "-")
+            mark(axes, place, cell.mark or "-", min(points, LEGIBLE))
         elif cell.banded:
             axes.vlines(place, cell.low, cell.high, color="black", linewidth=0.8)
 
@@ -167,8 +194,8 @@ def _number_small(axes: Axes, values: Sequence[float]) -> None:
             mark(axes, middle, f"{height:.2g}")
 
 
-def mark(axes: Axes, place: float, text: str) -> None:
-    """Write what stands in place of a bar, upright on the axis."""
+def mark(axes: Axes, place: float, text: str, size: float = LEGIBLE) -> None:
+    """Write what stands in place of a bar, upright on the axis, in letters of a size [point]."""
     axes.annotate(
         text,
         (place, 0.0),
@@ -178,7 +205,7 @@ def mark(axes: Axes, place: float, text: str) -> None:
         rotation=90,
         ha="center",
         va="bottom",
-        fontsize=6,
+        fontsize=size,
     )
 
 

@@ -17,9 +17,16 @@ from nearkv.sweeps.figures.series import (
     independent,
     telling,
 )
-from nearkv.sweeps.figures.style import HEIGHT, bar_style, new_axes, styled
+from nearkv.sweeps.figures.style import (
+    HEIGHT,
+    LEGEND_LINE,
+    legend_above,
+    looks,
+    new_axes,
+    styled,
+)
 from nearkv.sweeps.tables.labels import short_number
-from nearkv.sweeps.tables.table import MARKS
+from nearkv.sweeps.tables.table import MARKS, three_digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +38,8 @@ PREFIX = "time_s:"
 MOST_UPRIGHT = 7
 """The names of more bars than this are turned, so that they do not meet."""
 
-LEAST_BARS, LETTER, LEGEND_LINE = 1.6, 0.06, 0.16
-"""Least height of the bars, height of a letter of a turned name and of a legend's line [inch]."""
+LEAST_BARS, LETTER = 1.6, 0.06
+"""Least height of the bars, and height of a letter of a turned name [inch]."""
 
 
 @styled
@@ -91,14 +98,50 @@ def breakdown(
     return target
 
 
+@styled
+def footprint(
+    table: pd.DataFrame, *, width: str = "column", axes: Axes | None = None
+) -> Axes:
+    """Draw what lies in each memory as a share of it, and the memory's size as a line.
+
+    Args:
+        table: rows of `estimate --footprint`: `memory`, `content`, `needed_gb`, `available_gb`.
+        width: of a new figure, `column` or `page`.
+        axes: where to draw; default: a new figure.
+
+    Returns:
+        The axes, to restyle.
+
+    Raises:
+        InputError: the table is not one of `--footprint`.
+
+    Example:
+        >>> import nearkv
+        >>> prediction = nearkv.estimate("hilos", model="opt-66b", context="64k")
+        >>> axes = nearkv.plot.footprint(prediction.footprint())
+    """
+    for name in ("memory", "content", "needed_gb", "available_gb"):
+        check_columns(table, name)
+    size = table.dropna(subset=["available_gb"]).set_index("memory")["available_gb"]
+    parts = table[table["available_gb"].isna()]
+    needed = parts.pivot_table("needed_gb", "content", "memory", "sum", sort=False)
+    shares = (needed / size).reindex(columns=size.index).fillna(0.0)
+    names = [f"{memory}\n{three_digits(room)} GB" for memory, room in size.items()]
+    target = new_axes(axes, width)
+    draw_stacks(target, names, {str(key): row.to_numpy() for key, row in shares.iterrows()})
+    target.axhline(1.0, color="black", linewidth=0.8)
+    target.set_ylabel("Share of the memory")
+    legend_above(target)
+    return target
+
+
 def draw_stacks(
     axes: Axes, names: Sequence[str], heights: Mapping[str, NDArray[np.floating[Any]]]
 ) -> None:
     """Draw a bar for each name, the parts on top of each other in their order."""
     bottom = np.zeros(len(names))
-    for index, (part, row) in enumerate(heights.items()):
-        style = bar_style(index)
-        axes.bar(np.arange(len(names)), row, 0.7, bottom=bottom, label=part, **style)
+    for look, (part, row) in zip(looks([*heights]), heights.items(), strict=True):
+        axes.bar(np.arange(len(names)), row, 0.7, bottom=bottom, label=part, **look.bar)
         bottom += row
     turned: dict[str, Any] = {"rotation": 90} if len(names) > MOST_UPRIGHT else {}
     axes.set_xticks(range(len(names)), names, **turned)

@@ -12,47 +12,59 @@ from rich.table import Table
 
 from nearkv.hardware.errors import unknown
 from nearkv.sweeps.figures.series import finite
-from nearkv.sweeps.tables.labels import label_of
 from nearkv.sweeps.tables.table import MARKS
 
 
 def chart(
-    rows: Sequence[Mapping[str, Any]], value: str, names: Sequence[str], width: int = 80
+    rows: Sequence[Mapping[str, Any]],
+    values: Sequence[str],
+    names: Sequence[str],
+    width: int = 80,
 ) -> list[str]:
-    """Return one line per row: its name, a bar as long as its value, the value.
+    """Return one line per row: its name, and for each value a bar as long as it, and the value.
 
     Args:
         rows: rows of a table.
-        value: the column whose values are the bars.
+        values: the columns whose values are bars, on one scale; of several, a line names each.
         names: columns that name a row; those that are alike in all rows are left out.
         width: characters of a line.
 
     Raises:
-        InputError: no row has the column.
+        InputError: no row has a column.
     """
     columns = sorted(set().union(*rows))
-    if value not in columns:
-        raise unknown("column", value, columns, "--chart")
-    differing = []
-    for name in names:
-        values = {str(row.get(name)) for row in rows}
-        if len(values) > 1:
-            differing.append(name)
+    for value in values:
+        if value not in columns:
+            raise unknown("column", value, columns, "--chart")
+    differing = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
     naming = differing or names[:1]
-    numbers = [finite(row.get(value)) for row in rows]
+    numbers = [finite(row.get(value)) for row in rows for value in values]
     longest = max((number for number in numbers if number > 0), default=1.0)
-    grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
+    grid.show_header = len(values) > 1
     grid.add_column()
-    grid.add_column(ratio=1)
-    grid.add_column(justify="right")
-    for row, number in zip(rows, numbers, strict=True):
+    for value in values:
+        grid.add_column(value, ratio=1)
+        grid.add_column(justify="right")
+    for row in rows:
+        cells: list[Bar | str] = []
+        for value in values:
+            cells += _bar_and_number(row, value, longest)
         words = [str(row[name]) for name in naming if row.get(name) is not None]
-        title = " ".join(words)
-        if math.isnan(number):
-            grid.add_row(title, "", MARKS.get(str(row.get("status")), "-"))
-        else:
-            grid.add_row(title, Bar(longest, 0, number), f"{number:.4g}")
+        grid.add_row(" ".join(words), *cells)
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(grid)
-    return [label_of(value), *captured.get().splitlines()]
+    return captured.get().splitlines()
+
+
+def _bar_and_number(
+    row: Mapping[str, Any], value: str, longest: float
+) -> tuple[Bar | str, str]:
+    """Return a bar and its number, or what stands in their place."""
+    cell = row.get(value)
+    number = finite(cell)
+    if math.isnan(number):
+        mark = cell if isinstance(cell, str) else MARKS.get(str(row.get("status")), "-")
+        return "", mark
+    return Bar(longest, 0, number), f"{number:.4g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,28 @@ from nearkv.sweeps.figures.series import (
     levels,
 )
 from nearkv.sweeps.figures.style import (
-    colour,
-    line_style,
+    MARKERS,
+    Look,
+    legend_above,
     log_scale,
+    looks,
     most_ticks,
     new_axes,
+    say_empty,
     styled,
+    without_legend,
 )
 from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+CROSS_HEIGHT = 0.05
+"""Height of a row of crosses [share of the axes]."""
+
+LETTER_HEIGHT = 0.1
+"""Height of a line of small text [inch]."""
 
 LOGARITHMIC_SPAN = 8.0
 """Axes whose largest number is at least this many times the smallest are logarithmic."""
@@ -47,7 +57,7 @@ def lines(
 ) -> Axes:
     """Draw one line per value of `by` along the numbers of `over`.
 
-    A line breaks where its system does not fit; the place is marked with a cross on the axis.
+    A line breaks where its system does not fit; the place is marked with a cross above.
 
     Args:
         table: a row for every point.
@@ -74,36 +84,70 @@ def lines(
     check_no_names(table, over, advice="draw it as bars")
     places = np.array(sorted(float(level) for level in levels(table, over)))
     target = new_axes(axes, width)
-    for index, name in enumerate(levels(table, by)):
+    names = levels(table, by)
+    lacking = []
+    for name, look in zip(names, looks(names), strict=True):
         row = [marks.get((place, name), NOTHING) for place in places]
-        _draw_line(target, index, str(name), places, row)
+        _draw_line(target, look, str(name), places, row)
+        missing = [place for place, cell in zip(places, row, strict=True) if cell.mark]
+        lacking += [(missing, look)] if missing else []
+    for text in dict.fromkeys(cell.mark for cell in marks.values() if cell.mark):
+        target.plot([], [], "x", color="0.4", label=text)
     _scale(target, places)
+    _cross_above(target, lacking)
     target.set_xlabel(label_of(over))
     target.set_ylabel(label_of(value))
-    target.legend(frameon=False)
+    say_empty(target, table, value)
+    legend_above(target, by)
+    if len(names) > len(MARKERS):
+        _name_at_ends(target)
     return target
 
 
 def _draw_line(
     axes: Axes,
-    index: int,
+    look: Look,
     name: str,
     places: NDArray[np.float64],
     row: Sequence[Cell],
 ) -> None:
-    """Draw the line of one value of `by`, its band, and crosses where it does not fit."""
-    shade = colour(index)
-    heights = [cell.value for cell in row]
-    axes.plot(places, heights, label=name, **line_style(index))
+    """Draw the line of one value of `by`, and its band."""
+    axes.plot(places, [cell.value for cell in row], label=name, **look.line)
     if any(cell.banded for cell in row):
         low = [cell.low for cell in row]
         high = [cell.high for cell in row]
-        axes.fill_between(places, low, high, color=shade, alpha=0.2, linewidth=0)
-    missing = [place for place, cell in zip(places, row, strict=True) if cell.mark]
-    across = axes.get_xaxis_transform()  # crosses on the axis, wherever that is
-    if missing:
-        heights = [0.0] * len(missing)
-        axes.plot(missing, heights, "x", color=shade, transform=across, clip_on=False)
+        axes.fill_between(places, low, high, color=look.colour, alpha=0.2, linewidth=0)
+
+
+def _cross_above(axes: Axes, lacking: Sequence[tuple[Sequence[float], Look]]) -> None:
+    """Cross out the places where lines have no value, a row a line, above all that is drawn."""
+    scale = axes.yaxis.get_transform()
+    low, high = scale.transform(axes.get_ylim())
+    highest = low + (high - low) / (1 - CROSS_HEIGHT * len(lacking))
+    axes.set_ylim(top=float(scale.inverted().transform(highest)))
+    for index, (places, look) in enumerate(lacking):
+        heights = [1 - CROSS_HEIGHT * (index + 0.5)] * len(places)
+        across = axes.get_xaxis_transform()
+        axes.plot(places, heights, "x", color=look.colour, transform=across)
+
+
+def _name_at_ends(axes: Axes) -> None:
+    """Write the name of every line at its right end in place of the legend, none on another."""
+    to_axes = axes.transData - axes.transAxes
+    ends: list[tuple[float, Any]] = []
+    named: list[Any] = axes.get_legend_handles_labels()[0]
+    for line in named:
+        drawn = np.column_stack([line.get_xdata(), line.get_ydata()])
+        finite = drawn[np.isfinite(drawn[:, 1])]
+        ends += [(to_axes.transform(last)[1], line) for last in finite[-1:]]
+    figure: Any = axes.get_figure(root=True)
+    gap = LETTER_HEIGHT * figure.dpi / axes.bbox.height
+    lowest = -np.inf
+    style: dict[str, Any] = {"xycoords": "axes fraction", "va": "center", "fontsize": 6}
+    for height, line in sorted(ends, key=lambda end: end[0]):
+        lowest = max(height, lowest + gap)
+        axes.annotate(f"  {line.get_label()}", (1, lowest), color=line.get_color(), **style)
+    without_legend(axes)
 
 
 def _scale(axes: Axes, places: NDArray[np.float64]) -> None:

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nearkv.hardware.errors import InputError, unknown
@@ -22,10 +23,17 @@ from nearkv.sweeps.figures.bars import bars, tick_of
 from nearkv.sweeps.figures.breakdown import breakdown, draw_stacks
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.series import levels
-from nearkv.sweeps.figures.style import SETTINGS, WIDTHS, colour, load_pyplot
+from nearkv.sweeps.figures.style import (
+    SETTINGS,
+    WIDTHS,
+    colour,
+    load_pyplot,
+    spelled,
+    without_legend,
+)
 from nearkv.sweeps.study.sizes import Choice, comma_list
 from nearkv.sweeps.study.study import Study
-from nearkv.sweeps.study.study_files import load_study
+from nearkv.sweeps.study.study_files import either, load_study
 from nearkv.sweeps.tables.labels import label_of, stem_and_unit
 from nearkv.sweeps.validation.claims import Claim, load, papers
 from nearkv.sweeps.validation.prediction import predict
@@ -59,6 +67,11 @@ LINE_HEIGHT, AXIS_HEIGHT, KEY_HEIGHT = 0.24, 0.5, 0.3
 
 RANGE = "#BBDDF4"
 """Colour of a bar between the lowest and the highest prediction."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+GIB = 2**30
+"""Bytes of a GiB."""
 
 YES_OR_NO = ("bool", "boolean")
 
@@ -119,12 +132,14 @@ class PaperFigure:
         drawing: how it is drawn.
         table: the predictions, a row per design point.
         statements: what the paper states of it in words, beside our predictions.
+        varied: what is not the paper's, in words; empty where all is.
     """
 
     title: str
     drawing: Drawing
     table: pd.DataFrame
     statements: list[Statement] = field(default_factory=list)
+    varied: str = ""
 
 
 def figure_titles() -> dict[str, str]:
@@ -137,20 +152,29 @@ def figure_titles() -> dict[str, str]:
     return titles
 
 
-def paper_figure(name: str) -> PaperFigure:
+def paper_figure(
+    name: str, axes: Study | None = None, given: Mapping[str, str] = NOTHING
+) -> PaperFigure:
     """Evaluate a figure of a paper.
 
     Args:
         name: a study of the catalogue, as `hilos-fig10`, or a file.
+        axes: what goes before the figure's own study.
+        given: the fields of `axes` that do, in words; stated numbers are then left out.
 
     Raises:
         InputError: there is no such figure.
+
+    Example:
+        >>> import nearkv
+        >>> figure = nearkv.plot.paper_figure("hilos-fig10")
+        >>> drawn = nearkv.plot.draw(figure)
     """
     import pandas as pd
 
     content = read_toml(path_of("study", name), "study")
     drawing = drawing_of(content, name)
-    study = load_study(name)
+    study = either(name, axes, given) if axes else load_study(name)
     extra = ON_REQUEST if drawing.kind == "breakdown" else on_request(drawing.values)
     rows = pd.DataFrame(table(study, extra))
     _check_drawn(rows, drawing, name)
@@ -158,8 +182,12 @@ def paper_figure(name: str) -> PaperFigure:
     if drawing.kind in ("bars", "lines"):
         places = [SERIES, *_places(drawing), drawing.value]
         rows = rows.drop_duplicates(places)
+    title = str(content.get("title", name))
+    if given:
+        changed = f"not the paper's: {', '.join(given.values())}"
+        return PaperFigure(title, drawing, rows, varied=changed)
     statements = _statements_of(content.get("cite", ""), Path(name).stem)
-    return PaperFigure(str(content.get("title", name)), drawing, rows, statements)
+    return PaperFigure(title, drawing, rows, statements)
 
 
 def drawing_of(content: Mapping[str, Any], name: str) -> Drawing:
@@ -246,9 +274,20 @@ def _name(row: Mapping[Any, Any], by: Sequence[str], study: Study) -> str:
         value = _requested(row.get(column), study.knobs.get(column, ()))
         if value in ("", "nan"):
             continue
-        stem, unit = stem_and_unit(column)
-        words.append(value if column in NAMES else f"{stem} {value} {unit}".strip())
+        words.append(value if column in NAMES else _stated(column, value, row[column]))
     return ", ".join(words)
+
+
+def _stated(column: str, text: str, value: object) -> str:
+    """Return a value with its name and its unit, in GiB where it is a whole number of these.
+
+    >>> _stated("dimm.capacity_gb", "17.18", 17.179869184), _stated("alpha", "0.5", 0.5)
+    ('dimm.capacity 16 GiB', 'alpha 0.5')
+    """
+    stem, unit = stem_and_unit(column)
+    if unit == "GB" and isinstance(value, float) and (value * 1e9 / GIB).is_integer():
+        text, unit = f"{value * 1e9 / GIB:g}", "GiB"
+    return f"{stem} {text} {unit}".strip()
 
 
 def _requested(value: object, given: Sequence[Choice]) -> str:
@@ -323,21 +362,24 @@ def _draw_panels(part: Any, figure: PaperFigure) -> None:
     panels = {figure.title: rows}
     if column:
         panels = {
-            level if isinstance(level, str) else f"{label_of(column)}: {level:g}": rows[
-                rows[column] == level
-            ]
+            str(spelled(level))
+            if isinstance(level, str)
+            else f"{label_of(column)}: {level:g}": rows[rows[column] == level]
             for level in levels(rows, column)
         }
+    part.supxlabel(figure.varied)
     drawn = part.subplots(1, len(panels), squeeze=False)[0]
+    entries: dict[str, Any] = {}
     for axes, (title, own) in zip(drawn, panels.items(), strict=True):
         _draw_panel(axes, figure.drawing, own)
         axes.set_title(title)
-        axes.get_legend().remove()
+        without_legend(axes)
         if axes is not drawn[0]:
             axes.set_ylabel("")
-    handles, labels = drawn[0].get_legend_handles_labels()
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
     place = "outside upper center"
-    part.legend(handles, labels, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
+    part.legend(entries.values(), entries, loc=place, ncols=LEGEND_COLUMNS, frameon=False)
 
 
 def _draw_panel(axes: Axes, drawing: Drawing, rows: pd.DataFrame) -> None:
@@ -406,4 +448,4 @@ def _in_two_lines(text: str) -> str:
     words, _, name = text.rpartition(" [")
     most = 2 * LONGEST - 16 - len(name)  # a line seldom ends with its last letter
     shortened = textwrap.shorten(words, most, placeholder=" ...")
-    return "\n".join(textwrap.wrap(f"{shortened} [{name}", LONGEST))
+    return "\n".join(textwrap.wrap(f"{shortened} [{name}", LONGEST, break_on_hyphens=False))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.bars import bars
-from nearkv.sweeps.figures.breakdown import breakdown
+from nearkv.sweeps.figures.breakdown import breakdown, footprint
 from nearkv.sweeps.figures.lines import lines
 from nearkv.sweeps.figures.papers import PaperFigure, draw, paper_figure
 from nearkv.sweeps.figures.policy_map import policy_map
+from nearkv.sweeps.figures.roofline import roofline
 from nearkv.sweeps.figures.scatter import pareto, parity, reliability
 from nearkv.sweeps.figures.series import varying
 from nearkv.sweeps.figures.style import save
@@ -25,12 +26,14 @@ __all__ = [
     "bars",
     "breakdown",
     "draw",
+    "footprint",
     "lines",
     "paper_figure",
     "pareto",
     "parity",
     "policy_map",
     "reliability",
+    "roofline",
     "save",
     "tornado",
 ]

@@ -99,6 +99,7 @@ def policy_map(
     for index, name in enumerate(levels(table, by)):
         _shade(target, best, index)
         target.fill_between([], [], color=colour(index), label=str(name))
+        _name_region(target, best.winner == index, str(name))
     if boundaries is not None:
         _check_boundaries(boundaries, x, y)
         _draw_boundaries(target, boundaries, places_x, places_y, y)
@@ -164,6 +165,17 @@ def _shade(axes: Axes, best: Best, index: int) -> None:
     image[..., :3] = colors.to_rgb(colour(index))
     image[..., 3] = np.where(won, opacity, 0.0)
     axes.imshow(image, origin="lower", aspect="auto", interpolation="nearest")
+
+
+def _name_region(axes: Axes, won: NDArray[np.bool_], name: str) -> None:
+    """Write a name on the place that it wins which lies nearest to the middle of all it wins."""
+    places = np.argwhere(won)
+    if len(places):
+        away = np.abs(places - places.mean(axis=0)).sum(axis=1)
+        row, column = places[np.argmin(away)]
+        side = {0: "left", won.shape[1] - 1: "right"}.get(int(column), "center")
+        inset = {"left": -0.4, "right": 0.4}.get(side, 0.0)
+        axes.text(column + inset, row, name, ha=side, va="center", fontsize=6)
 
 
 def _check_boundaries(boundaries: pd.DataFrame, x: str, y: str) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearkv.hardware.errors import InputError
-from nearkv.sweeps.figures.series import check_columns, check_numbers, levels
-from nearkv.sweeps.figures.style import line_style, log_scale, new_axes, styled
-from nearkv.sweeps.tables.labels import label_of
+from nearkv.solvers.frontier import frontier
+from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.figures.bars import tick_of
+from nearkv.sweeps.figures.series import check_columns, check_numbers, levels, varying
+from nearkv.sweeps.figures.style import legend_above, log_scale, looks, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, without_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +22,15 @@ if TYPE_CHECKING:
 
 SIDES = ("stated", "predicted")
 RELIABILITY = ("level", "inside")
+
+WORKLOAD = ("model", "context_tok", "output_tokens", "trace")
+"""Columns that make a workload, within which designs are compared."""
+
+FEWEST = 3
+"""Designs of a front that may have a knee."""
+
+FAINT = 0.3
+"""Opacity of designs that others beat."""
 
 NEAR = 1.25
 """A prediction within this factor of what is stated is near."""
@@ -29,15 +43,20 @@ def pareto(
     y: str = "throughput_tok_s",
     *,
     by: str = "system",
+    colour: str = "",
     width: str = "page",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the designs of a Pareto front, the points of one `by` joined as a staircase.
+    """Draw designs, and a staircase through the Pareto-optimal ones of each workload.
+
+    A table of all designs, as of `sweep`, shows those that others beat as faint points. A black
+    star is the knee of a front: the design farthest from the line between its ends.
 
     Args:
-        table: a row for every design, as `pareto` returns.
-        x, y: the columns that were compared.
-        by: the column whose values have colours of their own.
+        table: a row for every design, as `pareto` or `sweep` returns.
+        x, y: the columns that are compared, each in the sense in which it is better.
+        by: the column whose values have colours and fronts of their own, beside the workload.
+        colour: a third column, which colours the points.
         width: of a new figure, `column` or `page`.
         axes: where to draw; default: a new figure.
 
@@ -53,11 +72,57 @@ def pareto(
         >>> axes = nearkv.plot.pareto(table)
     """
     check_columns(table, x, y, by)
-    check_numbers(table, x, y)
+    check_numbers(table, x, y, *[colour] * bool(colour))
     target = new_axes(axes, width)
-    designs = table.sort_values([x, y])
-    _draw_points(target, designs, (x, y), levels_of=by, drawstyle="steps-post")
+    designs = table.dropna(subset=[x, y])
+    workload = varying(designs, WORKLOAD)
+    fronts = dict(list(designs.groupby([by, *workload], sort=False, observed=True)))
+    names = [_name_of_front(key, [by, *workload]) for key in fronts]
+    for name, look, rows in zip(names, looks(names), fronts.values(), strict=True):
+        best = rows[frontier(_costs(rows, (x, y)))].sort_values([x, y])
+        target.plot(rows[x], rows[y], ".", color=look.colour, alpha=FAINT)
+        staircase = look.line | {"drawstyle": "steps-post"}
+        target.plot(best[x], best[y], label=name, **staircase)
+        if len(best.drop_duplicates([x, y])) >= FEWEST:
+            knee = best.iloc[_knee(best[[x, y]].to_numpy(float))]
+            target.plot(knee[x], knee[y], "*", color="black", markersize=7, zorder=4)
+    if colour:
+        points = target.scatter(
+            designs[x], designs[y], s=8, c=designs[colour].astype(float), zorder=3
+        )
+        figure: Any = target.get_figure(root=True)
+        figure.colorbar(points, ax=target, label=label_of(colour))
     return _labelled(target, label_of(x), label_of(y))
+
+
+def _name_of_front(key: tuple[Any, ...], columns: Sequence[str]) -> str:
+    """Return the name of a front: the value of `by`, and the workload where several are drawn."""
+    first, *rest = key
+    words = [
+        f"{without_unit(label_of(name)).lower()} {tick_of(value)}"
+        for name, value in zip(columns[1:], rest, strict=True)
+    ]
+    return ", ".join([str(first), *words])
+
+
+def _costs(rows: pd.DataFrame, sides: tuple[str, str]) -> NDArray[np.float64]:
+    """Return two columns as costs, of which less is better."""
+    signs = [-1.0 if higher_is_better(side) else 1.0 for side in sides]
+    return rows[[*sides]].to_numpy(float) * signs
+
+
+def _knee(front: NDArray[np.float64]) -> int:
+    """Return which design of a front lies farthest from the line between its ends.
+
+    Source: Das (1999), Structural Optimization 18, 107 to 115, on axes scaled to the front.
+
+    >>> _knee(np.array([[0.0, 0.0], [1.0, 9.0], [10.0, 10.0]]))
+    1
+    """
+    span = np.ptp(front, axis=0)
+    scaled = (front - front[0]) / np.where(span > 0, span, 1.0)
+    across, upwards = scaled[-1]
+    return int(np.argmax(np.abs(across * scaled[:, 1] - upwards * scaled[:, 0])))
 
 
 @styled
@@ -151,15 +216,15 @@ def _draw_points(
 ) -> None:
     """Draw the points of every value of a column in a colour and a marker of their own."""
     x, y = sides
-    for index, name in enumerate(levels(table, levels_of)):
+    names = levels(table, levels_of)
+    for name, look in zip(names, looks(names), strict=True):
         rows = table[table[levels_of] == name]
-        look = line_style(index) | style
-        axes.plot(rows[x], rows[y], label=str(name), **look)
+        axes.plot(rows[x], rows[y], label=str(name), **(look.line | style))
 
 
 def _labelled(axes: Axes, x: str, y: str) -> Axes:
     """Label both axes and name the points; return the axes."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.legend(frameon=False)
+    legend_above(axes)
     return axes

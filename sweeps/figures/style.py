@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import numpy as np
 
 from nearkv.hardware.errors import InputError, unknown
+from nearkv.hardware.files import read_toml
+from nearkv.hardware.folders import is_known, path_of
 from nearkv.sweeps.evaluate.provenance import replacing
+from nearkv.sweeps.tables.labels import label_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -29,10 +39,19 @@ TICK_WIDTH = 0.35
 LETTER_WIDTH, HANDLE_WIDTH = 0.055, 0.42
 """Widths of a letter in a legend, and of what stands before and after a name [inch]."""
 
+LEGEND_LINE = 0.16
+"""Height of a line of a legend [inch]."""
+
 MOST_COLUMNS = 4
 """Names of a legend in a row."""
 
+LARGEST_IN_FULL = 1e5
+"""Largest number on a logarithmic axis that is written in full."""
+
 FORMATS = ("pdf", "svg", "png")
+
+NAMED = ("system", "model", "series", "paper")
+"""Columns of names that are drawn as papers print them."""
 
 UNDATED: Mapping[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 """No date in a file, so that the same numbers give the same bytes."""
@@ -44,21 +63,32 @@ COLOURS = (
     "#CC79A7",
     "#56B4E9",
     "#D55E00",
-    "#F0E442",
     "#000000",
+    "#888888",
 )
-"""Eight colours that readers with any colour vision tell apart (Okabe and Ito, 2008)."""
+"""Colours that readers with any colour vision tell apart (Okabe and Ito, 2008).
 
-HATCHES = ("", "//", "..", "\\\\", "xx", "++", "o", "--")
-"""Patterns that tell bars apart in a black-and-white print."""
+Grey is in place of their yellow, which is too light for a line on white.
+"""
+
+HATCHES = ("", "////", "\\\\\\\\", "xxxx", "----", "++++", "||||", "//--")
+"""Patterns of lines that tell bars apart in a black-and-white print."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+DASHES = ("-", "--", ":", "-.")
+
+MOST_WHITE, MOST_BLACK = 0.5, 0.5
+"""Shares of white and of black in the first and in the last of several steps of a hue."""
 
 SETTINGS: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.0,
     "axes.labelsize": 8.0,
     "legend.fontsize": 7.0,
+    "legend.title_fontsize": 7.0,
+    "figure.titlesize": 8.0,
+    "figure.labelsize": 8.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
     "axes.spines.top": False,
@@ -77,17 +107,20 @@ Names are the user's: what stands between two dollars in one is no formula.
 """
 
 
-def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
-    """Make a function draw with the settings every figure shares.
+def styled(
+    draw: Callable[Concatenate[pd.DataFrame, P], Axes],
+) -> Callable[Concatenate[pd.DataFrame, P], Axes]:
+    """Make a function draw with the settings every figure shares, and names as papers print them.
 
     Raises:
         InputError: when called where the drawing library is not installed.
     """
 
     @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Axes:
+    def drawn(table: pd.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> Axes:
+        named = {name: table[name].map(spelled) for name in NAMED if name in table}
         with load_pyplot().rc_context(SETTINGS):
-            return draw(*args, **kwargs)
+            return draw(table.assign(**named), *args, **kwargs)
 
     return drawn
 
@@ -126,16 +159,25 @@ def log_scale(axes: Axes, along: str, base: float = 10.0) -> None:
     else:
         axes.set_yscale("log", base=base)
     axis = axes.xaxis if along == "x" else axes.yaxis
-    axis.set_major_formatter(LogFormatter(base))
+    axis.set_major_formatter(lambda number, _: plain_power(number))
     axis.set_minor_formatter(LogFormatter(base))
+
+
+def plain_power(number: float) -> str:
+    """Return a power as an axis shows it: in full up to 100,000.
+
+    >>> plain_power(1e5), plain_power(0.01), plain_power(1e14)
+    ('100,000', '0.01', '1e+14')
+    """
+    return f"{number:,.10g}" if number <= LARGEST_IN_FULL else f"{number:.0e}"
 
 
 def most_ticks(axes: Axes) -> int:
     """Return how many numbers fit along axes."""
-    return max(2, int(_panel_width(axes) / TICK_WIDTH))
+    return max(2, int(panel_width(axes) / TICK_WIDTH))
 
 
-def _panel_width(axes: Axes) -> float:
+def panel_width(axes: Axes) -> float:
     """Return the width of axes [inch], whose panel may be one of several in a row."""
     place = axes.get_subplotspec()
     panels = place.get_gridspec().ncols if place else 1
@@ -163,30 +205,203 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
-def bar_style(index: int) -> dict[str, Any]:
-    """Return how the index-th series of bars looks: a colour and a pattern of its own."""
-    turn = index // len(COLOURS)  # after eight colours the patterns move on by one
-    pattern = HATCHES[(index + turn) % len(HATCHES)]
-    return {
-        "color": colour(index),
-        "hatch": pattern,
-        "edgecolor": "white",
-        "linewidth": 0.4,
-    }
+@dataclass(frozen=True)
+class Look:
+    """How a series looks: colour and marker or pattern differ from those of any other.
+
+    Attributes:
+        colour: as matplotlib takes it.
+        hatch: of bars.
+        marker, dash: of lines.
+    """
+
+    colour: Any
+    hatch: str
+    marker: str
+    dash: str
+
+    @property
+    def bar(self) -> dict[str, Any]:
+        """Options of bars."""
+        return {
+            "facecolor": self.colour,
+            "hatch": self.hatch,
+            "edgecolor": "white",
+            "linewidth": 0,
+        }
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Options of lines."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Return how the index-th line looks: a colour and a marker of its own."""
-    return {"color": colour(index), "marker": MARKERS[index % len(MARKERS)]}
+def looks(names: Sequence[object]) -> list[Look]:
+    """Return how each series looks: a hue a system, in steps where a knob of it has several values.
+
+    >>> [look.hatch for look in looks(["HILOS, devices 4", "HILOS, devices 8", "FLEX(SSD)"])]
+    ['', '', '////']
+    """
+    texts = [str(name) for name in names]
+    hues = [text.partition(", ")[0] for text in texts]
+    knobs = {re.sub(r" [\d.].*", "", text) for text in texts}  # "alpha 0.5" is one of alpha
+    numbers = all(isinstance(name, int | float | np.number) for name in names)
+    if numbers or (len(knobs) == 1 and "," not in "".join(texts)):
+        hues = [""] * len(texts)
+    order = list(dict.fromkeys(hues))
+    series = []
+    for index, hue in enumerate(hues):
+        place = order.index(hue)
+        turn = place // len(COLOURS)  # after all colours patterns move on by one
+        count, number = hues.count(hue), hues[:index].count(hue)
+        shade = 2 * number / (count - 1) - 1 if count > 1 else -float(turn > 0)
+        look = Look(
+            _shaded(colour(place), shade),
+            HATCHES[(place + turn) % len(HATCHES)],
+            MARKERS[index % len(MARKERS)],
+            DASHES[(index // len(MARKERS)) % len(DASHES)],
+        )
+        series.append(look)
+    return series
 
 
-def legend_above(axes: Axes) -> None:
-    """Put the legend above the axes, as many names in a row as its width holds."""
-    _, names = axes.get_legend_handles_labels()
+def _shaded(name: str, shade: float) -> tuple[float, ...]:
+    """Return a colour mixed with white at -1 and with black at 1, as it is at 0."""
+    from matplotlib.colors import to_rgb
+
+    ground = 1.0 if shade < 0 else 0.0
+    share = MOST_WHITE * -shade if shade < 0 else MOST_BLACK * shade
+    return tuple(share * ground + (1 - share) * channel for channel in to_rgb(name))
+
+
+@cache
+def spelling(name: str) -> str:
+    """Return the name of a system or a model as papers print it; any other as it is."""
+    printed = read_toml(Path(str(files("nearkv.sweeps.figures") / "names.toml")), "names")
+    if name not in printed and is_known("model", name):
+        model = read_toml(path_of("model", name), "model")
+        return str(model["title"]).partition(" as ")[0]
+    return str(printed.get(name, name))
+
+
+def spelled(text: object) -> object:
+    """Return a name, or several with commas between them, as papers print it.
+
+    >>> spelled("hilos, devices 4")
+    'HILOS, devices 4'
+    """
+    return ", ".join(map(spelling, text.split(", "))) if isinstance(text, str) else text
+
+
+def legend_above(axes: Axes, by: str = "") -> None:
+    """Put the legend above the axes, as many names in a row as its width holds.
+
+    Args:
+        axes: where lines and bars have names.
+        by: the column that they are values of; it stands above them where they are numbers.
+    """
+    handles, names = axes.get_legend_handles_labels()
+    if not names:
+        return
     widest = max(len(name) for name in names) * LETTER_WIDTH + HANDLE_WIDTH
-    fitting = int((_panel_width(axes) - HANDLE_WIDTH) / widest)
+    fitting = int((panel_width(axes) - HANDLE_WIDTH) / widest)
     columns = max(1, min(len(names), MOST_COLUMNS, fitting))
-    axes.legend(ncols=columns, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+    if by and by not in NAMED and names[0][:1].isdigit():
+        place["title"] = label_of(by)
+    axes.legend(handles, names, ncols=columns, frameon=False, **place)
+    figure: Any = axes.get_figure(root=True)
+    lines = -(-len(names) // columns)
+    if len(figure.axes) == 1:  # the axes keep their height
+        figure.set_figheight(HEIGHT + LEGEND_LINE * max(lines - 1, 0))
+
+
+def use_font(name: str) -> None:
+    """Draw all text from now on in a font; an empty name leaves it.
+
+    Raises:
+        InputError: no such font is installed.
+    """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import get_font_names
+
+    if name and name not in get_font_names():
+        raise unknown("font", name, sorted(get_font_names()), "--font")
+    if name:
+        rcParams["font.family"] = name
+
+
+def restyle(
+    axes: Axes, title: str, labels: Mapping[str, str], limits: str, legend: str
+) -> None:
+    """Change what a figure says: each text and each limit as asked for, empty ones as drawn.
+
+    Args:
+        axes: of the figure.
+        title: above it.
+        labels: texts in place of names, which are written as here or as papers print them.
+        limits: of the upright axis, LOW:HIGH.
+        legend: above, right or none.
+
+    Raises:
+        InputError: limits or a place of another form, or a name that the figure does not show.
+    """
+    low, _, high = limits.partition(":")
+    try:
+        if limits:
+            axes.set_ylim(float(low), float(high))
+    except ValueError:
+        raise InputError(f"--ylim {limits}: is not LOW:HIGH; write it as 0:2.5") from None
+    if title:
+        figure: Any = axes.get_figure(root=True)
+        figure.suptitle(title, fontsize=SETTINGS["font.size"])
+    handles, names = axes.get_legend_handles_labels()
+    if legend == "right":
+        axes.legend(handles, names, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    elif legend == "none":
+        without_legend(axes)
+    elif legend not in ("", "above", "none"):
+        raise unknown("legend", legend, ("above", "right", "none"), "--legend")
+    _relabel(axes, labels)
+
+
+def _relabel(axes: Axes, labels: Mapping[str, str]) -> None:
+    """Print other texts in place of names, wherever they stand."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    printed = {str(spelled(name)): text for name, text in labels.items()}
+    shown = set()
+    for axis in (axes.xaxis, axes.yaxis):
+        formatter = axis.get_major_formatter()
+        if isinstance(formatter, FixedFormatter):
+            shown |= {*formatter.seq}
+            formatter.seq = [printed.get(text, text) for text in formatter.seq]
+    texts: list[Any] = axes.findobj(Text)
+    for text in texts:
+        name = text.get_text().strip()
+        shown.add(name)
+        text.set_text(printed.get(name, text.get_text()))
+    for name in printed:
+        if name not in shown:
+            raise unknown("name", name, sorted(shown - {""}), "--labels")
+
+
+def without_legend(axes: Axes) -> None:
+    """Take the legend away, where there is one."""
+    if legend := axes.get_legend():
+        legend.remove()
+
+
+def say_empty(axes: Axes, table: pd.DataFrame, value: str) -> None:
+    """Write in the middle of axes why no row of a table has a number to draw."""
+    if np.isfinite(table[value].astype(float)).any():
+        return
+    short = [str(name) for name in table.get("short_of", []) if name]
+    lacking = f":\nshort of memory\nin {', '.join(dict.fromkeys(short))}" if short else ""
+    place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+    axes.text(0.5, 0.4, f"no answer{lacking}", **place)
+    axes.set_yticks([])
 
 
 def check_format(path: str | Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.figures.series import check_columns, check_no_names, columns_of
-from nearkv.sweeps.figures.style import bar_style, new_axes, styled
-from nearkv.sweeps.tables.labels import label_of
+from nearkv.sweeps.figures.style import legend_above, looks, new_axes, styled
+from nearkv.sweeps.tables.labels import label_of, short_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +29,10 @@ def tornado(
 ) -> Axes:
     """Draw how far each uncertain number moves a prediction, the widest on top.
 
+    Bars begin at the prediction. Of a table of Sobol indices they are shares of the variance.
+
     Args:
-        table: rows of `sensitivity`: `number` and the column at both ends of its range.
+        table: rows of `sensitivity`: `number`, the prediction, and it at both ends of the range.
         width: of a new figure, `column` or `page`.
         axes: where to draw; default: a new figure.
 
@@ -44,29 +47,57 @@ def tornado(
         >>> axes = nearkv.plot.tornado(nearkv.sensitivity("hilos", model="opt-66b"))
     """
     check_columns(table, "number")
-    ends = [name for name in columns_of(table) if name.endswith("_at_low")]
-    if not ends:
+    target = new_axes(axes, width)
+    if "total" in table:
+        ends = {"with others": "total", "alone": "first"}
+        _draw_rows(target, table, [*table["number"]], ends, 0.0)
+        target.set_xlabel("Share of the variance")
+        return target
+    measured = [name for name in columns_of(table) if name.endswith("_at_low")]
+    if not measured:
         raise InputError(
             "the table has no column that ends in _at_low; make it with sensitivity"
         )
-    column = ends[0].removesuffix("_at_low")
+    column = measured[0].removesuffix("_at_low")
     low, high = f"{column}_at_low", f"{column}_at_high"
-    check_columns(table, low, high)
+    check_columns(table, low, high, column)
     check_no_names(table, low, high)
-    rows = table.dropna(subset=[low, high]).reset_index(drop=True)
-    if rows.empty:
+    moving = table[(table[low] != table[high]) & table[low].notna() & table[high].notna()]
+    if moving.empty:
         raise InputError("no number of the table has a range; there is nothing to draw")
-    span = (rows[high] - rows[low]).abs()
-    order = span.sort_values(ascending=False).index
-    widest = rows.loc[order[:MOST_NUMBERS]][::-1]  # the last is drawn on top
-    target = new_axes(axes, width)
-    places = np.arange(len(widest))
-    for index, (end, name) in enumerate(((low, "low end"), (high, "high end"))):
-        other = high if end == low else low
-        middle = (widest[end] + widest[other]) / 2
-        style = bar_style(index)
-        target.barh(places, widest[end] - middle, 0.7, left=middle, label=name, **style)
-    target.set_yticks(places, list(widest["number"]))
+    span = (moving[high] - moving[low]).abs()
+    rows = moving.loc[span.sort_values(ascending=False).index]
+    names = [_ranged(row) for row in rows.to_dict("records")]
+    center = float(rows[column].iloc[0])
+    _draw_rows(target, rows, names, {"low end": low, "high end": high}, center)
+    target.axvline(center, color="black", linewidth=0.8)
     target.set_xlabel(label_of(column))
-    target.legend(frameon=False)
     return target
+
+
+def _draw_rows(
+    axes: Axes,
+    rows: pd.DataFrame,
+    names: Sequence[str],
+    ends: Mapping[str, str],
+    center: float,
+) -> None:
+    """Draw the first rows, two bars each from the center to an end; the first row is on top."""
+    widest = rows[:MOST_NUMBERS]
+    places = np.arange(len(widest))
+    heights = 0.7 - 0.4 * np.arange(2) * (center == 0)  # shares lie on each other
+    for look, height, (name, column) in zip(
+        looks([*ends]), heights, ends.items(), strict=True
+    ):
+        lengths = widest[column] - center
+        axes.barh(places, lengths, height, left=center, label=name, **look.bar)
+    axes.set_yticks(places, names[:MOST_NUMBERS])
+    axes.invert_yaxis()
+    legend_above(axes)
+
+
+def _ranged(row: Mapping[Any, Any]) -> str:
+    """Return the name of a number with its value, its range and their unit."""
+    unit = "" if row["unit"] == "1" else f" {row['unit']}"
+    low, value, high = (short_number(row[name]) for name in ("low", "value", "high"))
+    return f"{row['number']}\n{value} ({low} to {high}){unit}"

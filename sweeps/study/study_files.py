@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,16 @@ def _read_study(path: Path) -> Study:
     return study
 
 
-def either(path: str, axes: Study) -> Study:
+def either(path: str, axes: Study, given: Collection[str] = ()) -> Study:
     """The study of a file, or the axes of the command line where no file is named.
 
-    A band of the command line goes before that of the file.
+    Args:
+        path: the file, or a study of the catalogue.
+        axes: of the command line.
+        given: their fields that go before those of the file; entries of tables are added to its.
 
     Raises:
-        InputError: both are given, the file is no study or cannot be evaluated, or a value has no
-            option before it.
+        InputError: the file is no study or cannot be evaluated, or a value has no option before it.
     """
     if "=" in path and not Path(path).exists():
         advice = "repeat --set, --knob or --zip in front of each NAME=VALUE"
@@ -100,15 +102,19 @@ def either(path: str, axes: Study) -> Study:
         raise InputError(f"{path}: is a system, no study; write --system {path}")
     if not path:
         return axes
-    beside = {name: getattr(axes, name) for name in (*_NUMBERS, "plugins")}
-    if axes != Study((), (), **beside):
-        advice = "give them there or on the command line, not both"
-        raise InputError(f"{path} holds the axes; {advice}")
     study = replace(load_study(path, axes.plugins), plugins=axes.plugins)
-    band = {name: getattr(axes, name) for name in _NUMBERS}
-    study = replace(study, **band) if axes.band else study
+    study = varied(study, {name: getattr(axes, name) for name in given})
     _check(study, Path(path))
     return study
+
+
+def varied(study: Study, given: Mapping[str, Any]) -> Study:
+    """A study with other fields; entries of tables are added to its own, or replace them."""
+    changed: dict[str, Any] = {}
+    for name, value in given.items():
+        is_table = isinstance(value, Mapping)
+        changed[name] = {**getattr(study, name), **value} if is_table else value
+    return replace(study, **changed)
 
 
 def _check(study: Study, path: Path) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 
 UNITS: Mapping[str, str] = {
-    "tok_s_per_kusd": "tok/s per 1,000 USD",
     "tok_s": "tok/s",
     "j_tok": "J/tok",
     "gb_s": "GB/s",
@@ -27,6 +26,7 @@ NAMES: Mapping[str, str] = {
     "output_tokens": "Output (tokens)",
     "batch": "Batch (sequences)",
     "batch_run": "Sequences served together",
+    "tok_s_per_kusd": "Throughput per kUSD (tok/s)",
     "alpha": "X-cache share",
     "beta": "Share of KV off the GPU in the SmartSSD",
 }
@@ -50,6 +50,15 @@ def label_of(column: str) -> str:
     stem, unit = stem_and_unit(column)
     words = stem.replace("_", " ")
     return f"{words[:1].upper()}{words[1:]}{_in_brackets(unit)}"
+
+
+def without_unit(label: str) -> str:
+    """Return a label without its unit, as of a ratio.
+
+    >>> without_unit("Throughput (tok/s)")
+    'Throughput'
+    """
+    return label.partition(" (")[0]
 
 
 def _addressed(column: str) -> str:

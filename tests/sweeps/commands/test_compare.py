@@ -12,9 +12,12 @@ def test_a_chart_shows_no_breakdown() -> None:
     assert "leave out --breakdown" in sentence
 
 
-def test_a_chart_has_no_pivot() -> None:
-    words = ("compare", "hilos", "--model", "opt-66b", "--context", "1k,2k", "--chart")
-    assert "leave out --pivot" in refusal(*words, "--pivot", "context_tok")
+def test_a_chart_with_a_pivot_has_a_line_a_system_and_the_answer() -> None:
+    words = ("compare", "flexgen-ssd", "hilos", "--model", "opt-66b", "--context", "1k,2k")
+    printed = succeed(*words, "--chart", "--pivot", "context_tok").splitlines()
+    assert printed[1].split() == ["1024", "2048"]
+    assert [line.split()[0] for line in printed[2:4]] == ["flexgen-ssd", "hilos"]
+    assert "decodes fastest" in printed[4]
 
 
 def test_a_file_of_rows_has_no_pivot(tmp_path: Path) -> None:

@@ -65,9 +65,9 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("options", "texts"),
     [
-        (["--context", "1k,2k"], ["relative to flexgen-dram", "Context (tokens)", "2k"]),
+        (["--context", "1k,2k"], ["relative to FLEX(DRAM)", "Context (tokens)", "2k"]),
         (["--context", "1k:8k:+1k", "--columns", "step_ms"], ["Step (ms)", "8k"]),
-        (["--context", "1k,2k", "--batch", "1,2"], ["Batch (sequences)", "hilos"]),
+        (["--context", "1k,2k", "--batch", "1,2"], ["Batch (sequences)", "HILOS"]),
         (["--breakdown"], ["Time (s)", "host.dram"]),
     ],
     ids=["bars", "lines", "map", "stack"],
@@ -116,7 +116,7 @@ def test_workers_are_refused_for_a_figure() -> None:
 
 def test_a_chart_takes_the_place_of_the_table() -> None:
     printed = succeed("compare", *PAIR, "--context", "1k,2k", "--columns", "step_ms", "--chart")
-    title, *rows = printed.splitlines()
+    title, *rows, _ = printed.splitlines()
     assert title == "Step (ms)"
     assert [row.split()[:2] for row in rows] == [
         ["flexgen-dram", "1024"],

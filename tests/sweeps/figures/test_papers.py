@@ -25,7 +25,7 @@ from nearkv.sweeps.figures.papers import (
     is_about,
     paper_figure,
 )
-from nearkv.sweeps.figures.style import load_pyplot
+from nearkv.sweeps.figures.style import load_pyplot, spelled
 from nearkv.sweeps.validation.claims import Claim
 
 STUDIES = sorted((Path(__file__).parents[3] / "sweeps" / "studies").glob("*.toml"))
@@ -74,13 +74,15 @@ def test_a_drawing_has_only_keys_and_kinds_that_exist(name: str) -> None:
 def test_bars_are_ratios_of_the_table(inf2: PaperFigure, drawn: Figure) -> None:
     """Three models, three systems; the baseline's bars are 1."""
     (axes,), _ = panels_and_statements(drawn)
-    rows = inf2.table.set_index(["series", "model"])["throughput_tok_s"]
+    table = inf2.table.assign(series=inf2.table["series"].map(spelled))
+    rows = table.assign(model=table["model"].map(spelled)).set_index(["series", "model"])
+    spelled_rows = rows["throughput_tok_s"]
     for container in axes.containers:
         name = str(container.get_label())
         heights = [bar.get_height() for bar in container]
-        expected = rows[name] / rows["flexgen-raid"]
+        expected = spelled_rows[name] / spelled_rows["FlexGen RAID-0"]
         assert heights == pytest.approx(expected.tolist())
-    assert "relative to flexgen-raid" in axes.get_ylabel()
+    assert "relative to FlexGen RAID-0" in axes.get_ylabel()
 
 
 @pytest.mark.slow

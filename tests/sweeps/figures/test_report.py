@@ -92,7 +92,7 @@ def test_marks_say_their_value(page: str) -> None:
     speed = data["columns"].index("throughput_tok_s")
     rows = {(row[0], row[data["columns"].index("context_tok")]): row[speed] for row in data["rows"]}
     ratio = rows["hilos", 65536] / rows["flexgen-ssd", 65536]
-    assert f"<title>hilos: {ratio:.4g}</title>" in page
+    assert f"<title>HILOS: {ratio:.4g}</title>" in page
 
 
 @pytest.mark.slow
