@@ -79,6 +79,28 @@ class Knob:
         return self.kind in ("share", "number")
 
 
+ANY = "any"
+"""Stands for every axis: work, and each number of the machine."""
+TIMES = ("prefill_s", "step_ms", "total_s")
+"""Columns that are said to be monotone or not; `status` is another, which more hardware keeps."""
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """Where more work may take less time, or more hardware more time, at default knobs.
+
+    Attributes:
+        measures: columns that it concerns: `prefill_s`, `step_ms`, `total_s`, and `status` where
+            more hardware may be too little.
+        axes: `batch`, `context`, `output_tokens`, numbers of the machine as `role.key`, or `ANY`.
+        why: the mechanism.
+    """
+
+    measures: tuple[str, ...]
+    axes: tuple[str, ...]
+    why: str
+
+
 @dataclass(frozen=True)
 class System:
     """A registered system.
@@ -93,6 +115,7 @@ class System:
         attends: attention of the layers it sums over, as in `layers.attention_of`; empty where
             it takes models of full attention in layers that are all alike.
         lacks: why it does not model other attention, by its name.
+        reversals: where more work takes less time, or more hardware more.
         plugin: the user's file that registered it, where it is no system of nearkv.
     """
 
@@ -104,7 +127,26 @@ class System:
     model: Model
     attends: tuple[str, ...] = ()
     lacks: Mapping[str, str] = field(default_factory=dict)
+    reversals: tuple[Reversal, ...] = ()
     plugin: Plugin | None = None
+
+    def is_monotone(self, measure: str, axis: str) -> bool:
+        """Whether, at default knobs, more work takes no less and more hardware no more of a column.
+
+        Designs that do not fit are left out.
+
+        Args:
+            measure: `prefill_s`, `step_ms`, `total_s`, or `status`: what fits goes on fitting.
+            axis: `batch`, `context`, `output_tokens` or a number of the machine as `role.key`.
+
+        >>> ring = find_system("tensor-parallel")
+        >>> ring.is_monotone("step_ms", "gpu.bandwidth"), ring.is_monotone("step_ms", "gpu.count")
+        (True, False)
+        """
+        return not any(
+            measure in reversal.measures and {axis, ANY} & {*reversal.axes}
+            for reversal in self.reversals
+        )
 
     @property
     def summary(self) -> str:
@@ -174,6 +216,7 @@ def system(
     knobs: Mapping[str, Knob] | None = None,
     attends: tuple[str, ...] = (),
     lacks: Mapping[str, str] = MappingProxyType({}),
+    reversals: tuple[Reversal, ...] = (),
 ) -> Callable[[Model], Model]:
     """Register a system under a name.
 
@@ -189,7 +232,16 @@ def system(
     def register(model: Model) -> Model:
         plugin = _RUNNING[-1] if _RUNNING else None
         registered = System(
-            name, platform, cite, owns, knobs or {}, model, attends, lacks, plugin
+            name,
+            platform,
+            cite,
+            owns,
+            knobs or {},
+            model,
+            attends,
+            lacks,
+            reversals,
+            plugin,
         )
         parameters = inspect.signature(model).parameters.values()
         arguments = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}

@@ -15,6 +15,7 @@ from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import gpu_contents, gpu_working_set
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
+    LEAST_IN_ALL,
     SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
@@ -68,6 +69,7 @@ def rounds_breaks(
     lacks={
         "sparse": "page faults bring pages, and how chosen tokens share them is not known"
     },
+    reversals=(LEAST_IN_ALL,),
 )
 def deepspeed_uvm(
     hw: Machine, llm: LLM, work: Workload, *, weights: Real, ssd_weights: Real

@@ -23,6 +23,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.mechanisms.weights.flexgen_loop import ATTENDS, LACKS, decode_layer
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
+    LEAST_IN_ALL,
     SSD_WEIGHTS,
     WEIGHTS,
     Headroom,
@@ -102,6 +103,7 @@ in_hilos = partial(
     knobs={"gpu_batches": BATCHES, "weights": WEIGHTS, "ssd_weights": DRIVE_WEIGHTS},
     attends=ATTENDS,
     lacks=LACKS,
+    reversals=(LEAST_IN_ALL,),
 )
 """Registers a system that HILOS compares with, on the machine of its sec. 6.1."""
 
@@ -124,6 +126,7 @@ in_hilos = partial(
     },
     attends=ATTENDS,
     lacks=LACKS,
+    reversals=(LEAST_IN_ALL,),
 )
 def flexgen_raid(
     hw: Machine,

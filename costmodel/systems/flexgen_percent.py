@@ -36,7 +36,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import (
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import Knob, Reversal, system
 from nearkv.costmodel.model.resources import link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -91,12 +91,19 @@ BATCHES = Knob(
     kind="count",
 )
 
+DRAM_FIRST = Reversal(
+    ("step_ms", "total_s"),
+    ("host.memory",),
+    "weights fill host DRAM before the drives, though both together may bring them faster",
+)
+
 
 @system(
     "flexgen-percent",
     platform="t4-box",
     cite="flexgen",
     owns=("gpu", "host", "ssd"),
+    reversals=(DRAM_FIRST,),
     attends=ATTENDS,
     lacks=LACKS,
     knobs={

@@ -39,7 +39,7 @@ from nearkv.costmodel.mechanisms.hbm_lpddr.mapped_step import (
 from nearkv.costmodel.mechanisms.hbm_lpddr.paging import fragmentation, page_table_bytes
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import ANY, TIMES, Knob, Reversal, system
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
@@ -50,6 +50,21 @@ on_asymmetric_memory = partial(
     system, platform="gh-asymmetric", cite="h2m2", owns=OWNS, lacks=LACKS
 )
 """Registers a system of one machine, that of sec. 3.1."""
+PROMPTS_BY_RULE = Reversal(
+    ("prefill_s", "total_s"),
+    (ANY,),
+    "prompts are mapped by a rule beside the mapping that makes the step fastest",
+)
+BY_RULE = Reversal(
+    TIMES,
+    (ANY,),
+    "the mapping's rule takes what is fastest, or first, and leaves the rest what HBM then has",
+)
+BY_BYTES = Reversal(
+    TIMES,
+    ("batch", "context", "output_tokens", "hbm.memory", "hbm.count"),
+    "HBM is filled by bytes (sec. 3.2), which takes work from the faster of the chips",
+)
 LONGER = "mapped for the context, which is beyond `longest`"
 
 
@@ -71,7 +86,7 @@ def _knobs(prefix: str, what: str, policy: str) -> dict[str, Knob]:
     }
 
 
-@on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"))
+@on_asymmetric_memory("h2m2", knobs=mapping_knobs("mapping-greedy"), reversals=(BY_RULE,))
 def h2m2(
     hw: Machine, llm: LLM, work: Workload, *, n_attention: Real, n_qkv: Real, n_fc: Real
 ) -> Estimate:
@@ -136,7 +151,8 @@ def mapping_system(name: str, policy: str, summary: str, section: str) -> None:
         return mapped(hw, llm, work, n_attention, n_qkv, n_fc)
 
     model.__doc__ = f"{summary}\n\nSource: H2M2 {section}."
-    on_asymmetric_memory(name, knobs=mapping_knobs(policy))(model)
+    reversal = BY_RULE if policy.endswith("major") else PROMPTS_BY_RULE
+    on_asymmetric_memory(name, knobs=mapping_knobs(policy), reversals=(reversal,))(model)
 
 
 for _name, _row in MAPPINGS.items():
@@ -154,6 +170,7 @@ for _name, _row in MAPPINGS.items():
             kind="count",
         ),
     },
+    reversals=(BY_BYTES,),
 )
 def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> Estimate:
     """One static split of weights and cache, made for the longest context.
@@ -182,6 +199,7 @@ def flexgen_mapping(hw: Machine, llm: LLM, work: Workload, *, longest: Real) -> 
 @on_asymmetric_memory(
     "naive-granularity",
     knobs=_knobs("layers", "layers whose {} is on HBM", "mapping-layers"),
+    reversals=(PROMPTS_BY_RULE,),
 )
 def naive_granularity(
     hw: Machine,

@@ -16,6 +16,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import output_head
 from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
+    MORE_ON_GPU,
     PLACEMENT,
     RETENTION,
     Storage,
@@ -110,6 +111,7 @@ MEMORY = Knob(
     },
     attends=ATTENDS,
     lacks=LACKS,
+    reversals=(MORE_ON_GPU,),
 )
 def hillinfer(
     hw: Machine,

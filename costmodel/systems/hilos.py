@@ -21,7 +21,10 @@ from nearkv.costmodel.mechanisms.near_storage.x_cache import (
     place_weights,
     prefill_layer,
 )
-from nearkv.costmodel.mechanisms.weights.residency import WEIGHTS
+from nearkv.costmodel.mechanisms.weights.residency import (
+    SOLVED_APART,
+    WEIGHTS,
+)
 from nearkv.costmodel.mechanisms.weights.streaming import weights_from_devices
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
@@ -47,6 +50,7 @@ from nearkv.hardware.machine import Machine
     },
     attends=("full", "window", "chunk", "latent", "state"),
     lacks={"sparse": "Table 3 has no kernel that scores keys and gathers the best of them"},
+    reversals=(SOLVED_APART,),
 )
 def hilos(
     hw: Machine,

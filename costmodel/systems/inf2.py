@@ -22,6 +22,7 @@ from nearkv.costmodel.mechanisms.near_storage.host_x_cache import (
 )
 from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
+    SOLVED_APART,
     SSD_WEIGHTS,
     WEIGHTS,
     Residency,
@@ -40,7 +41,7 @@ from nearkv.costmodel.mechanisms.weights.streaming import WeightStream, weights_
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import NO_KNOBS, Knob, system
+from nearkv.costmodel.model.registry import NO_KNOBS, Knob, Reversal, system
 from nearkv.costmodel.model.resources import csd, host
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -50,6 +51,13 @@ SPILL_INTERVAL = 2
 
 BESIDE = "K and V fit host memory: the CPU attends, the drives carry none"
 """Sec. 7.5; with shared heads the devices would be faster, so more memory may take longer."""
+
+MOVES_TO_CPU = Reversal(
+    ("step_ms", "total_s"),
+    ("context", "gpu.memory", "gpu.count", "host.memory", "host.count"),
+    "a cache that fits host memory beside the weights moves there (sec. 7.5), where the CPU "
+    "attends more slowly than devices whose kernels share K and V between heads",
+)
 
 
 # --- knobs and their rules --------------------------------------------------------------------
@@ -205,6 +213,7 @@ BUFFERING = Knob(
     },
     attends=("full", "window", "chunk", "latent", "state"),
     lacks=LACKS,
+    reversals=(SOLVED_APART, MOVES_TO_CPU),
 )
 def inf2(
     hw: Machine,

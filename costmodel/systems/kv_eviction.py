@@ -17,6 +17,7 @@ from nearkv.costmodel.mechanisms.near_storage.eviction import (
     ATTENDS,
     LACKS,
     MIGRATION,
+    MORE_ON_GPU,
     PLACEMENT,
     RETENTION,
     Tiers,
@@ -226,6 +227,7 @@ def h2o(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
+    reversals=(MORE_ON_GPU,),
 )
 def infinigen(
     hw: Machine,
@@ -280,6 +282,7 @@ def infinigen(
         "placement": PLACEMENT,
         "migration": MIGRATION,
     },
+    reversals=(MORE_ON_GPU,),
 )
 def leoam(
     hw: Machine,

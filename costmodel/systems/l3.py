@@ -31,6 +31,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     paired,
     prefill_attention,
     prompts_to_dimms,
+    ring,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
@@ -44,7 +45,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, Skew, over_layer_types
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import TIMES, Knob, Reversal, system
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -68,6 +69,13 @@ HOMES = Knob(
 )
 """Sec. 5.1, fig. 6b: in one layer a request lies on one rankset, so `balanced` is an ideal."""
 
+PROMPTS_RIDE = Reversal(
+    TIMES,
+    ("batch", "context", "output_tokens", "dimm.capacity", "dimm.count"),
+    "a batch that fits computes all prompts before it decodes; prompts of one that does not, "
+    "ride in decode steps, which may be faster (L3 sec. 5.2)",
+)
+
 
 @system(
     "l3",
@@ -83,6 +91,7 @@ HOMES = Knob(
         "homes": HOMES,
         "policy": POLICY,
     },
+    reversals=(ring("gpu.count"), PROMPTS_RIDE),
 )
 def l3(
     hw: Machine,

@@ -37,6 +37,7 @@ from nearkv.costmodel.mechanisms.serving.parallel import (
     paired,
     products_and_states,
     prompts_to_dimms,
+    ring,
 )
 from nearkv.costmodel.mechanisms.serving.request_bytes import (
     cache_needed,
@@ -52,7 +53,7 @@ from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, Serving, over_layer_types
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import Knob, Reversal, system
 from nearkv.costmodel.model.resources import gpu
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -65,6 +66,7 @@ from nearkv.hardware.machine import Machine
     owns=("gpu", "host"),
     attends=tuple(LAYER_CLASS),
     knobs={"policy": POLICY},
+    reversals=(ring("gpu.count"),),
 )
 def gpu_only(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Weights and KV cache in GPU memory, tensor and data parallel; prompts come first.
@@ -133,6 +135,12 @@ CPU_SHARE = Knob(
     rules={"balanced": balanced_share, "auto": balanced_share},
 )
 
+STATED_SHARE = Reversal(
+    ("status",),
+    ("gpu.count", "gpu.memory"),
+    "requests lie in host memory by a share, and larger GPUs set idle replicas to work",
+)
+
 
 @system(
     "cpu-offload",
@@ -142,6 +150,7 @@ CPU_SHARE = Knob(
     attends=HEADS_AND_STATES,
     lacks=CPU_LACKS,
     knobs={"cpu_share": CPU_SHARE},
+    reversals=(ring("gpu.count"), STATED_SHARE),
 )
 def cpu_offload(hw: Machine, llm: LLM, work: Workload, *, cpu_share: Real) -> Estimate:
     """GPUs hold what KV they can, the CPU attends to the rest beside them (NEO, FastDecode).
@@ -211,6 +220,12 @@ SUB_BATCHES = switch(
     "two sub-batches in turn (L3 sec. 6.1, NeuPIMs), or one batch (AttAcc)"
 )
 
+FEWER_AT_ONCE = Reversal(
+    ("step_ms", "total_s"),
+    ("context", "output_tokens"),
+    "as many run at once as fit; rounds of fewer, each in two sub-batches, may be faster",
+)
+
 
 @system(
     "hbm-pim",
@@ -220,6 +235,7 @@ SUB_BATCHES = switch(
     attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={"interleave": SUB_BATCHES, "policy": POLICY},
+    reversals=(ring("gpu.count"), FEWER_AT_ONCE),
 )
 def hbm_pim(
     hw: Machine, llm: LLM, work: Workload, *, interleave: Real, policy: Real
@@ -267,6 +283,7 @@ def hbm_pim(
     attends=HEADS_AND_STATES,
     lacks=LACKS,
     knobs={"policy": POLICY},
+    reversals=(ring("gpu.count"),),
 )
 def rank_pim(hw: Machine, llm: LLM, work: Workload, *, policy: Real) -> Estimate:
     """Attention at the ranks of DIMMs, one batch, prompts first, transfers hidden (Hermes, R-PIM).

@@ -14,7 +14,12 @@ from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Port, Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import grouped_products, without_experts
-from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    copies,
+    ring,
+    sequence_bytes,
+    undivided,
+)
 from nearkv.costmodel.model.capacity import fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
@@ -50,6 +55,7 @@ NO_DRAFTS = "the model has no layers of multi-token prediction"
     owns=("gpu", "host"),
     knobs={"mtp": MTP, "accepted": ACCEPTED},
     attends=tuple(LAYER_CLASS),
+    reversals=(ring("gpu.count", "nvlink.count"),),
 )
 def tensor_parallel(
     hw: Machine, llm: LLM, work: Workload, *, mtp: Real, accepted: Real

@@ -12,16 +12,27 @@ import numpy as np
 from nearkv.costmodel.algebra.compose import overlap, serial
 from nearkv.costmodel.algebra.span import Real, Span
 from nearkv.costmodel.mechanisms.gpu_layer import head_weights, prefill_compute
-from nearkv.costmodel.mechanisms.serving.parallel import copies, sequence_bytes, undivided
+from nearkv.costmodel.mechanisms.serving.parallel import (
+    copies,
+    ring,
+    sequence_bytes,
+    undivided,
+)
 from nearkv.costmodel.model.capacity import fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import system
+from nearkv.costmodel.model.registry import TIMES, Reversal, system
 from nearkv.costmodel.model.resources import Gpu, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine
+
+SPLIT_BETWEEN_NODES = Reversal(
+    (*TIMES, "status"),
+    ("cluster_host.count",),
+    "more nodes split a fixed number of GPUs between them",
+)
 
 
 @system(
@@ -30,6 +41,7 @@ from nearkv.hardware.machine import Machine
     cite="hilos",
     owns=("cluster_gpu", "cluster_host"),
     attends=tuple(LAYER_CLASS),
+    reversals=(ring("cluster_gpu.count"), SPLIT_BETWEEN_NODES),
 )
 def vllm_multinode(hw: Machine, llm: LLM, work: Workload) -> Estimate:
     """Weights and paged KV cache in GPU memory, the batch cut to what fits.

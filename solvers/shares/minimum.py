@@ -240,21 +240,24 @@ def curve_between(start: Span, end: Span) -> Curve:
     if isinstance(start, Repeat) and isinstance(end, Repeat):
         return _of_repeat(start, end)
     parts = [curve_between(part, end.parts[name]) for name, part in start.parts.items()]
-    lines = [part for part in parts if isinstance(part, Line)]
-    if len(lines) == len(parts) and all(line.is_level for line in lines):
-        return Line(start.seconds, start.seconds)
     if isinstance(start, Overlap):
-        queues = [Line(start.busy_of(name), end.busy_of(name)) for name in start.shared]
-        return _highest([*parts, *queues])
-    return _sum(parts)
+        # a queue may shrink behind a part that hides its leaves
+        busy = [(start.busy_of(name), end.busy_of(name)) for name in start.shared]
+        parts += [_line(*ends) for ends in busy]
+    if all(isinstance(part, Line) and part.is_level for part in parts):
+        return Line(start.seconds, start.seconds)
+    return _highest(parts) if isinstance(start, Overlap) else _sum(parts)
 
 
 def _of_leaf(start: Leaf, end: Leaf) -> Line:
     same_rate = start.rate is end.rate or np.array_equal(start.rate, end.rate)
     if start.resource != end.resource or not same_rate:
         raise ValueError(f"leaf {start.resource!r} changes more than its amount")
-    level = is_unchanged(start, end)
-    return Line(start.seconds, start.seconds if level else end.seconds)
+    return Line(start.seconds, start.seconds if is_unchanged(start, end) else end.seconds)
+
+
+def _line(start: Real, end: Real) -> Line:
+    return Line(start, start if np.array_equal(start, end) else end)
 
 
 def is_unchanged(start: Leaf, end: Leaf) -> bool:

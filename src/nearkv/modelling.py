@@ -11,7 +11,7 @@ from nearkv.costmodel.model.capacity import Fits, fits, reduced_batch
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers, with_widths
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, System, find_system, system
+from nearkv.costmodel.model.registry import Knob, Reversal, System, find_system, system
 from nearkv.costmodel.model.resources import csd, drives, gpu, host, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -26,6 +26,7 @@ __all__ = [
     "Leaf",
     "Machine",
     "Port",
+    "Reversal",
     "Span",
     "System",
     "Workload",

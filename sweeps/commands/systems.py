@@ -60,16 +60,17 @@ def show(
     caption: options.Caption = "",
     label: options.Label = "",
 ) -> None:
-    """Print a system's knobs: range, default, the paper's rules.
+    """Print a system's knobs: range, default, the paper's rules; then what is not monotone.
 
     Example: nearkv systems show hilos
     """
-    from nearkv.sweeps.evaluate.catalogue import knob_rows, summary_of
+    from nearkv.sweeps.evaluate.catalogue import knob_rows, reversals_of, summary_of
     from nearkv.sweeps.study.own_systems import load_plugins
 
     load_plugins(plugins)
     usual = "knob,values,default,what,rules"
-    print_table(knob_rows(name), options.view_of(line), usual, title=summary_of(name))
+    below, title = reversals_of(name), summary_of(name)
+    print_table(knob_rows(name), options.view_of(line), usual, title=title, below=below)
 
 
 def new(name: NewSystem) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.model.metrics import Answer
+from nearkv.costmodel.model.registry import TIMES
 from nearkv.hardware.errors import InputError
 from nearkv.solvers.search import Points, largest, peak
 from nearkv.sweeps.evaluate.no_effect import warn_of_unread
@@ -104,12 +105,16 @@ class _Sizing:
         return np.broadcast_to(served, batch.shape)
 
     def largest(self) -> Numbers:
-        """The largest batch of each point that fits; each up to twice the bisection's is tried.
+        """The largest batch of each point that fits.
 
-        Bisection takes it that what fits a batch fits every smaller one. A mapping's rule may take
-        less time for a larger batch, and keep a limit that a smaller one breaks.
+        Bisection takes it that what fits a batch fits every smaller one. Where a larger one may
+        take less time, and keep a limit that a smaller one breaks, each up to twice as many is
+        tried.
         """
         known = largest(self.fits, self.probe.size)
+        system = self.probe.block.system
+        if all(system.is_monotone(measure, "batch") for measure in TIMES):
+            return known
 
         def more(point: Points, number: Numbers) -> Numbers:
             fits = self.fits(point, known[point] + number)

@@ -32,14 +32,6 @@ _BATCHES_SERVED = np.array([1.0, 3.0, 16.0, 64.0, 256.0, 1024.0])
 """Batches of which the one that serves most is compared."""
 _RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
 _CAPACITIES = ("count", "memory", "capacity")
-_NO_HARDWARE = {
-    "cluster_host.count",
-    "gpu.count",
-    "cluster_gpu.count",
-    "collective.all_reduce",
-}
-"""Nodes that split a fixed number of GPUs, and degrees of tensor parallelism: more is no more."""
-
 Changes = Mapping[str, NDArray[np.float64]]
 """Factors of a machine's numbers by address, one for each change [1]."""
 
@@ -192,7 +184,7 @@ CONTRACTS: tuple[Callable[[Trial], Iterator[str]], ...] = (
 
 
 def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[str]:
-    """More memory, bandwidth or devices never hurt.
+    """More memory, bandwidth or devices never hurt, but for numbers that the system lists.
 
     Neither `total_s` at as many sequences at once, nor throughput at the best of several batches.
 
@@ -201,7 +193,9 @@ def worse_with_more_hardware(trial: Trial, changes: int, seed: int) -> Iterator[
         changes: how many random changes of several numbers, besides those of each number alone.
         seed: of the changes.
     """
-    factors = random_changes(hardware_addresses(trial.hw), changes, seed)
+    listed = {axis for reversal in trial.system.reversals for axis in reversal.axes}
+    addresses = [name for name in hardware_addresses(trial.hw) if name not in listed]
+    factors = random_changes(addresses, changes, seed)
     more: dict[str, Real] = {}
     for address, factor in factors.items():
         role, _, key = address.partition(".")
@@ -230,8 +224,7 @@ def hardware_addresses(hw: Machine) -> list[str]:
     for role, part in hw.roles.items():
         for key in part.values:
             units = {keys[key].unit for keys in PART_TYPES.values() if key in keys}
-            is_resource = key in _CAPACITIES or not units.isdisjoint(_RATES)
-            if is_resource and f"{role}.{key}" not in _NO_HARDWARE:
+            if key in _CAPACITIES or not units.isdisjoint(_RATES):
                 addresses.append(f"{role}.{key}")
     return addresses
 
@@ -261,13 +254,11 @@ def random_changes(addresses: list[str], changes: int, seed: int) -> Changes:
 def _best_throughput(
     trial: Trial, hw: Machine, shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Tokens per second at the best batch that runs at once, 0 where none does [1/s]."""
+    """Tokens per second at the best batch, at once or in rounds, 0 where none fits [1/s]."""
     work = replace(trial.work, batch=_BATCHES_SERVED[:, None])
     estimate = trial.at(hw, work)
     tokens = work.batch * work.output
-    at_once = np.greater_equal(estimate.batch_run, work.batch)
-    served = estimate.fits.ok & at_once
-    rate = np.where(served, tokens / estimate.total.seconds, 0.0)
+    rate = np.where(estimate.fits.ok, tokens / estimate.total.seconds, 0.0)
     best: NDArray[np.float64] = np.broadcast_to(rate, (len(_BATCHES_SERVED), *shape)).max(0)
     return best
 

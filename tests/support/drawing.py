@@ -36,63 +36,16 @@ CASES = int(os.environ.get("NEARKV_CASES", "80"))
 """Design points a system: a few in the tests, thousands in `make fuzz`."""
 RATES = {"B/s", "FLOP/s", "Hz", "T/s"}
 MODELS = sorted(file.stem for file in (Path(__file__).parents[2] / "costmodel/llms").glob("*"))
-ANY = "any system"
-RING = "a degree of tensor parallelism, which is a choice: all-reduces of a larger ring take longer"
-GROWING_RING = "a model too large for the GPUs there were is cut between more: a larger ring"
-BY_BYTES = (
-    "FlexGen's static split fills HBM by bytes, as H2M2 compares it (sec. 3.2): more of a memory "
-    "whose chip is the slower takes work from the faster"
-)
-ALL_ON_GPU = (
-    "a token on the GPU is attended to without being scored, so a larger share there attends to "
-    "more tokens than alpha retains (HillInfer sec. 4.2): other work, not the same in less time"
-)
-BESIDE_CPU = (
-    "a cache that fits host memory beside the weights moves there (INF² sec. 7.5), where the CPU "
-    "attends more slowly than devices whose kernels share K and V between query heads"
-)
 IN_DRAM = (
     "weights fill host DRAM before the drives, so that where DRAM is the bottleneck, at a tenth of "
     "its bandwidth or beside the CPU's attention, they would have come faster from the drives"
 )
-STATED_SHARE = (
-    "a stated share of a request of every replica is in host memory, which all of them share; "
-    "memory of the GPUs for a request of its own sets an idle replica to work"
-)
-NO_GOOD = {
-    (ANY, "cluster_host.count"): "nodes split a fixed number of GPUs between them",
-    ("cpu-offload", "gpu.count"): STATED_SHARE,
-    ("cpu-offload", "gpu.memory"): STATED_SHARE,
-}
-"""Of which system more of what may even be too much, and why."""
-SLOWER = {
-    ("tensor-parallel", "gpu.count"): RING,
-    ("tensor-parallel", "nvlink.count"): RING,
-    ("vllm-multinode", "cluster_gpu.count"): RING,
-    ("gpu-only", "gpu.count"): GROWING_RING,
-    ("hbm-pim", "gpu.count"): GROWING_RING,
-    ("rank-pim", "gpu.count"): GROWING_RING,
-    ("l3", "gpu.count"): GROWING_RING,
-    ("flexgen-mapping", "hbm.memory"): BY_BYTES,
-    ("flexgen-mapping", "hbm.count"): BY_BYTES,
-    ("leoam", "gpu.memory"): ALL_ON_GPU,
-    ("leoam", "gpu.count"): ALL_ON_GPU,
-    ("infinigen", "gpu.memory"): ALL_ON_GPU,
-    ("infinigen", "gpu.count"): ALL_ON_GPU,
-    ("hillinfer", "gpu.memory"): ALL_ON_GPU,
-    ("hillinfer", "gpu.count"): ALL_ON_GPU,
-    ("inf2", "gpu.memory"): BESIDE_CPU,
-    ("inf2", "gpu.count"): BESIDE_CPU,
-    ("inf2", "host.memory"): BESIDE_CPU,
-    ("inf2", "host.count"): BESIDE_CPU,
-}
-"""Of which system more of what may take longer by a paper's own rule, and why."""
 SLIGHTLY_SLOWER = {
     ("flexgen-ssd", "host.memory"): IN_DRAM,
     ("flexgen-16ssd", "host.memory"): IN_DRAM,
     ("hilos", "host.memory"): IN_DRAM,
 }
-"""The same, by a twentieth at most; everything else is held to be no slower at all."""
+"""At a stated placement more of which may take a twentieth longer, and why; `auto` does better."""
 SLIGHTLY = 0.05
 # Two numbers that bound each other: drawing one alone would be refused.
 BOUND = {"host.kv_memory"}
@@ -203,12 +156,15 @@ def goods(named: str) -> list[str]:
 
 def is_good(named: str, address: str) -> bool:
     """Whether more of a number never makes what fits too large."""
-    return (named, address) not in NO_GOOD and (ANY, address) not in NO_GOOD
+    return SYSTEMS[named].is_monotone("status", address)
 
 
 def most_lost(named: str, address: str) -> float:
-    """Share of the time by which more of a number may lengthen it [1]."""
-    if (named, address) in SLOWER:
+    """Share of the time by which more of a number may lengthen it, at stated knobs [1].
+
+    What solved knobs trade, along any axis, is no matter there.
+    """
+    if any(address in reversal.axes for reversal in SYSTEMS[named].reversals):
         return np.inf
     return SLIGHTLY if (named, address) in SLIGHTLY_SLOWER else 0.0
 

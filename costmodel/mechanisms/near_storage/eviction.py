@@ -24,7 +24,7 @@ from nearkv.costmodel.mechanisms.gpu_layer import (
 from nearkv.costmodel.model.capacity import Contents
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob
+from nearkv.costmodel.model.registry import Knob, Reversal
 from nearkv.costmodel.model.resources import Csd, Drives, Gpu, Link, drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
@@ -33,6 +33,12 @@ from nearkv.hardware.machine import Machine
 STATIC_SHARES = (0.2, 0.6)
 """Shares of the KV cache on the GPU and in host DRAM; the rest is on a drive (sec. 3.2)."""
 
+MORE_ON_GPU = Reversal(
+    ("step_ms", "total_s"),
+    ("context", "output_tokens", "gpu.memory", "gpu.count"),
+    "all tokens on the GPU are attended to, of others what is retained (sec. 4.2): a larger share "
+    "of the cache there is more work",
+)
 PLACEMENT = Knob(
     "how the KV cache fills GPU, host and drive: 20/60/20 (sec. 3.2), or each as far as it goes",
     high=1,

@@ -17,8 +17,20 @@ from nearkv.costmodel.model.latent import Latent
 from nearkv.costmodel.model.layers import Recurrent
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.queue import Load, over_layer_types
+from nearkv.costmodel.model.registry import TIMES, Reversal
 from nearkv.costmodel.model.resources import gpu, link
 from nearkv.hardware.machine import Machine
+
+
+def ring(*counts: str) -> Reversal:
+    """What a larger ring of tensor parallelism does: its all-reduces take longer.
+
+    Args:
+        counts: numbers of the machine that make it larger, as `role.key`.
+    """
+    why = "a larger ring takes longer to all-reduce, and its degree may hold fewer requests"
+    return Reversal(TIMES, counts, why)
+
 
 _ONE_ROW = (Latent, Compressed)
 """Layers whose heads all share one row of a token."""

@@ -171,3 +171,20 @@ def test_a_sum_of_many_maxima_is_as_good_as_one() -> None:
     choice = minimise(start, end)
     assert choice.gap <= 1e-9
     assert choice.seconds <= np.min(blend(start, end, GRID).seconds) * (1 + 1e-9)
+
+
+def test_a_queue_that_shrinks_behind_a_level_part_counts() -> None:
+    """The link hides the DRAM reads of weights, but not those behind the CPU's attention.
+
+    max(link 5, DRAM 4 -> 0, DRAM 4 + 3 -> 0 + 3): 7 s at share 0, the link's 5 s from a half on.
+    """
+    start, end = (
+        overlap(
+            weights=overlap(link=leaf("link", 5.0), dram=leaf("dram", reads)),
+            attend=leaf("dram", 3.0),
+        )
+        for reads in (4.0, 0.0)
+    )
+    choice = minimise(start, end)
+    assert choice.seconds == pytest.approx(5.0)
+    assert choice.value >= 0.5
