@@ -85,8 +85,7 @@ class Host:
         read: DRAM streaming [B].
         attend: attention of the CPU over a KV cache in DRAM, in KV bytes [B].
         file: the kernel's buffered file path, in file bytes [B].
-        drive: software work of one transfer to an accelerator [op].
-        memory: capacity [B].
+        memory: capacity that the system leaves to programs [B].
     """
 
     read: Port
@@ -101,7 +100,8 @@ def host(hw: Machine) -> Host:
     read = Port("host.dram", "read", part.count * part.bandwidth)
     attend = Port("host.dram", "read", read.rate * hw.derate.cpu_attention)
     file = Port("host.file", "move", part.count * part.file_read)
-    return Host(read, attend, file, part.count * part.memory)
+    memory = part.count * part.memory * part.maybe("usable", 1.0)
+    return Host(read, attend, file, memory)
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,9 @@ def rounds_breaks(
     """Shares of weights on the drives at which DRAM begins to hold more sequences at once [1]."""
     room = beside_sequence(hw, llm, work, knobs.get("gpu_batches", 1.0), 0.0)
     tiers = residency(hw, llm, work, knobs.get("weights", FILLED), room)
-    sequence = llm.kv_cache_bytes(1, work.final)
-    rooms = [host(hw).memory - b * sequence for b in possible_batches(work.batch)]
+    sequence = sequence_in_dram(llm, work)
+    left = host(hw).memory - hw.policy.pinned_relays
+    rooms = [left - b * sequence for b in possible_batches(work.batch)]
     return (overflow(tiers), *(share_leaving(hw, llm, tiers, room) for room in rooms))
 
 
@@ -252,13 +253,15 @@ def flexgen_dram(
         Source: HILOS sec. 2.2, 6.3.
     """
     drives = drives_of(hw)
-    sequence = llm.kv_cache_bytes(1, work.final)
+    kv, copies = llm.kv_cache_bytes(1, work.final), widened_copies(llm, work)
+    relays = hw.policy.pinned_relays
     passing = passing_latents(llm, work, gpu_batches)
     headroom = beside_sequence(hw, llm, work, gpu_batches, ssd_weights)
     tiers = residency(hw, llm, work, weights, headroom)
     streamed = weights_from_files(hw, llm, tiers, drives)
     in_dram = host_weights(hw, llm, tiers)
-    hosted = reduced_batch(work.batch, sequence, streamed.host.memory - in_dram)
+    free = streamed.host.memory - in_dram - relays
+    hosted = reduced_batch(work.batch, kv + copies, free)
     for_states = streamed.gpu.memory - gpu_working_set(llm, work.prompt, tiers.gpu)
     b = batch_with_states(hosted, work.batch, llm.all_state_bytes(1.0), for_states)
     relay = link(hw, "gpu_link", "cache_relay")
@@ -272,12 +275,17 @@ def flexgen_dram(
 
     rounds = work.batch / b
     on_gpu = gpu_contents(llm, work.prompt, tiers.gpu, b)
+    in_host = {
+        "weights": in_dram,
+        "KV cache": b * kv,
+        "copies of layers": b * copies + relays,
+    }
     return Estimate(
         prefill=rounds * streamed.over_layers(prefill, b),
         step=rounds * streamed.over_layers(decode, b),
         fits=fits(
             gpu=({**on_gpu, "latents in transfer": passing}, streamed.gpu.memory),
-            host=({"weights": in_dram, "KV cache": b * sequence}, streamed.host.memory),
+            host=(in_host, streamed.host.memory),
             ssd=({"weights": tiers.storage * llm.weight_bytes}, drives.capacity),
         ),
         work=work,
@@ -311,8 +319,23 @@ def beside_sequence(
     hw: Machine, llm: LLM, work: Workload, gpu_batches: Real, stored: Real
 ) -> Headroom:
     """What the cache of one sequence leaves to weights, a share of which is on the drives."""
-    left = host(hw).memory - llm.kv_cache_bytes(1, work.final)
+    left = host(hw).memory - hw.policy.pinned_relays - sequence_in_dram(llm, work)
     return Headroom(left, passing_latents(llm, work, gpu_batches), stored)
+
+
+def sequence_in_dram(llm: LLM, work: Workload) -> Real:
+    """Host DRAM of one sequence: its KV cache and the copies that attention makes [B]."""
+    return llm.kv_cache_bytes(1, work.final) + widened_copies(llm, work)
+
+
+def widened_copies(llm: LLM, work: Workload) -> Real:
+    """Host DRAM of attention to one sequence, in the longest of its layers [B].
+
+    FlexGen widens K and V to 32 bits in a workspace (`init_attention_compute_workspace`), and
+    copies them once more where it transposes them (`mha_gen`).
+    """
+    layer = llm.most_of_a_layer(lambda layer_type: layer_type.kv_bytes(1, work.final))
+    return 2 * layer * 4 / llm.kv_width
 
 
 # --- KV cache on drives -----------------------------------------------------------------------

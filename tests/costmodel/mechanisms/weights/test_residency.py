@@ -94,6 +94,7 @@ def test_weights_fill_the_faster_memory_first(
         **EXACT,
         "gpu.memory": WORKING + gpu_tokens * (ALL_WEIGHTS - BUFFER),
         "host.memory": COPIES + free_in_host * ALL_WEIGHTS,
+        "host.usable": 1.0,
     }
     answer = estimate("flexgen-ssd", changes, gpu_batches=1, weights=FILLED)
     loads = amounts(answer.prefill)
