@@ -188,7 +188,7 @@ def _inherited(
     heirs: tuple[str, ...],
     where: str,
 ) -> dict[str, Part]:
-    """Roles of the base, or none where the platform has no base."""
+    """Roles of the base; where the platform has no base, how tokens choose experts alone."""
     if name in heirs:
         through = " and ".join(heirs)
         raise InputError(
@@ -199,7 +199,7 @@ def _inherited(
             f"{where}: base: builds on more than {MOST_BASES} bases; copy what it needs"
         )
     if "base" not in fields:
-        return {}
+        return {"router": Part("router", "router", "router", {})}
     base = str(fields["base"])
     check_exists("platform", base, f"{where}: base")
     return dict(load_platform(base, (*heirs, name)).roles)

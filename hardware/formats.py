@@ -9,9 +9,9 @@ from pathlib import Path
 from nearkv.hardware.errors import unknown
 from nearkv.hardware.files import read_toml
 from nearkv.hardware.quantity import Quantity, numbers_of
-from nearkv.hardware.quantization import NATIVE_BITS
 from nearkv.hardware.schema import PART_TYPES
 
+NATIVE_BITS = 16.0
 FORMATTED = ("precision.weight", "precision.kv", "precision.activation")
 """Numbers that take the name of a format."""
 
@@ -21,7 +21,12 @@ def formats() -> Mapping[str, Mapping[str, Quantity]]:
     """Bits of a value, scales included, and of the operand of products, by name of the format."""
     file = Path(__file__).with_name("formats.toml")
     widths = PART_TYPES["precision"]
-    keys = {"bits": widths["weight"], "operand": widths["operand"]}
+    keys = {
+        "bits": widths["weight"],
+        "dense": widths["dense"],
+        "head": widths["head"],
+        "operand": widths["operand"],
+    }
     tables = read_toml(file, "formats")
     return {name: numbers_of(table, keys, name) for name, table in tables.items()}
 
@@ -30,7 +35,8 @@ def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:
     """Numbers that a format sets where it is named for weights, KV cache or activations [bit].
 
     Weights are stored as checkpoints store them, embeddings and output head in 16 bits at least,
-    and meet operands as wide as the format's. Activations keep their width in memory: their format
+    and meet operands as wide as the format's. A mix of llama.cpp states the bits of attention and
+    of embeddings and output head itself. Activations keep their width in memory: their format
     is that of their operands, without a scale.
 
     Args:
@@ -43,10 +49,14 @@ def widths_of_format(address: str, name: str, where: str) -> dict[str, float]:
     """
     if name not in formats():
         raise unknown("format", name, formats(), where)
-    bits, operand = (formats()[name][key].value for key in ("bits", "operand"))
+    stated = {key: number.value for key, number in formats()[name].items()}
+    bits, operand = stated["bits"], stated["operand"]
     if address == "precision.kv":
         return {address: bits}
     if address == "precision.activation":
         return {"precision.operand": bits // 1}
-    head = max(bits, NATIVE_BITS)
-    return {address: bits, "precision.head": head, "precision.operand": operand}
+    head = stated.get("head", max(bits, NATIVE_BITS))
+    widths = {address: bits, "precision.head": head, "precision.operand": operand}
+    if "dense" in stated:
+        widths["precision.dense"] = stated["dense"]
+    return widths

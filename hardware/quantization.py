@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 
 from nearkv.hardware.config import Config
 from nearkv.hardware.errors import InputError
+from nearkv.hardware.formats import NATIVE_BITS, formats
 from nearkv.hardware.units import LARGEST
 
-NATIVE_BITS = 16.0
 _WIDEST = 32.0
 """Bits of the widest element that a scheme may state."""
 _KEPT_UNDER = (
@@ -59,12 +59,7 @@ def grouped(bits: float, group: float, scale: float, zero: float = 0.0) -> float
     return bits + overhead
 
 
-_GGUF = {
-    "F16": NATIVE_BITS,
-    "Q8_0": grouped(8, 32, scale=16),
-    "MXFP4": grouped(4, 32, scale=8),
-}
-"""Bits by the types of llama.cpp's files: blocks of 32 that share a scale."""
+_MXFP4_BITS = grouped(4, 32, scale=8)
 _MODELOPT = {"FP8": 8.0, "NVFP4": 4.0}
 """Bits of one element by the algorithm that ModelOpt names; NVFP4 has scales beside it."""
 _NVFP4_GROUP = 16
@@ -76,8 +71,8 @@ _MODULE_BITS = {
     "NVFP4": (_NVFP4_BITS, 4.0),
     "W4A16_NVFP4": (_NVFP4_BITS, NATIVE_BITS),
     "W4A8_NVFP4_FP8": (_NVFP4_BITS, 8.0),
-    "MXFP4": (_GGUF["MXFP4"], 4.0),
-    "W4A8_MXFP4_FP8": (_GGUF["MXFP4"], 8.0),
+    "MXFP4": (_MXFP4_BITS, 4.0),
+    "W4A8_MXFP4_FP8": (_MXFP4_BITS, 8.0),
 }
 """Bits of weights and of operands by ModelOpt's algorithm of a module, in groups as it has them."""
 
@@ -106,7 +101,7 @@ def widths_of(config: Config) -> Widths:
     attention_kept = any("attn" in name or "attention" in name for name in kept)
     dense = NATIVE_BITS if attention_kept else weight
     if fp4_experts:  # experts alone, in MXFP4 (DeepSeek-V4)
-        weight = _GGUF["MXFP4"]
+        weight = _MXFP4_BITS
     return Widths(weight, dense, NATIVE_BITS, kv, operand)
 
 
@@ -118,9 +113,9 @@ def _method(scheme: Config) -> str:
 
 def _gguf_bits(config: Config, scheme: Config, tensors: str) -> float:
     name = str(scheme.value(tensors))
-    if name not in _GGUF:
+    if name.lower() not in formats():
         raise config.refuse("quantization_config", f"has {tensors} {name!r}, not modelled")
-    return _GGUF[name]
+    return formats()[name.lower()]["bits"].value
 
 
 def _weight_and_operand(config: Config, scheme: Config) -> tuple[float, float]:

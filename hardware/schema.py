@@ -31,7 +31,7 @@ COLUMN_UNITS = {
 }
 """Unit of a number -> unit that columns show it in."""
 
-PARTLESS = ("precision", "policy", "offload", "collective", "derate", "ownership")
+PARTLESS = ("precision", "policy", "router", "offload", "collective", "derate", "ownership")
 """Roles of a platform that no part fills: they hold all their own numbers."""
 
 NARROW = {"flops_8bit": 1.0, "flops_4bit": 0.5}

@@ -1,4 +1,7 @@
-"""Interpolate between two evaluations of a system: any value of a knob for the price of two."""
+"""Interpolate between two evaluations of a system: any value of a knob for the price of two.
+
+And a share of a span, with the share in its amounts, so that a solver may choose it.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,24 @@ def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:
     at_start = (1 - share) * start.amount
     at_end = share * end.amount
     return start.with_amount(at_start + at_end)
+
+
+def scaled(span: Span, share: Real) -> Span:
+    """A share of the work of a span, each amount times the share.
+
+    `share * span` would repeat it instead, and how often a span runs must not change with a knob.
+
+    Args:
+        span: the work.
+        share: of each amount [1].
+    """
+    match span:
+        case Leaf():
+            return span.with_amount(share * span.amount)
+        case Repeat():
+            return Repeat(span.times, scaled(span.span, share))
+        case Group():
+            return type(span)(
+                {name: scaled(part, share) for name, part in span.parts.items()}
+            )
+    raise ValueError("no span of the algebra")

@@ -40,11 +40,11 @@ def over_layers(llm: LLM, layer: Callable[[LLM], Span]) -> Span:
 
 
 def with_widths(llm: LLM, **widths: Real) -> LLM:
-    """A model with elements of other widths, in all of its layer types.
+    """A model with elements of other widths, or another skew of the router, in all layer types.
 
     Args:
         llm: the model.
-        widths: bytes of one element, as `kv_width=0.5` [B].
+        widths: bytes of one element, as `kv_width=0.5` [B], or `router_skew` [1].
     """
     if not isinstance(llm, Mixed):
         return replace(llm, **widths)

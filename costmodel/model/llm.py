@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from nearkv.costmodel.algebra.span import Real, total
+from nearkv.costmodel.algebra.span import Numbers, Real, total
 from nearkv.hardware.machine import Role
 
 
@@ -38,6 +38,7 @@ class LLM:
         kv_projections: matrices that project to K and V: 1 where V is taken from K's [1].
         idle_parameters: held and not read by generating text, as those of a vision tower [1].
         mtp_layers: layers of multi-token prediction, held only where they draft tokens [1].
+        router_skew: exponent of Zipf's law by which tokens choose experts, 0 where uniform [1].
     """
 
     layers: Real
@@ -63,6 +64,7 @@ class LLM:
     kv_projections: Real = 2.0
     idle_parameters: Real = 0.0
     mtp_layers: Real = 0.0
+    router_skew: Real = 0.0
 
     @property
     def layer_types(self) -> Mapping[str, LLM]:
@@ -170,13 +172,41 @@ class LLM:
         """1 where the layers have experts, 0 where they are dense [1]."""
         return np.greater(self.experts, 1) * 1.0
 
-    def distinct_experts(self, tokens: Real) -> Real:
-        """Expected experts of a layer that any token uses, E (1 - (1 - k/E)^t) [1].
+    def distinct_experts(self, tokens: Real, beyond: Real = 0.0) -> Real:
+        """Expected experts of a layer that any token uses, beyond the most chosen ones [1].
 
-        Routing is taken as uniform and independent (physics: Mixtral 7.92 of 8 at t = 16).
+        Tokens choose independently: E (1 - (1 - k/E)^t) where all experts are chosen alike
+        (physics: Mixtral 7.92 of 8 at t = 16), else the sum of 1 - (1 - p_r)^t over ranks r.
+
+        Args:
+            tokens: t [1].
+            beyond: the most chosen experts that do not count; of one, a share may count [1].
         """
-        unused_by_one = 1 - self.active_experts / self.experts
-        return self.experts * (1 - unused_by_one**tokens)
+        if not np.any(self.router_skew):
+            unused_by_one = 1 - self.active_experts / self.experts
+            return (self.experts - beyond) * (1 - unused_by_one**tokens)
+        ranks = np.arange(1.0, np.max(self.experts) + 1)
+        counted = np.clip(ranks - _along_ranks(beyond), 0.0, 1.0)
+        unused = (1 - self.expert_odds) ** _along_ranks(tokens)
+        distinct: Real = np.sum(counted * (1 - unused), axis=-1)
+        return distinct
+
+    @property
+    def expert_odds(self) -> Numbers:
+        """Chance that a token chooses an expert, along a last axis from the most chosen on [1].
+
+        Zipf's law, w_r = r^-skew, for k different experts: those that would be chosen more than
+        once are chosen always, and the others share what is left.
+        """
+        experts, active = _along_ranks(self.experts), _along_ranks(self.active_experts)
+        ranks = np.arange(1.0, np.max(self.experts) + 1)
+        weights = np.where(ranks <= experts, ranks ** -_along_ranks(self.router_skew), 0.0)
+        # weight of an expert and of all that are chosen no more often
+        rest = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
+        always = (active - ranks + 1) * weights > rest
+        free = np.sum(np.where(always, 0.0, weights), axis=-1, keepdims=True)
+        left = active - np.sum(always, axis=-1, keepdims=True)
+        return np.where(always, 1.0, left * weights / np.maximum(free, 1e-300))
 
     # --- bytes of one layer -------------------------------------------------------------------
 
@@ -335,6 +365,11 @@ class LLM:
         return self.qkv_flops(tokens) + self.output_flops(tokens) + self.ffn_flops(tokens)
 
 
+def _along_ranks(number: Real) -> Numbers:
+    """A number with a last axis for the ranks of experts."""
+    return np.asarray(number)[..., np.newaxis]
+
+
 SHAPE = [field.name for field in fields(LLM) if field.default is MISSING]
 """Fields of a model that have no default."""
 
@@ -349,7 +384,8 @@ def llm_of(shape: Mapping[str, Real], widths: Role) -> LLM:
     """
     sizes = {size: shape[size] for size in SHAPE}
     sizes["vocab"] = sizes["vocab"] * widths.maybe("output_head", 1.0)
-    stated = {f"{key}_width": widths[key] for key in ("head", "operand") if key in widths}
+    others = ("dense", "head", "operand")
+    stated = {f"{key}_width": widths[key] for key in others if key in widths}
     return LLM(
         **sizes,
         weight_width=widths.weight,

@@ -25,6 +25,7 @@ _SET_BY = {
     "weight": ("weight_width", "dense_width", "head_width", "operand_width"),
     "kv": ("kv_width",),
     "activation": ("activation_width", "operand_width"),
+    "dense": ("dense_width",),
     "head": ("head_width",),
     "operand": ("operand_width",),
     "output_head": (),

@@ -1,4 +1,6 @@
-"""Hugging Face Accelerate: weights streamed from host memory, all else on the GPU (INF² sec. 7.6).
+"""Hugging Face Accelerate: weights streamed from host memory or disk, all else on the GPU.
+
+Source: INF² sec. 7.6; accelerate, `big_modeling.py` (weights on disk are memory-mapped files).
 
 Symbols: b batch, s prompt, L layers.
 """
@@ -21,9 +23,11 @@ from nearkv.costmodel.mechanisms.weights.residency import (
     FILLED,
     WEIGHTS,
     Headroom,
+    Residency,
     beside_gpu,
     choose_residency,
 )
+from nearkv.costmodel.mechanisms.weights.streaming import drives_of
 from nearkv.costmodel.model.capacity import Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import over_layers, with_projected_latents
@@ -37,7 +41,7 @@ SOFTMAX_BYTES = 4.0
 """An element of a softmax, in single precision for activations of any width [B]."""
 GPU_AND_HOST = replace(
     WEIGHTS,
-    what="where weights live: filling the GPU, in one memory, or by the paper's rule",
+    what="where weights live: filling GPU, host and drives, in one memory, or by the paper's rule",
     high=3,
     default=FILLED,
     choices=("filled", "gpu", "paper", "host"),
@@ -62,22 +66,28 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
     failures beyond 16K tokens at 7B and batch 1). Latents are cached projected to heads.
 
     Args:
-        hw: roles gpu, gpu_link, host; derate pageable.
+        hw: roles gpu, gpu_link, host; ssd and ssd_link where weights may lie on drives; derate
+            pageable.
         llm, work: what runs.
-        weights: where weights live: 0 filling the GPU, 1 there, 2 there if all fit, 3 in the host.
+        weights: where weights live: 0 filling the GPU, then the host, then drives, 1 on the GPU,
+            2 there if all fit, 3 in the host.
 
     Returns:
         Prefill, one decode step and what fits; all of `work.batch` runs together or not at all.
         Source: INF² sec. 7.1, 7.6 (set-up and failures, no equations).
     """
     b, gpu_, llm = work.batch, gpu(hw), with_projected_latents(llm)
-    on_gpu = share_on_gpu(hw, llm, work, weights)
+    tiers = where_weights_live(hw, llm, work, weights)
     # a loaded checkpoint is not pinned
     path = {"dram": host(hw).read, "link": link(hw, "gpu_link", "pageable").inward}
+    disk = drives_of(hw).read if "ssd" in hw.roles else {}
 
     def load(amount: Real) -> Span:
-        streamed = (1 - on_gpu) * amount
-        return stream(streamed, "weights, then compute", **path)
+        streamed = (1 - tiers.gpu) * amount
+        return serial(
+            disk=stream(tiers.storage * amount, "weights on drives, page by page", **disk),
+            copy=stream(streamed, "weights, then compute", **path),
+        )
 
     def decode(layer_type: LLM) -> Span:
         return serial(
@@ -95,18 +105,22 @@ def accelerate(hw: Machine, llm: LLM, work: Workload, *, weights: Real) -> Estim
     return Estimate(
         prefill=serial(layers=over_layers(llm, prefill), head=head),
         step=serial(layers=over_layers(llm, decode), head=head),
-        fits=capacity_check(hw, llm, work, on_gpu),
+        fits=capacity_check(hw, llm, work, tiers),
         work=work,
         batch_run=b,
     )
 
 
-def share_on_gpu(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Real:
-    """Share of the weights on the GPU, beside the KV cache and the scores of one prompt [1]."""
+def where_weights_live(hw: Machine, llm: LLM, work: Workload, choice: Real) -> Residency:
+    """Shares of the weights on the GPU, beside the KV cache and the scores of one prompt.
+
+    What the host does not hold lies on drives where the machine has any.
+    """
     paper = beside_gpu(weights_beside_cache(hw, llm, work), 0.0)
     beside = total(beside_weights(llm, work).values())
-    headroom = Headroom(host=host(hw).memory, beside=beside, knob=GPU_AND_HOST)
-    return choose_residency(choice, paper, hw, llm, work, headroom).gpu
+    memory = host(hw).memory if "ssd" in hw.roles else np.inf
+    headroom = Headroom(host=memory, beside=beside, knob=GPU_AND_HOST, pinned=False)
+    return choose_residency(choice, paper, hw, llm, work, headroom)
 
 
 def weights_beside_cache(hw: Machine, llm: LLM, work: Workload) -> Real:
@@ -169,10 +183,15 @@ def score_bytes(llm: LLM, s: Real) -> Real:
     return scores * width
 
 
-def capacity_check(hw: Machine, llm: LLM, work: Workload, on_gpu: Real) -> Fits:
-    """KV cache and the scores of one prompt on the GPU, weights there or in host memory."""
-    streamed = (1 - on_gpu) * llm.weight_bytes
+def capacity_check(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Fits:
+    """KV cache and the scores of one prompt on the GPU, weights there, in the host, on drives."""
+    stored = (
+        {"ssd": ({"weights": tiers.storage * llm.weight_bytes}, drives_of(hw).capacity)}
+        if "ssd" in hw.roles
+        else {}
+    )
     return fits(
-        gpu=(on_gpu_contents(llm, work, on_gpu), gpu(hw).memory),
-        host=({"weights": streamed}, host(hw).memory),
+        gpu=(on_gpu_contents(llm, work, tiers.gpu), gpu(hw).memory),
+        host=({"weights": tiers.host * llm.weight_bytes}, host(hw).memory),
+        **stored,
     )

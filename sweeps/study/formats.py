@@ -57,7 +57,12 @@ def _widths(
     if not all(isinstance(value, str) for value in values):
         raise InputError(f"{where}: give formats, as in fp8, or bits, as in 8bit, not both")
     tables = [widths_of_format(address, name, where) for name in values]
-    return {number: tuple(_bits(table[number]) for table in tables) for number in tables[0]}
+    numbers = dict.fromkeys(number for table in tables for number in table)
+    # a format without a width of attention has one for all weights
+    return {
+        number: tuple(_bits(table.get(number, table.get(address, 0.0))) for table in tables)
+        for number in numbers
+    }
 
 
 def _bits(width: float) -> Amount:

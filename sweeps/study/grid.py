@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearkv.costmodel.algebra.span import Numbers
+from nearkv.costmodel.model.layers import with_widths
 from nearkv.costmodel.model.llm import LLM
 from nearkv.costmodel.model.models import llms_from_parts, stated_widths
 from nearkv.costmodel.model.registry import System
@@ -31,7 +32,7 @@ Box = tuple[slice, ...]
 
 POINTS_AT_ONCE = 1 << 16
 """Design points evaluated together: calls of NumPy cost little, arrays stay in cache."""
-IMPLIED = ("head", "operand")
+IMPLIED = ("dense", "head", "operand")
 """Widths that a format of the weights sets beside them."""
 MOST_AXES = 56
 """Arrays have 64 dimensions; solvers add some of their own to those of a grid."""
@@ -228,6 +229,8 @@ class Block:
             machine = recording(machine, read)
         models = workload["model"].astype(int)
         llm = llms_from_parts(self.parts, models, machine["precision"], self._set_widths)
+        if "skew" in machine["router"]:
+            llm = with_widths(llm, router_skew=machine["router"].skew)
         if self.traces:
             work = workload_of(self.traces, workload["trace"].astype(int))
         else:

@@ -39,7 +39,7 @@ def test_accelerate_with_weights_on_the_gpu_moves_nothing_over_the_link() -> Non
     }
     check(answer.prefill, prompt)
     resident = ALL_WEIGHTS + ACTIVATIONS + FINAL_KV + scores
-    assert needed(answer) == {"gpu": resident, "host": 0}
+    assert needed(answer) == {"gpu": resident, "host": 0, "ssd": 0}
 
 
 def test_accelerate_streams_all_weights_where_the_gpu_is_a_byte_too_small() -> None:
@@ -49,16 +49,29 @@ def test_accelerate_streams_all_weights_where_the_gpu_is_a_byte_too_small() -> N
         full = estimate("accelerate", {"gpu.memory": resident}, weights=weights)
         check(full.step, step)
     short = estimate("accelerate", {"gpu.memory": resident - 1}, weights=2)
-    assert short.step.traffic("move") == {("gpu_link.in", "move"): STREAMED}
-    assert short.prefill.traffic("move") == {("gpu_link.in", "move"): STREAMED}
-    assert needed(short) == {"gpu": resident - ALL_WEIGHTS + BUFFER, "host": ALL_WEIGHTS}
+    assert short.step.traffic("move")["gpu_link.in", "move"] == STREAMED
+    assert short.prefill.traffic("move")["gpu_link.in", "move"] == STREAMED
+    assert needed(short) == {"gpu": resident - ALL_WEIGHTS + BUFFER, "host": ALL_WEIGHTS, "ssd": 0}
 
 
 def test_accelerate_keeps_the_weights_that_fit_beside_a_buffer_for_the_others() -> None:
     beside = BUFFER + ACTIVATIONS + FINAL_KV + 6 * 100**2 * 8
     answer = estimate("accelerate", {"gpu.memory": beside + 0.25 * (ALL_WEIGHTS - BUFFER)})
-    assert answer.step.traffic("move") == {("gpu_link.in", "move"): 0.75 * STREAMED}
+    assert answer.step.traffic("move")["gpu_link.in", "move"] == 0.75 * STREAMED
     assert needed(answer)["host"] == 0.75 * ALL_WEIGHTS
+
+
+def test_accelerate_reads_from_drives_what_neither_gpu_nor_host_holds() -> None:
+    """Of the weights beside a buffer a quarter fits the GPU, half of all the host: a quarter."""
+    beside = BUFFER + ACTIVATIONS + FINAL_KV + 6 * 100**2 * 8
+    memories = {
+        "gpu.memory": beside + 0.25 * (ALL_WEIGHTS - BUFFER),
+        "host.memory": 0.5 * ALL_WEIGHTS,
+    }
+    answer = estimate("accelerate", memories)
+    assert answer.step.traffic("read")["ssd.flash", "read"] == pytest.approx(0.25 * STREAMED)
+    assert answer.step.traffic("move")["gpu_link.in", "move"] == pytest.approx(0.75 * STREAMED)
+    assert needed(answer)["ssd"] == pytest.approx(0.25 * ALL_WEIGHTS)
 
 
 DEEPSEEK = model("deepseek-v3")
