@@ -8,16 +8,22 @@ Symbols: b batch, s context, t tokens, E experts, k active experts, g share of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from nearkv.costmodel.algebra.blend import scaled
-from nearkv.costmodel.algebra.compose import overlap, serial, stream
+from nearkv.costmodel.algebra.compose import faster, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_attention import exchange_with_cpu
-from nearkv.costmodel.mechanisms.cpu_layer import Cores, expert_bytes, is_unified, processor
+from nearkv.costmodel.mechanisms.cpu_layer import (
+    NATIVE,
+    Cores,
+    expert_bytes,
+    is_unified,
+    processor,
+)
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
@@ -35,6 +41,8 @@ from nearkv.hardware.machine import Machine
 
 Attend = tuple[Span, Span]
 """Attention of one layer: where the GPU has the layer, and where the cores have it."""
+Where = Callable[[Span, Span], Span]
+"""What is done of two ways: the cores compute experts in DRAM, or they come to the GPU."""
 FASTER = 2.0
 """Place of `faster` in the choices."""
 
@@ -148,6 +156,29 @@ GPU_EXPERTS = Knob(
 )
 
 
+def stated(choice: Real) -> Where:
+    """The way that is stated: 0 the cores compute, 1 experts come to the GPU."""
+
+    def where(computed: Span, streamed: Span) -> Span:
+        return serial(
+            computed=np.equal(choice, 0) * 1.0 * computed,
+            streamed=np.equal(choice, 1) * 1.0 * streamed,
+        )
+
+    return where
+
+
+def stated_or_faster(choice: Real) -> Where:
+    """The way that is stated, or 2 the one that takes less."""
+
+    def where(computed: Span, streamed: Span) -> Span:
+        either = faster(computed=computed, streamed=streamed)
+        is_open = np.equal(choice, FASTER) * 1.0
+        return serial(stated=stated(choice)(computed, streamed), faster=is_open * either)
+
+    return where
+
+
 @dataclass(frozen=True)
 class Offload:
     """A model divided between a GPU, DRAM and drives.
@@ -181,7 +212,7 @@ class Offload:
     # --- one layer --------------------------------------------------------------------------
 
     def layer(
-        self, llm: LLM, tokens: Real, passes: Real, choice: Real, attend: Attend
+        self, llm: LLM, tokens: Real, passes: Real, where: Where, attend: Attend
     ) -> Span:
         """One layer over some tokens.
 
@@ -189,7 +220,7 @@ class Offload:
             llm: a model whose layers are all like it.
             tokens: computed [1].
             passes: equal parts of them, each of which reads the weights [1].
-            choice: 0 the cores compute experts in DRAM, 1 they come to the GPU, 2 the faster.
+            where: experts in DRAM are computed.
             attend: attention of these tokens.
         """
         beside_gpu, beside_cores = attend
@@ -197,7 +228,7 @@ class Offload:
         on_cores = self.cores.dense(llm, tokens, passes, beside_cores)
         return serial(
             gpu=scaled(on_gpu, 1 - self.on_cores),
-            experts=self.experts(llm, tokens, passes, choice),
+            experts=self.experts(llm, tokens, passes, where),
             cores=scaled(on_cores, self.on_cores),
         )
 
@@ -218,7 +249,7 @@ class Offload:
             launch=launch(layers * self.hw.gpu.launch, "kernels of a layer"),
         )
 
-    def experts(self, llm: LLM, tokens: Real, passes: Real, choice: Real) -> Span:
+    def experts(self, llm: LLM, tokens: Real, passes: Real, where: Where) -> Span:
         """The routed experts of one layer.
 
         Engines divide them by layers, so GPU and cores take turns.
@@ -235,18 +266,12 @@ class Offload:
             launch=scaled(self.cores.launch(layers), 1 - self.share),
         )
         loaded = serial(load=self.load(llm, tokens, passes, beyond), products=products)
-        is_slower = np.greater(computed.seconds, loaded.seconds)
-        is_streamed = np.where(np.equal(choice, FASTER), is_slower, choice)[()]
-        return llm.is_moe * serial(
-            drives=missed,
-            computed=(1 - is_streamed) * computed,
-            streamed=is_streamed * loaded,
-        )
+        return llm.is_moe * serial(drives=missed, products=where(computed, loaded))
 
     def load(self, llm: LLM, tokens: Real, passes: Real, beyond: Real) -> Span:
         """Experts in use that the GPU does not hold come to it."""
         amount = llm.is_moe * expert_bytes(llm, tokens, passes, beyond)
-        dram = processor(self.hw, 2.0).read
+        dram = processor(self.hw, NATIVE).read
         lanes = link(self.hw, "gpu_link", "pcie")
         return stream(amount, "experts in use", dram=dram, link=lanes.inward)
 
@@ -333,10 +358,12 @@ class Offload:
         _, operand = llm.operands
         gpus = kernels(self.hw, llm, operand).products(operand)
         gain = np.maximum(1 / cores.rate - 1 / gpus.rate, 0.0)
+        dram, lanes = processor(self.hw, NATIVE).read, link(self.hw, "gpu_link", "pcie")
+        arriving = np.minimum(dram.rate, lanes.inward.rate)
         tokens: Real = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(3):  # from all experts on, fewer are in use
-                loaded = self.load(llm, tokens, 1.0, 0.0).seconds
+                loaded = expert_bytes(llm, tokens, 1.0) / arriving
                 tokens = np.divide(loaded, flops * gain)
         return tokens
 
@@ -429,7 +456,11 @@ def expert_offload(
             layers=over_layers(
                 llm,
                 lambda kind: placed.layer(
-                    kind, tokens, passes, prompts, placed.prompt_attention(kind)
+                    kind,
+                    tokens,
+                    passes,
+                    stated_or_faster(prompts),
+                    placed.prompt_attention(kind),
                 ),
             ),
             head=head,
@@ -438,7 +469,7 @@ def expert_offload(
             layers=over_layers(
                 llm,
                 lambda kind: placed.layer(
-                    kind, b, 1.0, experts, placed.step_attention(kind)
+                    kind, b, 1.0, stated(experts), placed.step_attention(kind)
                 ),
             ),
             head=head,
@@ -470,7 +501,7 @@ def cpu_only(
 
     Returns:
         Prefill, one decode step and what fits.
-        Source: llama.cpp, `-ngl 0` (no equations).
+        Source: KTransformers, sec. 3; llama.cpp, `-ngl 0` (no equations).
     """
     cores = Cores(hw, remote=1 - numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt

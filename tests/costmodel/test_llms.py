@@ -228,6 +228,7 @@ ACTIVE = {
     "deepseek-v3.2": (TOKEN, 37),
     "kimi-k2": (TOKEN, 32),
     "glm-4.5": (BOTH, 32),
+    "glm-5.2": (TOKEN, 40),
     "gpt-oss-20b": (TOKEN, 3.6),
     "gpt-oss-120b": (TOKEN, 5.1),
     "gpt-oss-120b-gguf": (TOKEN, 5.1),

@@ -25,6 +25,7 @@ OFFLOADING = [
 EVICTING = ["full-cache", "h2o", "infinigen", "leoam"]
 """What needs a bound on the KV cache in DRAM too, and rates of scoring and gathering."""
 SERVING = ["tensor-parallel", "gpu-only", "cpu-offload"]
+BESIDE_CPU = ["expert-offload", "cpu-only"]
 FOR = {
     "workstation-5090": OFFLOADING + EVICTING,
     "h100-8nvme": OFFLOADING + EVICTING,
@@ -39,6 +40,19 @@ FOR = {
     "zero-a6000": OFFLOADING,
     "hgx-a100": ["tensor-parallel"],
     "dgx-spark": ["tensor-parallel"],
+    "ktransformers-4090": BESIDE_CPU,
+    "threadripper-a6000": BESIDE_CPU,
+    "threadripper-5090": BESIDE_CPU,
+    "desktop-14900k": BESIDE_CPU,
+    "colibri-5070ti": BESIDE_CPU,
+    "colibri-5090": BESIDE_CPU,
+    "strix-halo": BESIDE_CPU,
+    "mac-studio-m3-ultra": BESIDE_CPU,
+    "dgx-spark-unified": BESIDE_CPU,
+    "ryzen-7950x": ["cpu-only"],
+    "m2-max": ["cpu-only"],
+    "xeon-8468": ["cpu-only"],
+    "titan-rtx-2": ["accelerate"],
     "dgx-spark-nvme": OFFLOADING + EVICTING,
     "a100-slora": ["gpu-only"],
     "hilos-h100": ["hilos"],

@@ -337,8 +337,8 @@ def test_the_split_that_is_solved_for_is_not_taken() -> None:
         ),
         ({"sets": {"host.kv_memory": "80GB"}}, r"host.kv_memory \(M0\) is larger than host.memory"),
         (
-            {"sets": {"precision.kv": "3bit"}},
-            "precision.kv: '3bit' must be 4, 4.125, 4.25, 4.5, 8, 8.25, 16 or 32 bit",
+            {"sets": {"precision.kv": "64bit"}},
+            "precision.kv: '64bit' must be at most 32 bit",
         ),
         (
             {"sets": {"precision.kv": "4bit"}, "knobs": {"score_source": "flash-copy"}},
