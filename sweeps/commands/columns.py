@@ -12,15 +12,8 @@ from nearkv.sweeps.commands.printing import print_table
 ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="A column of a result.")]
 
 
-def columns(
-    line: typer.Context,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def columns(line: typer.Context) -> None:
     """List the columns of results with unit and definition."""
     from nearkv.sweeps.api.catalogues import columns as answer
     from nearkv.sweeps.api.tables import rows_of
@@ -33,16 +26,8 @@ def columns(
     print_table(rows, view, below=below)
 
 
-def show(
-    line: typer.Context,
-    name: ColumnName,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def show(line: typer.Context, name: ColumnName) -> None:
     """Print what a column means.
 
     Example: nearkv columns show step_ms

@@ -28,33 +28,13 @@ Ratio = Annotated[
 ]
 
 
+@options.taking(options.of_study, options.of_table)
 def compare(
     line: typer.Context,
     systems: options.Systems,
     ratio: Ratio = "",
     breakdown: options.Breakdown = False,
     chart: Chart = False,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Put systems side by side; ratios are over the first, on its first platform and knob value.
 
@@ -69,20 +49,21 @@ def compare(
     ratios = comma_list(ratio)
     if chart:
         check_chart(view, breakdown)
-    options.check_shown(view, breakdown, ratios, method)
-    if file:
-        (check_figure if is_figure(file) else check_output)(file)
+    options.check_shown(view, breakdown, ratios, study.method)
+    if view.file:
+        (check_figure if is_figure(view.file) else check_output)(view.file)
 
     # pandas is loaded only once the question is known to be sound
     from nearkv.sweeps.api.questions import compare as answer
     from nearkv.sweeps.api.tables import rows_of
 
-    table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(columns))
-    if is_figure(file):
-        draw_table(table, study, file, columns, systems[0] if len(systems) > 1 else "")
+    table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns))
+    if is_figure(view.file):
+        baseline = systems[0] if len(systems) > 1 else ""
+        draw_table(table, study, view.file, view.columns, baseline)
         view = replace(view, file="")
     if chart and view.file:
-        save(table, columns, study, view.file)
+        save(table, view.columns, study, view.file)
     if chart:
         print_chart(table, study, view)
         check_answered(rows_of(table))

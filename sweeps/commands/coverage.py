@@ -31,16 +31,11 @@ Record = Annotated[
 ]
 
 
+@options.taking(options.of_table)
 def coverage(
     line: typer.Context,
     reliability: Reliability = False,
     record: Record = False,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Say how many measured runs lie in the bands that are predicted without them.
 
@@ -51,6 +46,7 @@ def coverage(
     from nearkv.sweeps.api.evidence import coverage as answer
 
     table = answer(reliability=reliability, record=record)
-    if form == "markdown" and not reliability:
+    view = options.view_of(line)
+    if view.form == "markdown" and not reliability:
         typer.echo(HEADING)
-    print_table(table, options.view_of(line))
+    print_table(table, view)

@@ -27,32 +27,12 @@ Footprint = Annotated[
 ]
 
 
+@options.taking(options.of_study, options.of_table)
 def estimate(
     line: typer.Context,
     system: options.System,
     explain: Explain = False,
     footprint: Footprint = False,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Predict one system on one workload.
 
@@ -65,7 +45,7 @@ def estimate(
     view = options.view_of(line)
     if explain and footprint:
         raise InputError("--explain and --footprint print two tables; ask for one")
-    point = answer(options.study_of(line, [system]), also=comma_list(columns))
+    point = answer(options.study_of(line, [system]), also=comma_list(view.columns))
     if explain:
         point.check_has_tree()
     if explain and point.status == "ok":

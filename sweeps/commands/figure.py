@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nearkv.sweeps.figures.papers import PaperFigure
 
 
+@options.taking(options.of_study)
 def figure(
     line: typer.Context,
     name: Annotated[
@@ -32,21 +33,6 @@ def figure(
         ),
     ] = "",
     system: options.SystemNames = "",
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
     font: Font = "",
 ) -> None:
     """Draw a figure of a paper: our predictions, and beside them what the paper states.

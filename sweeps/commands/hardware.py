@@ -29,15 +29,8 @@ BasePlatform = Annotated[
 OwnFile = Annotated[str, typer.Argument(metavar="FILE.toml", help="A part or a platform.")]
 
 
-def hardware(
-    line: typer.Context,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def hardware(line: typer.Context) -> None:
     """List the platforms and the parts they are made of."""
     from nearkv.sweeps.evaluate.catalogue import hardware_rows
 
@@ -49,16 +42,11 @@ def hardware(
     print_table(rows, view, "name,kind,what,roles", below=below)
 
 
+@options.taking(options.of_table)
 def show(
     line: typer.Context,
     name: PlatformOrPart,
     sets: options.SetOnce = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Print every number of a platform or part with unit, kind and source.
 
@@ -71,16 +59,8 @@ def show(
     print_table(rows, options.view_of(line), NUMBERS, below=[numbers_by_kind(rows)])
 
 
-def keys(
-    line: typer.Context,
-    kind: KindOfPart,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def keys(line: typer.Context, kind: KindOfPart) -> None:
     """List the numbers that a kind of part has: unit, meaning, usual range, systems that read it.
 
     Example: nearkv hardware keys gpu

@@ -23,15 +23,8 @@ ModelFile = Annotated[
 ]
 
 
-def models(
-    line: typer.Context,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def models(line: typer.Context) -> None:
     """List the models with their shapes."""
     from nearkv.sweeps.api.catalogues import models as answer
     from nearkv.sweeps.api.tables import rows_of
@@ -44,16 +37,8 @@ def models(
     print_table(rows, view, below=below)
 
 
-def show(
-    line: typer.Context,
-    name: Model,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
-) -> None:
+@options.taking(options.of_table)
+def show(line: typer.Context, name: Model) -> None:
     """Print parameters, weights, KV cache and layers of a model, and every number's source.
 
     Example: nearkv models show mixtral-8x7b

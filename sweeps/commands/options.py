@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -221,6 +223,60 @@ Yes = Annotated[
         help="Begin with more than 10^9 rows to write, 10^10 to compare, or a small disk.",
     ),
 ]
+
+
+def of_study(
+    model: Models = "",
+    batch: Batch = "16",
+    context: Context = "32k",
+    output_tokens: OutputTokens = "64",
+    platform: Platforms = "",
+    sets: Sets = [],
+    knobs: Knobs = [],
+    zipped: Zip = [],
+    parts: Parts = [],
+    trace: Traces = "",
+    method: Method = "fluid",
+    seed: Seed = 0,
+    band: Band = None,
+    samples: Samples = 1024,
+    plugins: Plugins = [],
+) -> None:
+    """Options that describe a study, in the order of the help."""
+
+
+def of_table(
+    columns: Columns = "",
+    form: Format = "",
+    file: Out = "",
+    pivot: Pivot = "",
+    caption: Caption = "",
+    label: Label = "",
+) -> None:
+    """Options that say how a table is shown."""
+
+
+def taking(
+    *groups: Callable[..., None],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options of other functions to a command, behind its own; its context holds them."""
+
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command).parameters
+        known: dict[str, Parameter] = {}
+        for options in (command, *groups):
+            for name, option in signature(options, eval_str=True).parameters.items():
+                known.setdefault(name, option.replace(kind=Parameter.KEYWORD_ONLY))
+
+        @wraps(command)
+        def called(**values: Any) -> None:
+            command(**{name: values[name] for name in own})
+
+        called.__signature__ = Signature([*known.values()])  # type: ignore[attr-defined]
+        called.__annotations__ = {name: option.annotation for name, option in known.items()}
+        return called
+
+    return added
 
 
 def study_of(line: typer.Context, systems: str | Sequence[str]) -> Study:

@@ -33,6 +33,7 @@ Per = Annotated[
 ]
 
 
+@options.taking(options.of_study, options.of_table)
 def pareto(
     line: typer.Context,
     study_file: options.StudyFile = "",
@@ -41,27 +42,6 @@ def pareto(
     where: Where = [],
     yes: options.Yes = False,
     per: Per = "model,context_tok,output_tokens,trace",
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Keep the Pareto-optimal designs of a sweep.
 
@@ -78,5 +58,7 @@ def pareto(
     view = options.view_of(line)
     study = either(study_file, options.study_of(line, system), options.given(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
-    front = answer(study, by=by, where=where, per=per, also=comma_list(columns), run=run)
+    front = answer(
+        study, by=by, where=where, per=per, also=comma_list(view.columns), run=run
+    )
     print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearkv.sweeps.commands.drawing import check_figure, save_figure
+from nearkv.sweeps.commands.options import taking
 
-Rows: TypeAlias = Any
-"""A DataFrame, which is loaded only when something is drawn."""
-Axes: TypeAlias = Any
-"""Of matplotlib, likewise."""
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
 Table = Annotated[
     str,
     typer.Argument(
@@ -69,46 +69,42 @@ Across = Annotated[str, typer.Option("--x", metavar="COLUMN", help="The column a
 Upwards = Annotated[str, typer.Option("--y", metavar="COLUMN", help="The column upwards.")]
 
 
-def figure_command(draw: Callable[..., Axes]) -> Callable[..., None]:
-    """Return the command of a figure: read a table, draw its rows, write the figure.
+def of_figure(
+    table: Table,
+    file: Figure,
+    where: Where = [],
+    title: Title = "",
+    labels: Labels = [],
+    font: Font = "",
+    ylim: Limits = "",
+    legend: Legend = "",
+) -> None:
+    """Options of every figure: the table, the file, and what the figure says."""
+
+
+def draw(line: typer.Context, figure: Callable[[pd.DataFrame], Axes]) -> None:
+    """Draw the rows of a table that are kept, and write the figure as the options say.
 
     Args:
-        draw: the rows first, then options of its own; its docstring is the command's help.
+        line: of a command that takes the options of every figure.
+        figure: what draws rows.
     """
+    from nearkv.sweeps.figures.reading import kept, read_table
+    from nearkv.sweeps.figures.style import restyle, use_font
+    from nearkv.sweeps.study.sizes import pairs
 
-    def command(
-        table: Table,
-        file: Figure,
-        where: Where = [],
-        title: Title = "",
-        labels: Labels = [],
-        font: Font = "",
-        ylim: Limits = "",
-        legend: Legend = "",
-        **own: Any,
-    ) -> None:
-        from nearkv.sweeps.figures.reading import kept, read_table
-        from nearkv.sweeps.figures.style import restyle, use_font
-        from nearkv.sweeps.study.sizes import pairs
-
-        check_figure(file)
-        use_font(font)
-        axes = draw(kept(read_table(table), where), **own)
-        restyle(axes, title, pairs(labels, "--labels"), ylim, legend)
-        save_figure(axes.figure, file)
-
-    *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
-    _, *own = inspect.signature(draw, eval_str=True).parameters.values()
-    in_order = [*shared[:2], *own, *shared[2:]]
-    command.__signature__ = inspect.Signature(in_order)  # type: ignore[attr-defined]
-    command.__annotations__ |= {option.name: option.annotation for option in own}
-    command.__name__, command.__doc__ = draw.__name__, draw.__doc__
-    return command
+    given = line.params
+    check_figure(given["file"])
+    use_font(given["font"])
+    axes = figure(kept(read_table(given["table"]), given["where"]))
+    labels = pairs(given["labels"], "--labels")
+    restyle(axes, given["title"], labels, given["ylim"], given["legend"])
+    save_figure(axes.figure, given["file"])
 
 
-@figure_command
+@taking(of_figure)
 def bars(
-    rows: Rows,
+    line: typer.Context,
     value: Value = "throughput_tok_s",
     over: Over = "",
     by: By = "system",
@@ -119,7 +115,7 @@ def bars(
         bool, typer.Option("--log", help="Make the scale of the bars logarithmic.")
     ] = False,
     width: Width = "page",
-) -> Axes:
+) -> None:
     """Draw grouped bars; cells that do not fit are marked OOM, bars too small carry their number.
 
     Example: nearkv plot bars out.csv --value decode_tok_s --baseline flexgen-ssd -o bars.pdf
@@ -127,48 +123,48 @@ def bars(
     from nearkv.sweeps.figures.bars import bars
 
     options: dict[str, Any] = {"over": over, "by": by, "baseline": baseline}
-    return bars(rows, value, log=log, width=width, **options)
+    draw(line, lambda rows: bars(rows, value, log=log, width=width, **options))
 
 
-@figure_command
+@taking(of_figure)
 def lines(
-    rows: Rows,
+    line: typer.Context,
     value: Value = "throughput_tok_s",
     over: Over = "",
     by: By = "system",
     width: Width = "page",
-) -> Axes:
+) -> None:
     """Draw lines over the context, the batch or any other column of numbers.
 
     Example: nearkv plot lines out.csv --value step_ms --over context_tok -o lines.pdf
     """
     from nearkv.sweeps.figures.lines import lines
 
-    return lines(rows, value, over=over, by=by, width=width)
+    draw(line, lambda rows: lines(rows, value, over=over, by=by, width=width))
 
 
-@figure_command
+@taking(of_figure)
 def breakdown(
-    rows: Rows,
+    line: typer.Context,
     by: By = "system",
     relative: Annotated[
         bool,
         typer.Option("--relative", help="Draw shares of the total instead of seconds."),
     ] = False,
     width: Width = "page",
-) -> Axes:
+) -> None:
     """Draw stacked bars of the seconds attributed to each resource.
 
     Example: nearkv plot breakdown out.csv --relative -o breakdown.pdf
     """
     from nearkv.sweeps.figures.breakdown import breakdown
 
-    return breakdown(rows, by=by, relative=relative, width=width)
+    draw(line, lambda rows: breakdown(rows, by=by, relative=relative, width=width))
 
 
-@figure_command
+@taking(of_figure)
 def policy_map(
-    rows: Rows,
+    line: typer.Context,
     value: Value = "throughput_tok_s",
     x: Across = "context_tok",
     y: Upwards = "batch",
@@ -181,7 +177,7 @@ def policy_map(
         ),
     ] = "",
     width: Width = "page",
-) -> Axes:
+) -> None:
     """Draw which system is best over two axes, and by how much.
 
     Example: nearkv plot map out.csv --x context_tok --y batch --boundaries flips.csv -o map.pdf
@@ -191,12 +187,12 @@ def policy_map(
 
     edges = read_table(boundaries) if boundaries else None
     axes: dict[str, Any] = {"x": x, "y": y, "by": by, "width": width}
-    return policy_map(rows, value, boundaries=edges, **axes)
+    draw(line, lambda rows: policy_map(rows, value, boundaries=edges, **axes))
 
 
-@figure_command
+@taking(of_figure)
 def pareto(
-    rows: Rows,
+    line: typer.Context,
     x: Across = "cost_usd",
     y: Upwards = "throughput_tok_s",
     by: By = "system",
@@ -204,66 +200,66 @@ def pareto(
         str, typer.Option(metavar="COLUMN", help="A third column, which colours points.")
     ] = "",
     width: Width = "page",
-) -> Axes:
+) -> None:
     """Draw designs and the Pareto front of each workload, its knee marked.
 
     Example: nearkv pareto ... --format csv | nearkv plot pareto - -o front.pdf
     """
     from nearkv.sweeps.figures.scatter import pareto
 
-    return pareto(rows, x, y, by=by, colour=colour, width=width)
+    draw(line, lambda rows: pareto(rows, x, y, by=by, colour=colour, width=width))
 
 
-@figure_command
-def tornado(rows: Rows, width: Width = "column") -> Axes:
+@taking(of_figure)
+def tornado(line: typer.Context, width: Width = "column") -> None:
     """Draw how far each uncertain number moves a prediction, or its share of the variance.
 
     Example: nearkv sensitivity ... --format csv | nearkv plot tornado - -o tornado.pdf
     """
     from nearkv.sweeps.figures.tornado import tornado
 
-    return tornado(rows, width=width)
+    draw(line, lambda rows: tornado(rows, width=width))
 
 
-@figure_command
-def roofline(rows: Rows, width: Width = "column") -> Axes:
+@taking(of_figure)
+def roofline(line: typer.Context, width: Width = "column") -> None:
     """Draw the operators of a prediction below the roofs of what they run on.
 
     Example: nearkv estimate ... --explain --format csv | nearkv plot roofline - -o roofline.pdf
     """
     from nearkv.sweeps.figures.roofline import roofline
 
-    return roofline(rows, width=width)
+    draw(line, lambda rows: roofline(rows, width=width))
 
 
-@figure_command
-def footprint(rows: Rows, width: Width = "column") -> Axes:
+@taking(of_figure)
+def footprint(line: typer.Context, width: Width = "column") -> None:
     """Draw what lies in each memory, and how much of it that is.
 
     Example: nearkv estimate ... --footprint --format csv | nearkv plot footprint - -o memory.pdf
     """
     from nearkv.sweeps.figures.breakdown import footprint
 
-    return footprint(rows, width=width)
+    draw(line, lambda rows: footprint(rows, width=width))
 
 
-@figure_command
-def parity(rows: Rows, by: By = "paper", width: Width = "column") -> Axes:
+@taking(of_figure)
+def parity(line: typer.Context, by: By = "paper", width: Width = "column") -> None:
     """Draw predictions over what the papers state.
 
     Example: nearkv validate --format csv | nearkv plot parity - -o parity.pdf
     """
     from nearkv.sweeps.figures.scatter import parity
 
-    return parity(rows, by=by, width=width)
+    draw(line, lambda rows: parity(rows, by=by, width=width))
 
 
-@figure_command
-def reliability(rows: Rows, by: By = "rows_of", width: Width = "column") -> Axes:
+@taking(of_figure)
+def reliability(line: typer.Context, by: By = "rows_of", width: Width = "column") -> None:
     """Draw how many measurements lie in bands, over how many should.
 
     Example: nearkv coverage --reliability --format csv | nearkv plot reliability - -o bands.pdf
     """
     from nearkv.sweeps.figures.scatter import reliability
 
-    return reliability(rows, by=by, width=width)
+    draw(line, lambda rows: reliability(rows, by=by, width=width))

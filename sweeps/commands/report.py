@@ -11,6 +11,7 @@ from nearkv.sweeps.commands import options
 from nearkv.sweeps.commands.writing import tell
 
 
+@options.taking(options.of_study)
 def report(
     line: typer.Context,
     file: Annotated[
@@ -19,21 +20,6 @@ def report(
     ],
     study_file: options.StudyFile = "",
     system: options.SystemNames = "",
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
 ) -> None:
     """Write one page with the answer, figures, the table, time trees and every source.
 

@@ -112,6 +112,7 @@ SHOWN = (
 """Columns that a terminal shows."""
 
 
+@options.taking(options.of_table)
 def reuse(
     line: typer.Context,
     tiers: TiersOf = [],
@@ -134,12 +135,6 @@ def reuse(
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Say what tiers of KV caches hit between requests, what that saves, and what it wears.
 

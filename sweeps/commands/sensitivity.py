@@ -17,32 +17,12 @@ Sobol = Annotated[
 ]
 
 
+@options.taking(options.of_study, options.of_table)
 def sensitivity(
     line: typer.Context,
     system: options.System,
     of: options.Of = "throughput_tok_s",
     sobol: Sobol = False,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Say which hardware numbers a prediction depends on, and how far its assumptions reach.
 

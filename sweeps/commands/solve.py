@@ -190,31 +190,11 @@ def searched(answer: pd.DataFrame) -> str:
     return ",".join(name for name in answer.columns if name not in SEARCHED)
 
 
+@options.taking(options.of_study, options.of_table)
 def alpha(
     line: typer.Context,
     system: options.SystemNames = "hilos",
     robust: Robust = 0.0,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the best X-cache share: exact, with a lower bound.
 
@@ -231,31 +211,11 @@ def alpha(
     show_knob(answer, study, view, KNOB)
 
 
+@options.taking(options.of_study, options.of_table)
 def spill(
     line: typer.Context,
     system: options.SystemNames = "hilos",
     robust: Robust = 0.0,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the best spill interval c by trying every one.
 
@@ -271,32 +231,12 @@ def spill(
     show_knob(answer, study, view, KNOB)
 
 
+@options.taking(options.of_study, options.of_table)
 def knob(
     line: typer.Context,
     name: KnobName,
     system: options.SystemNames = "hilos",
     robust: Robust = 0.0,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the best value of any knob, such as one of a system of your own.
 
@@ -313,30 +253,10 @@ def knob(
     show_knob(answer, study, view, KNOB)
 
 
+@options.taking(options.of_study, options.of_table)
 def beta(
     line: typer.Context,
     robust: Robust = 0.0,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the best split of the KV cache between host DRAM and SmartSSD, with a lower bound.
 
@@ -353,6 +273,7 @@ def beta(
     show_knob(solve("beta", study, robust=robust), study, view, BETA)
 
 
+@options.taking(options.of_table)
 def mapping(
     line: typer.Context,
     model: options.Models,
@@ -362,12 +283,6 @@ def mapping(
     sets: options.Sets = [],
     parts: options.Parts = [],
     method: SolveMethod = "exact",
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the heads of each sub-layer to put on HBM, for one decode step.
 
@@ -393,6 +308,7 @@ def mapping(
     print_table(answer, options.view_of(line), MAPPING, study)
 
 
+@options.taking(options.of_table)
 def mapping_trace(
     line: typer.Context,
     model: options.OneModel,
@@ -404,12 +320,6 @@ def mapping_trace(
     seed: LengthSeed = 0,
     platform: options.OnePlatform = "gh-asymmetric",
     sets: options.SetOnce = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Map anew in every step while requests finish at random (H2M2 sec. 5.3).
 
@@ -436,6 +346,7 @@ def mapping_trace(
     print_table(answer, options.view_of(line), ",".join(answer.columns))
 
 
+@options.taking(options.of_table)
 def subbatch(
     line: typer.Context,
     model: options.OneModel,
@@ -448,12 +359,6 @@ def subbatch(
     seed: DrawSeed = 0,
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Split one iteration of L3 into sub-batches and chunks: proven best.
 
@@ -486,6 +391,7 @@ def subbatch(
     print_table(shown, view, SPLIT, below=answer.attrs["conclusion"])
 
 
+@options.taking(options.of_table)
 def placement(
     line: typer.Context,
     model: options.Models,
@@ -498,12 +404,6 @@ def placement(
     gpu_batch: GpuBatch = None,
     num_batches: NumBatches = None,
     fix: Fix = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Place weights, KV cache and activations on GPU, CPU and disk.
 
@@ -536,31 +436,11 @@ def placement(
     print_table(answer, options.view_of(line), usual)
 
 
+@options.taking(options.of_study, options.of_table)
 def batch(
     line: typer.Context,
     system: options.SystemNames = "hilos",
     slo: Slo = [],
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the largest batch that is served at once, and the batch of best throughput.
 
@@ -580,32 +460,12 @@ def batch(
     print_table(answer, view, f"{BATCH},{searched(answer)}", study)
 
 
+@options.taking(options.of_study, options.of_table)
 def hardware(
     line: typer.Context,
     vary: Vary,
     slo: Slo = [],
     system: options.SystemNames = "hilos",
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find the least hardware that meets an SLO, or what stands in the way.
 
@@ -622,32 +482,12 @@ def hardware(
     print_table(answer, view, searched(answer), study)
 
 
+@options.taking(options.of_study, options.of_table)
 def crossover(
     line: typer.Context,
     along: Along,
     system: options.SystemNames = "flexgen-dram,hilos",
     of: options.Of = "decode_tok_s",
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Find where one system overtakes another along an axis.
 

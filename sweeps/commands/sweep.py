@@ -42,6 +42,7 @@ Resume = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show neither estimate nor progress.")]
 
 
+@options.taking(options.of_study, options.of_table)
 def sweep(
     line: typer.Context,
     study_file: options.StudyFile = "",
@@ -55,27 +56,6 @@ def sweep(
     resume: Resume = False,
     yes: options.Yes = False,
     quiet: Quiet = False,
-    model: options.Models = "",
-    batch: options.Batch = "16",
-    context: options.Context = "32k",
-    output_tokens: options.OutputTokens = "64",
-    platform: options.Platforms = "",
-    sets: options.Sets = [],
-    knobs: options.Knobs = [],
-    zipped: options.Zip = [],
-    parts: options.Parts = [],
-    trace: options.Traces = "",
-    method: options.Method = "fluid",
-    seed: options.Seed = 0,
-    band: options.Band = None,
-    samples: options.Samples = 1024,
-    plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Evaluate a grid of design points into a file, or keep only the best.
 
@@ -96,15 +76,15 @@ def sweep(
     run = SweepRun(
         Workers(jobs, scheduler), quiet, resume, tell, lambda text: yes or ask(text)
     )
-    check_use(run, file, bool(reducer), form)
+    check_use(run, view.file, bool(reducer), view.form)
     options.check_shown(view, breakdown, (), study.method)
-    only = _columns(study, columns, breakdown)
+    only = _columns(study, view.columns, breakdown)
     view = replace(view, columns=",".join(only))
     if reducer:
         _keep_best(study, reducer, run, view)
-    elif file and not text_format(file):
+    elif view.file and not text_format(view.file):
         _check_unarranged(view)
-        _write(study, file, only, run)
+        _write(study, view.file, only, run)
     else:
         _print(study, only, view)
 

@@ -19,16 +19,11 @@ OwnSystem = Annotated[
 ]
 
 
+@options.taking(options.of_table)
 def systems(
     line: typer.Context,
     platform: options.OnePlatform = "",
     plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """List the systems, each with the paper it comes from and its knobs.
 
@@ -49,16 +44,11 @@ def systems(
     print_table(rows, view, usual, below=below)
 
 
+@options.taking(options.of_table)
 def show(
     line: typer.Context,
     name: options.System,
     plugins: options.Plugins = [],
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Print a system's knobs: range, default, the paper's rules; then what is not monotone.
 

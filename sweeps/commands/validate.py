@@ -51,6 +51,7 @@ Record = Annotated[
 ]
 
 
+@options.taking(options.of_table)
 def validate(
     line: typer.Context,
     paper: PaperName = "",
@@ -58,12 +59,6 @@ def validate(
     claims: ClaimsFile = "",
     verdict: Verdicts = "",
     record: Record = False,
-    columns: options.Columns = "",
-    form: options.Format = "",
-    file: options.Out = "",
-    pivot: options.Pivot = "",
-    caption: options.Caption = "",
-    label: options.Label = "",
 ) -> None:
     """Compare every published claim with what the model predicts.
 
