@@ -306,6 +306,7 @@ add_group(
     solve.placement,
     solve.batch,
     solve.hardware,
+    reuse.tiers,
     solve.crossover,
 )
 add(app, pareto.pareto, sensitivity.sensitivity, reuse.reuse)
@@ -323,6 +324,7 @@ add_group(
     plot.parity,
     plot.reliability,
     map=plot.policy_map,
+    reuse=reuse.picture,
 )
 add(app, figure.figure, report.report)
 add(app, validate.validate, calibrate.calibrate, coverage.coverage)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from nearkv.hardware.errors import InputError
@@ -22,6 +23,11 @@ from nearkv.sweeps.api.arguments import (
 )
 from nearkv.sweeps.api.tables import table_of_rows
 from nearkv.sweeps.study.sizes import comma_list, names, size, values
+
+CAPACITIES = 2.0 ** np.arange(15, 28)
+"""Capacities of a curve that is drawn, 32k to 128M [tokens]."""
+SHORTEST = 7
+"""Logarithm to base 2 of the shortest prefix that is drawn."""
 
 if TYPE_CHECKING:
     from nearkv.sweeps.study.block_traces import BlockTrace, ReuseSummary
@@ -121,6 +127,130 @@ def reuse(
     return table
 
 
+def tier_sizes(
+    model: Models,
+    *,
+    trace: Value,
+    slo: str,
+    tiers: str | Iterable[str] = ("dram", "ssd"),
+    platform: Platforms = "h200-node",
+    system: Value = "tensor-parallel",
+    rate_scale: float = 1.0,
+    block: int = 512,
+    policy: str = "exclusive",
+    nodes: int = 0,
+    years: float = 4.0,
+    sets: Mapping[str, Values] | None = None,
+    parts: Mapping[str, Values] | None = None,
+) -> pd.DataFrame:
+    """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
+
+    Args:
+        model, trace, platform, system, rate_scale, block, sets, parts: as `reuse` takes them.
+        nodes: servers; 0 for the fewest that the largest tiers need.
+        slo: `ttft_s=2`.
+        tiers: `dram=128GB:2TB:+128GB`, `ssd=8TB,16TB`; of a name alone, any number of its parts.
+            Each may be left out.
+        policy: `exclusive` or `inclusive`.
+        years: over which tiers are paid for.
+
+    Returns:
+        One row: price of the tiers of all nodes for an hour, the bound that proves it, mean TTFT,
+        hits and size of each tier. `table.attrs["certificate"]` lists the boxes of sizes that were
+        cut, with the bound of each.
+
+    Raises:
+        InputError: an argument that cannot be used, or a tier without a price.
+
+    >>> table = tier_sizes("llama3.1-70b", trace="conversation", slo="ttft_s=4")
+    >>> bool(table["gap"][0] == 0)
+    True
+    """
+    from nearkv.sweeps.explore.kv_node import node_of
+    from nearkv.sweeps.explore.reuse import Reuse
+    from nearkv.sweeps.explore.tier_sizes import sizes_of
+    from nearkv.sweeps.explore.tier_sizes import tier_sizes as answer
+
+    if not years > 0:
+        raise InputError(f"--years: {years:g} must be above 0")
+    study = _one_server(model, system, platform, sets, parts)
+    _, summary = _trace(trace, block)
+    node = node_of(study, summary.block, staged=False)
+    sizes = dict(sizes_of(node, text) for text in names(tiers, "tiers"))
+    question = Reuse(
+        study=study,
+        tiers=[f"{name}={largest[-1]:.0f}B" for name, largest in sizes.items()],
+        summary=summary.faster(rate_scale),
+        policy=policy,
+        nodes=nodes,
+        ttft=_ttft(slo),
+    )
+    row, conclusion, certificate = answer(question, list(sizes.values()), years)
+    table = table_of_rows([row], conclusion)
+    table.attrs["certificate"] = certificate
+    return table
+
+
+def hit_curves(traces: str | Iterable[str]) -> pd.DataFrame:
+    """Hits of one LRU cache over its capacity, with the band of what is to come.
+
+    Args:
+        traces: files, or `conversation` and `synthetic`, as `reuse` takes them.
+
+    Returns:
+        A row a capacity of each trace: `hit_share` of the blocks, `hit_share_p0` to
+        `hit_share_p100` if reuse drifts on as in the trace, not of one that is not stationary.
+    """
+    tables = []
+    for trace in names(traces, "trace"):
+        _, summary = _trace(trace, 512)
+        curve = summary.curve
+        blocks = CAPACITIES / summary.block
+        hits = curve.hit_ratio(blocks)
+        half = curve.half_band(blocks) if curve.is_stationary else np.nan
+        columns = {
+            "trace": summary.name,
+            "capacity_tok": CAPACITIES,
+            "hit_share": hits,
+            "hit_share_p0": np.maximum(hits - half, 0.0),
+            "hit_share_p100": np.minimum(hits + half, 1.0),
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def fetch_times(
+    model: Models,
+    *,
+    tiers: str | Iterable[str],
+    platform: Platforms = "h200-node",
+    system: Value = "tensor-parallel",
+    sets: Mapping[str, Values] | None = None,
+    parts: Mapping[str, Values] | None = None,
+) -> pd.DataFrame:
+    """Milliseconds to bring a prefix back over its length: computed anew, or from each tier.
+
+    Args:
+        model, tiers, platform, system, sets, parts: as `reuse` takes them.
+
+    Returns:
+        A row a length of each way.
+    """
+    from nearkv.sweeps.explore.kv_node import node_of
+
+    node = node_of(_one_server(model, system, platform, sets, parts), 512, staged=False)
+    lengths = 2.0 ** np.arange(SHORTEST, int(np.log2(node.longest)) + 1)
+    ways = {"recompute": node.compute(lengths)}
+    for text in names(tiers, "tiers"):
+        tier = node.tier(text)
+        ways[f"load from {tier.name}"] = np.asarray(node.load(tier, lengths))
+    tables = [
+        pd.DataFrame({"way": way, "prefix_tok": lengths, "fetch_ms": 1e3 * seconds})
+        for way, seconds in ways.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
 def _one_server(
     model: Models,
     system: Value,
@@ -141,7 +271,7 @@ def _ttft(slo: str) -> float:
     """
     from nearkv.sweeps.evaluate.slo import parse_targets
 
-    (target, *more) = parse_targets(comma_list(slo))
+    (target, *more) = parse_targets(comma_list(slo) or [slo])
     if more or target.quantity != "ttft_s" or target.at_least:
         raise InputError(f"--slo {slo!r}: reuse is asked for a mean TTFT, as ttft_s=2")
     return target.value
@@ -161,6 +291,8 @@ def _trace(trace: Value, block: int) -> tuple[BlockTrace | None, ReuseSummary]:
     )
 
     path = Path(path_of(trace, "trace"))
+    if not path.name:
+        raise InputError("--trace: name a file of requests, or conversation or synthetic")
     if str(path) in stored_curves():
         return None, read_summary(CURVES / f"{path}.json")
     if path.suffix == ".json":

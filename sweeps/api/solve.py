@@ -44,13 +44,14 @@ class Options(Axes, total=False):
         search, gpu_batch, num_batches, fix: of `placement`.
         requests, prompts, homes, time_limit, slack: of `subbatch`.
         requests, iterations, finish, shortest, longest: of `mapping-trace`.
+        tiers, system, rate_scale, block, policy, nodes, years: of `tiers`; see `tier_sizes`.
     """
 
     systems: Names
     name: str
     robust: float
     vary: str
-    slo: str | Iterable[str]
+    slo: _TEXTS
     along: str
     of: str
     search: str
@@ -66,6 +67,13 @@ class Options(Axes, total=False):
     homes: str
     time_limit: float
     slack: float
+    tiers: _TEXTS
+    system: str
+    rate_scale: float
+    block: int
+    policy: str
+    nodes: int
+    years: float
 
 
 def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> pd.DataFrame:
@@ -73,7 +81,7 @@ def solve(question: str, model: Study | Models, **options: Unpack[Options]) -> p
 
     Args:
         question: alpha, spill, knob, beta, mapping, mapping-trace, batch, hardware, crossover,
-            placement or subbatch.
+            placement, subbatch or tiers.
         model: names, config.json files or `load_model` objects; or a `Study`, which holds systems
             and axes too.
         options: axes as `compare` takes them, and what the question takes besides; see `Options`.
@@ -284,6 +292,29 @@ def _one(given: Sequence[Item], name: str) -> Item:
 _AXES = ("systems", *Axes.__annotations__)
 _MACHINE = ("platform", "sets", "parts")
 Question = tuple[Callable[[Study | Models, Options], pd.DataFrame], tuple[str, ...]]
+
+
+def _tiers(model: Study | Models, options: Options) -> pd.DataFrame:
+    from nearkv.sweeps.api.reuse import tier_sizes
+
+    if isinstance(model, Study):
+        raise InputError(
+            "solve 'tiers': takes a model, and the trace of requests beside it"
+        )
+    return tier_sizes(model, **cast("Any", options))
+
+
+_SIZED = (
+    "trace",
+    "slo",
+    "tiers",
+    "policy",
+    "nodes",
+    "years",
+    "system",
+    "rate_scale",
+    "block",
+)
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),
@@ -305,6 +336,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "batch": (_batch, (*_AXES, "slo")),
     "hardware": (_hardware, (*_AXES, "vary", "slo")),
+    "tiers": (_tiers, (*_SIZED, "platform", "sets", "parts")),
     "crossover": (_crossover, (*_AXES, "along", "of")),
     "placement": (
         _placement,

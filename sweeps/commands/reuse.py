@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nearkv.hardware.errors import InputError
 from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.drawing import check_figure, save_figure
+from nearkv.sweeps.commands.plot import Figure, Width
 from nearkv.sweeps.commands.printing import print_table
 from nearkv.sweeps.commands.writing import tell, write_new
 
@@ -72,7 +77,7 @@ Routing = Annotated[
 Slo = Annotated[
     str,
     typer.Option(
-        metavar="ttft_s=SECONDS", help="Also the rate at which the mean TTFT is this long."
+        metavar="ttft_s=SECONDS", help="What requests may take in the mean until their first token."
     ),
 ]
 Drive = Annotated[
@@ -105,6 +110,16 @@ SaveCurve = Annotated[
     ),
 ]
 
+Minimize = Annotated[
+    str, typer.Option(metavar="COLUMN", help="What is to be least: usd_hour.")
+]
+Years = Annotated[
+    float, typer.Option(metavar="NUMBER", help="Over which tiers are paid for.")
+]
+Certificate = Annotated[
+    str, typer.Option(metavar="FILE.json", help="Write the cuts that prove the answer.")
+]
+
 SHOWN = (
     "tier,admission,sized_by,hit_share,total_share,total_low,total_high,prefix_tok,load_ms,"
     "recompute_ms,both_ms,best,load_pays_from_tok,write_gb_s,dwpd,drives_1_dwpd,life_years"
@@ -112,65 +127,122 @@ SHOWN = (
 """Columns that a terminal shows."""
 
 
-@options.taking(options.of_table)
-def reuse(
-    line: typer.Context,
+def of_server(
     tiers: TiersOf = [],
-    trace: BlockTrace = "",
-    prefix: Prefix = "",
-    hit: Hit = 0.0,
-    rate: Rate = 0.0,
-    rate_scale: RateScale = 1.0,
-    block: BlockTokens = 512,
-    policy: Policy = "victim",
-    admission: Admission = "all",
-    routing: Routing = "prefix",
-    nodes: Nodes = 0,
-    slo: Slo = "",
-    drive: Drive = "",
-    staged: Staged = False,
-    save_curve: SaveCurve = "",
     system: System = "tensor-parallel",
     model: options.OneModel = "",
     platform: options.OnePlatform = "h200-node",
     sets: options.SetOnce = [],
     parts: options.OnePart = [],
 ) -> None:
+    """Options that describe a server and its tiers, in the order of the help."""
+
+
+def of_requests(
+    trace: BlockTrace = "",
+    rate_scale: RateScale = 1.0,
+    block: BlockTokens = 512,
+    nodes: Nodes = 0,
+    slo: Slo = "",
+) -> None:
+    """Options that describe requests of a trace and what serves them."""
+
+
+def words_of(line: typer.Context, *groups: Callable[..., None]) -> dict[str, Any]:
+    """What a command was given of groups of options, as functions of `nearkv.api` take it."""
+    from nearkv.sweeps.study.sizes import pairs
+
+    names = [name for group in groups for name in signature(group).parameters]
+    given = {name: line.params[name] for name in names}
+    for name in ("sets", "parts"):
+        given[name] = pairs(given[name], f"--{name.removesuffix('s')}")
+    return given
+
+
+@options.taking(of_requests, of_server, options.of_table)
+def reuse(
+    line: typer.Context,
+    prefix: Prefix = "",
+    hit: Hit = 0.0,
+    rate: Rate = 0.0,
+    policy: Policy = "victim",
+    admission: Admission = "all",
+    routing: Routing = "prefix",
+    drive: Drive = "",
+    staged: Staged = False,
+    save_curve: SaveCurve = "",
+) -> None:
     """Say what tiers of KV caches hit between requests, what that saves, and what it wears.
 
     Example: nearkv reuse --prefix 16k --hit 0.7 --rate 0.5 --model llama3.1-70b --tier dram=512GB
     """
     from nearkv.sweeps.api.reuse import reuse as answer
-    from nearkv.sweeps.study.sizes import pairs
 
+    given = words_of(line, of_requests, of_server)
     table = answer(
-        model,
-        tiers=tiers,
-        platform=platform,
-        system=system,
-        trace=trace or None,
+        **{**given, "trace": given["trace"] or None},
         prefix=prefix or 0,
         hit=hit,
         rate=rate,
-        rate_scale=rate_scale,
-        block=block,
         policy=policy,
         admission=admission,
         routing=routing,
-        nodes=nodes,
-        slo=slo,
         drive=drive,
         staged=staged,
-        sets=pairs(sets, "--set"),
-        parts=pairs(parts, "--part"),
     )
     if save_curve:
         _save(Path(save_curve), table.attrs["curve"])
-    print_table(
-        table,
-        options.view_of(line),
-        SHOWN,
-    )
+    print_table(table, options.view_of(line), SHOWN)
+
+
+@options.taking(of_requests, of_server, options.of_table)
+def tiers(
+    line: typer.Context,
+    minimize: Minimize = "usd_hour",
+    years: Years = 4.0,
+    policy: Policy = "exclusive",
+    certificate: Certificate = "",
+) -> None:
+    """Find the cheapest sizes of tiers of KV caches with which requests meet a mean TTFT.
+
+    Tiers are --tier dram=128GB:2TB:+128GB, or a name alone: any number of its parts.
+
+    Example: nearkv solve tiers --trace conversation --model llama3.1-70b --slo ttft_s=4
+    """
+    from nearkv.sweeps.api.reuse import tier_sizes
+
+    if minimize != "usd_hour":
+        raise InputError(f"--minimize {minimize!r}: tiers are chosen by price, usd_hour")
+    given = words_of(line, of_requests, of_server)
+    given["tiers"] = given["tiers"] or ("dram", "ssd")
+    table = tier_sizes(**given, years=years, policy=policy)
+    if certificate:
+        write_new(Path(certificate), json.dumps(table.attrs["certificate"]) + "\n")
+    print_table(table, options.view_of(line), ",".join(table.columns))
+
+
+@options.taking(of_server)
+def picture(
+    line: typer.Context, file: Figure, trace: BlockTrace = "", width: Width = "column"
+) -> None:
+    """Draw hits over capacity of traces, or loading and recomputing of a prefix over its length.
+
+    Example: nearkv plot reuse --trace conversation,synthetic -o hits.pdf
+    """
+    from nearkv.sweeps.api.reuse import fetch_times, hit_curves
+    from nearkv.sweeps.figures.lines import lines
+
+    given = words_of(line, of_server)
+    if bool(trace) == bool(given["tiers"]):
+        raise InputError("give --trace for hits, or --tier and --model for times")
+    check_figure(file)
+    if trace:
+        drawn, over, by = hit_curves(trace), "capacity_tok", "trace"
+        axes = lines(drawn, "hit_share", over=over, by=by, width=width)
+    else:
+        drawn, over, by = fetch_times(**given), "prefix_tok", "way"
+        axes = lines(drawn, "fetch_ms", over=over, by=by, width=width)
+    save_figure(axes.figure, file)
 
 
 def _save(file: Path, curve: str) -> None:

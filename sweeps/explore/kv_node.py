@@ -201,20 +201,17 @@ class Node:
         turns = (self.llm.layers - 1) * tier.latency
         return there_and_back + turns + tier.attend(self.kv_bytes(tokens)).seconds
 
-    def computed(self, tokens: Real, before: Real) -> Numbers:
-        """Seconds of computing tokens of a prefix after those before them [s]."""
-        return self.compute(before + tokens) - self.compute(before)
-
     def ways(self, tier: Tier, tokens: Real, before: Real = 0.0) -> dict[str, Real]:
         """Seconds that tokens of a prefix take by each way back, after those before them [s]."""
+        base = self.compute(before)
+
+        def computed(some: Real) -> Real:
+            return self.compute(before + some) - base
+
         return {
             "load": self.load(tier, tokens),
-            "recompute": self.computed(tokens, before),
-            "both": both(
-                lambda some: self.computed(some, before),
-                lambda some: self.load(tier, some),
-                tokens,
-            ),
+            "recompute": computed(tokens),
+            "both": both(computed, lambda some: self.load(tier, some), tokens),
         }
 
     def fetch(self, tier: Tier, tokens: Real, before: Real) -> Real:

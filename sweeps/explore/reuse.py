@@ -353,8 +353,7 @@ def hits_of(question: Reuse, nodes: int) -> Hits:
         upto = curve.hit_ratio(reach)
         share = np.diff(upto, prepend=0.0)
         tokens = prefix_tokens(summary, upto)
-        missed_above = 1 - np.concatenate([[0.0], upto[:-1]])
-        inserted = missed_above if question.policy == "exclusive" else 1 - upto
+        inserted = inserted_of(question.policy, upto)
     written = inserted * summary.accesses * block_bytes
     return Hits(share, curve.half_band(reach), tokens, written)
 
@@ -369,6 +368,16 @@ def reach_of(policy: str, blocks: Numbers) -> Numbers:
     if policy == "inclusive":
         return np.maximum.accumulate(blocks, axis=-1)
     return np.cumsum(blocks, axis=-1)
+
+
+def inserted_of(policy: str, upto: Numbers) -> Numbers:
+    """Blocks that enter each tier over all that are accessed: (..., tiers).
+
+    Of exclusive tiers all that those above do not have, of inclusive ones all that none has.
+    """
+    if policy == "inclusive":
+        return 1 - upto
+    return 1 - upto + np.diff(upto, axis=-1, prepend=0.0)
 
 
 def prefix_tokens(summary: ReuseSummary, upto: Numbers) -> Numbers:

@@ -12,8 +12,8 @@ import numpy as np
 from nearkv.costmodel.algebra.span import Real
 
 Seconds = Callable[[Real], Real]
-HALVINGS = 40
-"""Until an interval of a million tokens is narrower than a millionth of one."""
+HALVINGS = 30
+"""Until an interval of a million tokens is narrower than a thousandth of one."""
 
 
 def split(compute: Seconds, load: Seconds, tokens: Real) -> Real:

@@ -48,6 +48,8 @@ TIERS = {
     "object": Place("object_store", "capacity", ("fabric",), is_shared=True),
 }
 """Tiers by name, from the GPUs outwards."""
+LEAST_LEFT = 1e-9
+"""Share of a medium's time that is left to reads where writes fill it: next to none."""
 LINK_DERATES = {"gpu_link": "pcie", "ssd_link": "pcie", "fabric": "fabric"}
 
 
@@ -88,7 +90,7 @@ class Tier:
         """
         waits = Port("fetch", "wait", 1.0, "s")
         medium = self.read["medium"]
-        left = np.maximum(1 - self.write_share, 0.0)
+        left = np.maximum(1 - self.write_share, LEAST_LEFT)
         shared = Port(medium.resource, medium.verb, medium.rate * left)
         path = {**self.read, "medium": shared}
         return serial(

@@ -66,8 +66,7 @@ def test_writes_take_their_share_of_the_medium_and_none_of_the_links() -> None:
     busy = of("dram").written_at(100e9)
     assert busy.load(GIGA).seconds == of("dram").load(GIGA).seconds
     full = drives.written_at(8 * 6.8e9)
-    with np.errstate(divide="ignore"):
-        assert full.load(GIGA).seconds == np.inf
+    assert full.load(GIGA).seconds > 1e6
 
 
 def test_a_byte_costs_what_its_part_does() -> None:

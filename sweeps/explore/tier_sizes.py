@@ -1,0 +1,231 @@
+"""`solve tiers`: the cheapest sizes of tiers with which requests meet a mean time to first token.
+
+Price rises with every size, and so do the hits of exclusive and of inclusive tiers. Loading hits is
+at best free: the rest of the prompt is computed in any case. So the largest sizes of a box bound
+its times and the smallest its price, whatever writing takes of the links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nearkv.costmodel.mechanisms.reuse.tiers import Tier
+from nearkv.hardware.errors import InputError
+from nearkv.hardware.units import parse
+from nearkv.solvers.boxes import Boxes, Integers, Optimum, minimise
+from nearkv.sweeps.explore.kv_node import Node, scalar
+from nearkv.sweeps.explore.reuse import (
+    Reuse,
+    fewest_nodes,
+    inserted_of,
+    mean_wait,
+    prefix_tokens,
+    reach_of,
+    request_seconds,
+)
+from nearkv.sweeps.study.block_traces import ReuseSummary
+from nearkv.sweeps.study.sizes import Reader, values
+from nearkv.sweeps.study.study import Numbers
+
+YEAR_HOURS = 365 * 24
+BYTES = Reader(lambda text, where: parse(text, "B", where), lambda size: "")
+LEAST_GAIN = 1e-3
+"""Share of the TTFT that a further node must save, where nodes are chosen."""
+POINTS = 256
+"""Boxes that are bounded together, each with all prompts."""
+
+
+@dataclass(frozen=True)
+class TierSizes:
+    """Which sizes are open, and what is asked of them.
+
+    Attributes:
+        question: about the tiers at their largest, with the mean TTFT that is asked for.
+        sizes: of each tier of a node, rising [B].
+        nodes: servers [1].
+        years: over which tiers are paid for.
+    """
+
+    question: Reuse
+    sizes: Sequence[Numbers]
+    nodes: int
+    years: float
+
+    @property
+    def space(self) -> Boxes:
+        """All sizes, as places in the lists."""
+        last = np.array([[len(each) - 1 for each in self.sizes]])
+        return Boxes(np.zeros(1, np.int64), np.zeros_like(last), last)
+
+    @property
+    def summary(self) -> ReuseSummary:
+        """The trace."""
+        assert self.question.summary
+        return self.question.summary
+
+    @cached_property
+    def byte_hours(self) -> Numbers:
+        """Price of a byte of each tier of all nodes for an hour: (tiers,) [USD]."""
+        own = [
+            tier.own(self.nodes) * scalar(tier.byte_price) for tier in self.question.built
+        ]
+        return np.array(own) / (self.years * YEAR_HOURS)
+
+    def bytes_at(self, point: Integers) -> Numbers:
+        """Sizes of a node's tiers: (points, tiers) [B]."""
+        columns = [each[point[:, axis]] for axis, each in enumerate(self.sizes)]
+        return np.stack(columns, axis=1)
+
+    def usd_hour(self, point: Integers) -> Numbers:
+        """Price of the tiers of all nodes: (points,) [USD/h]."""
+        price: Numbers = self.bytes_at(point) @ self.byte_hours
+        return price
+
+    def reached(self, point: Integers) -> Numbers:
+        """Share of the blocks that each tier and those before it have: (points, tiers)."""
+        question, summary = self.question, self.summary
+        own = np.array([tier.own(self.nodes) for tier in question.built])
+        blocks = own * self.bytes_at(point) / (question.node.token_bytes * summary.block)
+        return summary.curve.hit_ratio(reach_of(question.policy, blocks))
+
+    def ttft(self, point: Integers) -> Numbers:
+        """Mean time to the first token; infinite where a path bears no such writes: (points,)."""
+        question, summary, upto = self.question, self.summary, self.reached(point)
+        inserted = inserted_of(question.policy, upto) * (self.bytes_at(point) > 0)
+        written = inserted * summary.accesses * question.node.token_bytes * summary.block
+        tiers: list[Tier] = []
+        is_borne = np.ones(len(point), bool)
+        for axis, tier in enumerate(question.built):
+            rate = written[:, axis] / tier.own(self.nodes)
+            is_borne &= written[:, axis] <= self.nodes * scalar(tier.write_rate)
+            tiers.append(tier.written_at(rate[:, np.newaxis]))
+        tokens = prefix_tokens(summary, upto)
+        seconds = request_seconds(question.node, tiers, summary.prompts, tokens)
+        return np.where(is_borne, self._with_wait(seconds), np.inf)
+
+    def least_ttft(self, point: Integers) -> Numbers:
+        """Mean TTFT where all that these sizes hit is loaded in no time: (points,) [s].
+
+        No smaller sizes are faster, since prefill rises with the length of what is computed.
+        """
+        node, prompts = self.question.node, self.summary.prompts
+        tokens = np.sum(prefix_tokens(self.summary, self.reached(point)), axis=-1)
+        return self._with_wait(node.prefill(prompts) - node.compute(tokens))
+
+    def _with_wait(self, seconds: Numbers) -> Numbers:
+        """Means of requests with their wait: (..., requests) -> (...) [s]."""
+        mean, square = np.mean(seconds, axis=-1), np.mean(seconds**2, axis=-1)
+        return np.asarray(mean + mean_wait(self.summary.rate / self.nodes, mean, square))
+
+    def cheapest(self, boxes: Boxes) -> Numbers:
+        """Price at the smallest sizes of each box: (boxes, 1) [USD/h]."""
+        return self.usd_hour(boxes.low)[:, np.newaxis]
+
+    def bound(self, boxes: Boxes) -> Numbers:
+        """The same; infinite where even the largest sizes are too slow: (boxes, 1) [USD/h]."""
+        meets = self.least_ttft(boxes.high) <= self.question.ttft
+        return np.where(meets[:, np.newaxis], self.cheapest(boxes), np.inf)
+
+    def value(self, _: Integers, point: Integers) -> Numbers:
+        """Price of sizes that meet the target, infinite of others: (points, 1) [USD/h]."""
+        meets = self.ttft(point) <= self.question.ttft
+        return np.where(meets, self.usd_hour(point), np.inf)[:, np.newaxis]
+
+    def solved(self) -> Optimum:
+        """The cheapest sizes, and the cuts that show it."""
+        return minimise(
+            self.space, self.bound, self.value, quick=self.cheapest, at_once=POINTS
+        )
+
+
+def sizes_of(node: Node, text: str) -> tuple[str, Numbers]:
+    """Name of a tier and sizes to choose from [B], none among them.
+
+    Args:
+        node: whose parts are counted where no size is stated, as in `ssd`.
+        text: `dram=128GB:2TB:+128GB`, `ssd=8TB,16TB`, or a name.
+
+    Raises:
+        InputError: there is no such tier, or no such size.
+    """
+    name, equals, listed = (part.strip() for part in text.partition("="))
+    place = node.place(name)
+    if equals:
+        stated = values(listed, BYTES, f"--tier {name}")
+        return name, np.unique([0.0, *stated])
+    part = node.hw.roles.get(place.sold_as or place.medium, node.hw[place.medium])
+    each = part.maybe("capacity", part.maybe("memory", 0.0))
+    return name, each * np.arange(scalar(part.count) + 1)
+
+
+def _with_nodes(question: Reuse, sizes: Sequence[Numbers], years: float) -> TierSizes:
+    """What is asked of as many nodes as are stated, or of the fewest that the largest tiers need.
+
+    Without a wait no number of nodes is enough where the mean of the requests alone is too long.
+    """
+    nodes = question.nodes or fewest_nodes(question)
+    asked = TierSizes(question, sizes, nodes, years)
+    largest = asked.space.high
+    while not question.nodes and asked.ttft(largest)[0] > question.ttft:
+        more = replace(asked, nodes=asked.nodes + 1)
+        if more.ttft(largest)[0] > (1 - LEAST_GAIN) * asked.ttft(largest)[0]:
+            break
+        asked = more
+    return asked
+
+
+def tier_sizes(
+    question: Reuse, sizes: Sequence[Numbers], years: float
+) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    """The cheapest sizes as a row, sentences about them, and their certificate.
+
+    Raises:
+        InputError: a tier without a price, or a policy whose hits are replayed.
+    """
+    if question.policy == "victim":
+        replayed = "--policy victim: is replayed at one size"
+        raise InputError(f"{replayed}; take --policy exclusive or inclusive")
+    for tier in question.built:
+        if not np.isfinite(tier.byte_price):
+            priced = f"--tier {tier.name}: platform {question.node.hw.platform!r} states no price"
+            raise InputError(f"{priced} of it; leave it out, or choose another platform")
+    asked = _with_nodes(question, sizes, years)
+    answer = asked.solved()
+    certificate = {
+        "low": asked.bytes_at(answer.cuts.low).tolist(),
+        "high": asked.bytes_at(answer.cuts.high).tolist(),
+        "bound_usd_hour": answer.bounds[:, 0].tolist(),
+    }
+    row: dict[str, Any] = {"status": "infeasible", "nodes": asked.nodes}
+    if not len(answer.point):
+        fastest = asked.ttft(asked.space.high)[0]
+        best = f"the first token comes after {fastest:.3g} s with the largest tiers"
+        many = f"on {asked.nodes} node{'s' if asked.nodes > 1 else ''}"
+        return row, [f"infeasible: {best} {many}; allow more."], certificate
+    names = [tier.name for tier in question.built]
+    best_sizes = dict(zip(names, asked.bytes_at(answer.point)[0], strict=True))
+    price = answer.value[0, 0]
+    bound = min(price, float(np.min(answer.bounds)))
+    row |= {
+        "status": "ok",
+        "usd_hour": price,
+        "bound_usd_hour": bound,
+        "gap": price - bound,
+        "ttft_s": asked.ttft(answer.point)[0],
+        "hit_share": asked.reached(answer.point)[0, -1],
+        **{f"{name}_gb": size / 1e9 for name, size in best_sizes.items()},
+        "evaluations": answer.progress.evaluations,
+        "cuts": len(answer.cuts),
+        "designs": int(np.sum(asked.space.sizes)),
+    }
+    said = f"No other of {row['designs']:,} sizes is cheaper; {row['cuts']:,} cuts show it."
+    again = " ".join(
+        f"--tier {name}={size:.0f}B" for name, size in best_sizes.items() if size
+    )
+    same = f"nearkv reuse --policy {question.policy} --nodes {asked.nodes} {again}"
+    return row, [said, f"The tiers are asked by {same}."], certificate

@@ -1,0 +1,149 @@
+"""The cheapest sizes of tiers against every size, and against what `reuse` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.command_line import refusal, succeed
+
+import nearkv
+from nearkv.costmodel.mechanisms.reuse.tiers import TIERS
+from nearkv.hardware.errors import InputError
+from nearkv.solvers.boxes import covers
+from nearkv.sweeps.explore.kv_node import Node, node_of
+from nearkv.sweeps.explore.reuse import Reuse
+from nearkv.sweeps.explore.tier_sizes import TierSizes
+from nearkv.sweeps.study.block_traces import CURVES, ReuseSummary, read_summary
+from nearkv.sweeps.study.study import Study
+
+CASES = 20
+MODEL = "llama3.1-70b"
+STUDY = Study(("tensor-parallel",), (MODEL,), "1", "1", "1", ("h200-node",))
+PRICED = [name for name in TIERS if name != "hbm"]
+
+
+@cache
+def node() -> Node:
+    return node_of(STUDY, 512, staged=False)
+
+
+@cache
+def conversation() -> ReuseSummary:
+    return read_summary(CURVES / "conversation.json")
+
+
+def every_point(asked: TierSizes) -> NDArray[np.int64]:
+    sides = [np.arange(len(sizes)) for sizes in asked.sizes]
+    return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
+
+
+def random_case(rng: np.random.Generator) -> TierSizes:
+    """Up to four tiers of up to six sizes, in any order, with a target that some sizes meet."""
+    names = rng.permutation(PRICED)[: rng.integers(1, 5)]
+    sizes = [
+        np.unique([0.0, *np.round(10 ** rng.uniform(10, 13.5, rng.integers(1, 6)), -9)])
+        for _ in names
+    ]
+    question = _asked(
+        Reuse(
+            study=STUDY,
+            tiers=[
+                f"{name}={largest[-1]:.0f}B" for name, largest in zip(names, sizes, strict=True)
+            ],
+            summary=conversation().faster(float(rng.uniform(0.2, 2))),
+            policy=str(rng.choice(["exclusive", "inclusive"])),
+        )
+    )
+    asked = TierSizes(question, sizes, int(rng.integers(1, 6)), 4.0)
+    times = asked.ttft(every_point(asked))
+    finite = times[np.isfinite(times)]
+    target = float(np.quantile(finite, rng.random())) if len(finite) else 1.0
+    return replace(asked, question=_asked(replace(question, ttft=target)))
+
+
+def _asked(question: Reuse) -> Reuse:
+    """A question that asks the node that was asked before."""
+    vars(question)["node"] = node()
+    return question
+
+
+def cases(number: int) -> Iterator[TierSizes]:
+    rng = np.random.default_rng(42)
+    for _ in range(number):
+        yield random_case(rng)
+
+
+def test_the_answer_is_the_cheapest_of_all_sizes_and_its_cuts_prove_it() -> None:
+    for asked in cases(CASES):
+        points = every_point(asked)
+        value = asked.value(np.zeros(len(points), np.int64), points)[:, 0]
+        answer = asked.solved()
+        if not np.isfinite(value).any():
+            assert not len(answer.point)
+        else:
+            assert answer.value[0, 0] == value.min()
+        assert covers(asked.space, answer.cuts).all()
+        best = value.min(initial=np.inf)
+        for low, high, bound in zip(
+            answer.cuts.low, answer.cuts.high, answer.bounds[:, 0], strict=True
+        ):
+            inside = np.all((points >= low) & (points <= high), axis=1)
+            assert best <= bound <= value[inside].min()
+
+
+def test_no_size_is_faster_than_its_bound() -> None:
+    for asked in cases(10):
+        points = every_point(asked)
+        times, least = asked.ttft(points), asked.least_ttft(points)
+        assert (times >= least * (1 - 1e-12)).all()
+        # and no point has a lower bound than one that is larger in every tier
+        assert (least >= asked.least_ttft(asked.space.high) * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("policy", ["exclusive", "inclusive"])
+def test_reuse_says_the_same_of_the_answer(policy: str) -> None:
+    table = nearkv.solve("tiers", MODEL, slo="ttft_s=3.7", trace="conversation", policy=policy)
+    sizes = {"dram": table["dram_gb"][0], "ssd": table["ssd_gb"][0]}
+    again = nearkv.reuse(
+        MODEL,
+        trace="conversation",
+        policy=policy,
+        tiers=[f"{name}={size}GB" for name, size in sizes.items() if size],
+        nodes=int(table["nodes"][0]),
+    )
+    assert again["ttft_s"][0] == pytest.approx(table["ttft_s"][0], rel=1e-6)
+    assert again["hit_share"].sum() == pytest.approx(table["hit_share"][0], rel=1e-6)
+    assert again["usd"].sum() / (4 * 365 * 24) == pytest.approx(table["usd_hour"][0], rel=1e-6)
+
+
+def test_what_no_nodes_reach_is_an_answer_with_its_reason() -> None:
+    words = ("solve", "tiers", "--trace", "conversation", "--model", MODEL)
+    answer = succeed(*words, "--slo", "ttft_s=0.1", code=3)
+    assert "infeasible: the first token comes after" in answer
+    assert "gap" in succeed(*words, "--slo", "ttft_s=4")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--slo ttft_s=2 --tier hbm=10GB", "states no price"),
+        ("--slo ttft_s=2 --policy victim", "is replayed at one size"),
+        ("--slo ttft_s=2 --years 0", "must be above 0"),
+        ("--slo ttft_s=2 --minimize usd", "by price, usd_hour"),
+        ("--slo ttft_s=2 --tier dram=1GB:2GB", "must be low:high"),
+        ("", "write it as"),
+    ],
+)
+def test_what_cannot_be_sized_is_refused(words: str, says: str) -> None:
+    given = ("solve", "tiers", "--trace", "conversation", "--model", MODEL)
+    assert says in refusal(*given, *words.split())
+
+
+def test_a_study_holds_no_trace() -> None:
+    with pytest.raises(InputError, match="takes a model, and the trace"):
+        nearkv.solve("tiers", STUDY, slo="ttft_s=2")
