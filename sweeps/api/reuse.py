@@ -148,11 +148,11 @@ def tier_sizes(
     Args:
         model, trace, platform, system, rate_scale, block, sets, parts: as `reuse` takes them.
         nodes: servers; 0 for the fewest that the largest tiers need.
+        years: over which tiers are paid for.
         slo: `ttft_s=2`.
         tiers: `dram=128GB:2TB:+128GB`, `ssd=8TB,16TB`; of a name alone, any number of its parts.
             Each may be left out.
         policy: `exclusive` or `inclusive`.
-        years: over which tiers are paid for.
 
     Returns:
         One row: price of the tiers of all nodes for an hour, the bound that proves it, mean TTFT,
@@ -171,8 +171,8 @@ def tier_sizes(
     from nearkv.sweeps.explore.tier_sizes import sizes_of
     from nearkv.sweeps.explore.tier_sizes import tier_sizes as answer
 
-    if not years > 0:
-        raise InputError(f"--years: {years:g} must be above 0")
+    if not 0 < years < np.inf:
+        raise InputError(f"--years: {years:g} must be above 0, and finite")
     study = _one_server(model, system, platform, sets, parts)
     _, summary = _trace(trace, block)
     node = node_of(study, summary.block, staged=False)
@@ -239,7 +239,8 @@ def fetch_times(
     from nearkv.sweeps.explore.kv_node import node_of
 
     node = node_of(_one_server(model, system, platform, sets, parts), 512, staged=False)
-    lengths = 2.0 ** np.arange(SHORTEST, int(np.log2(node.longest)) + 1)
+    doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
+    lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
     for text in names(tiers, "tiers"):
         tier = node.tier(text)

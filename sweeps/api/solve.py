@@ -304,17 +304,7 @@ def _tiers(model: Study | Models, options: Options) -> pd.DataFrame:
     return tier_sizes(model, **cast("Any", options))
 
 
-_SIZED = (
-    "trace",
-    "slo",
-    "tiers",
-    "policy",
-    "nodes",
-    "years",
-    "system",
-    "rate_scale",
-    "block",
-)
+_SIZED = "trace slo tiers policy nodes years system rate_scale block platform sets parts"
 QUESTIONS: Mapping[str, Question] = {
     "alpha": (_alpha, (*_AXES, "robust")),
     "spill": (_spill, (*_AXES, "robust")),
@@ -336,7 +326,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "batch": (_batch, (*_AXES, "slo")),
     "hardware": (_hardware, (*_AXES, "vary", "slo")),
-    "tiers": (_tiers, (*_SIZED, "platform", "sets", "parts")),
+    "tiers": (_tiers, tuple(_SIZED.split())),
     "crossover": (_crossover, (*_AXES, "along", "of")),
     "placement": (
         _placement,

@@ -39,7 +39,6 @@ ROUTINGS = ("prefix", "random")
 BUSY = 0.8
 """Share of its time that a node computes prompts, at most, where the number of nodes is chosen."""
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
-HOUR = 3600.0
 WEAR = ("dwpd", "drives_1_dwpd", "life_years", "usd_tb_written", "pays_from_reads")
 """Columns of what writing does to drives."""
 
@@ -471,10 +470,8 @@ def _wear(
     if not np.isfinite(endurance):
         return dict.fromkeys(WEAR, np.nan)
     a_byte = scalar(write_price(capacity * tier.byte_price, endurance))
-    recomputed = np.nan
-    if "policy" in node.hw.roles and "gpu_hour" in node.hw.policy:
-        busy = node.hw.gpu.count * node.hw.policy.gpu_hour / HOUR
-        recomputed = scalar(busy * node.compute(mean) / node.kv_bytes(mean))
+    rent = node.hw.gpu.count * node.hw.gpu.maybe("rent", np.nan)
+    recomputed = scalar(rent * node.compute(mean) / node.kv_bytes(mean))
     values = (
         drive_writes_a_day(written, capacity),
         drives_for(written, drive, 1.0),

@@ -39,7 +39,7 @@ class Place:
 
 
 TIERS = {
-    "hbm": Place("gpu", "memory"),
+    "hbm": Place("gpu", "memory", sold_as="hbm"),
     "dram": Place("host", "memory", ("gpu_link",), sold_as="dram"),
     "cxl": Place("cxl", "memory", ("gpu_link",)),
     "ssd": Place("ssd", "capacity", ("ssd_link", "gpu_link")),

@@ -94,7 +94,7 @@ def test_pictures_of_hits_and_of_times_are_drawn(tmp_path: Path) -> None:
     hits, times = tmp_path / "hits.svg", tmp_path / "times.svg"
     succeed("plot", "reuse", "--trace", "conversation,synthetic", "-o", str(hits))
     succeed("plot", *ASKED, "--tier", "dram=1TB", "--tier", "object=9TB", "-o", str(times))
-    assert hits.read_text().count("<path") > 40
+    assert "synthetic" in hits.read_text()
     assert "load from object" in times.read_text()
     both = ("--trace", "conversation", "--tier", "dram=1TB")
     assert "give --trace for hits" in refusal("plot", *ASKED, *both, "-o", str(hits))
