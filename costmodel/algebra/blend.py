@@ -25,32 +25,18 @@ def blend(start: Span, end: Span, share: Real) -> Span:
     match start, end:
         case Leaf(), Leaf():
             return _blend_leaves(start, end, share)
-        case Repeat(), Repeat():
-            return _blend_repeats(start, end, share)
-        case Group(), Group():
-            return _blend_groups(start, end, share)
+        case Repeat(), Repeat() if np.array_equal(start.times, end.times):
+            return Repeat(start.times, blend(start.span, end.span, share))
+        case Group(), Group() if _shape(start) == _shape(end):
+            ends = end.parts
+            return type(start)(
+                {name: blend(part, ends[name], share) for name, part in start.parts.items()}
+            )
     raise ValueError("trees of different shapes")
 
 
-def _blend_groups(start: Group, end: Group, share: Real) -> Group:
-    if type(start) is not type(end):
-        raise ValueError("trees of different shapes")
-    if start.parts.keys() != end.parts.keys():
-        names = sorted(start.parts.keys() ^ end.parts.keys())
-        raise ValueError(f"parts differ: {names}")
-    parts: dict[str, Span] = {}
-    for name, part in start.parts.items():
-        matching = end.parts[name]
-        parts[name] = blend(part, matching, share)
-    composition = type(start)
-    return composition(parts)
-
-
-def _blend_repeats(start: Repeat, end: Repeat, share: Real) -> Repeat:
-    if not np.array_equal(start.times, end.times):
-        raise ValueError("the number of repetitions changes with the knob")
-    span = blend(start.span, end.span, share)
-    return Repeat(start.times, span)
+def _shape(group: Group) -> tuple[type[Group], set[str]]:
+    return type(group), set(group.parts)
 
 
 def _blend_leaves(start: Leaf, end: Leaf, share: Real) -> Leaf:

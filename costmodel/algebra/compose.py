@@ -1,13 +1,11 @@
-"""Compose spans: `serial`, `overlap`, `stream`, `faster`, `pipeline`: the words of every system."""
+"""Compose spans: `serial`, `overlap`, `stream`, `either`, `pipeline`: the words of every system."""
 
 from __future__ import annotations
-
-from functools import reduce
 
 import numpy as np
 
 from nearkv.costmodel.algebra.overlap import Overlap, Stream
-from nearkv.costmodel.algebra.span import Mask, Port, Real, Repeat, Serial, Span
+from nearkv.costmodel.algebra.span import Port, Real, Repeat, Serial, Span
 
 
 def serial(**parts: Span) -> Span:
@@ -35,16 +33,11 @@ def stream(amount: Real, eq: str = "", **ports: Port) -> Span:
     return Stream(leaves)
 
 
-def faster(**parts: Span) -> Span:
-    """Whichever part takes the fewest seconds, at every design point; the first of equals [s]."""
-    least = reduce(np.minimum, [part.seconds for part in parts.values()])
-    undecided: Mask = np.ones(np.shape(least), bool)
-    chosen: dict[str, Span] = {}
-    for name, part in parts.items():
-        taken = undecided & np.equal(part.seconds, least)
-        undecided = undecided & ~taken
-        chosen[name] = np.where(taken, 1.0, 0.0)[()] * part
-    return Serial(chosen)
+def either(choice: Real, first: Span, second: Span) -> Span:
+    """The first span where the choice is 0, the second where it is 1, at 2 whichever takes less."""
+    is_slower = np.greater(first.seconds, second.seconds)
+    is_second = np.where(np.equal(choice, 2), is_slower, choice)[()]
+    return Serial({"first": (1 - is_second) * first, "second": is_second * second})
 
 
 def pipeline(items: Real, **stages: Span) -> Span:

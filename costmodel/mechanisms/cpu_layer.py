@@ -24,11 +24,6 @@ NATIVE = 2.0
 """Width from which on weights are multiplied as they are stored, at `flops_cycle` [B]."""
 
 
-def is_unified(hw: Machine) -> bool:
-    """Whether GPU and cores share one memory and its bandwidth."""
-    return bool(np.all(hw.policy.maybe("unified_memory", 0.0)))
-
-
 def processor(hw: Machine, width: Real) -> Gpu:
     """The cores as matrix units, and their DRAM, for weights of one width.
 
@@ -46,10 +41,9 @@ def processor(hw: Machine, width: Real) -> Gpu:
     products = np.where(packed, reached.packed_gemm, reached.cpu_gemm)
     reading = np.where(packed, reached.packed_dram, reached.dram_read)
     rate = part.count * part.cores * part.clock * operations * products
-    memory = "gpu.hbm" if is_unified(hw) else "host.dram"
     return Gpu(
         run=Port("host.cores", "run", rate[()], "FLOP"),
-        read=Port(memory, "read", (part.count * part.bandwidth * reading)[()]),
+        read=Port("host.dram", "read", (part.count * part.bandwidth * reading)[()]),
         memory=part.count * part.memory,
     )
 
@@ -124,6 +118,21 @@ class Cores:
         copies = tokens * llm.distinct_experts(1.0, beyond)
         return llm.is_moe * self.products(
             weights, llm.weight_width, 2 * copies * llm.expert_parameters
+        )
+
+    def layer(
+        self, llm: LLM, tokens: Real, passes: Real, attention: Span, held: Real
+    ) -> Span:
+        """One layer, all of it.
+
+        Args:
+            llm, tokens, passes, attention: as of `dense`.
+            held: share of the experts that DRAM holds, the most chosen ones [1].
+        """
+        return serial(
+            dense=self.dense(llm, tokens, passes, attention),
+            drives=self.from_drives(llm, tokens, passes, held * llm.experts),
+            experts=self.experts(llm, tokens, passes),
         )
 
     def attention(self, llm: LLM, b: Real, s: Real) -> Span:

@@ -185,13 +185,11 @@ def score_bytes(llm: LLM, s: Real) -> Real:
 
 def capacity_check(hw: Machine, llm: LLM, work: Workload, tiers: Residency) -> Fits:
     """KV cache and the scores of one prompt on the GPU, weights there, in the host, on drives."""
-    stored = (
-        {"ssd": ({"weights": tiers.storage * llm.weight_bytes}, drives_of(hw).capacity)}
-        if "ssd" in hw.roles
-        else {}
-    )
-    return fits(
-        gpu=(on_gpu_contents(llm, work, tiers.gpu), gpu(hw).memory),
-        host=({"weights": tiers.host * llm.weight_bytes}, host(hw).memory),
-        **stored,
-    )
+    held = {
+        "gpu": (on_gpu_contents(llm, work, tiers.gpu), gpu(hw).memory),
+        "host": ({"weights": tiers.host * llm.weight_bytes}, host(hw).memory),
+    }
+    if "ssd" in hw.roles:
+        stored = {"weights": tiers.storage * llm.weight_bytes}
+        held["ssd"] = (stored, drives_of(hw).capacity)
+    return fits(**held)

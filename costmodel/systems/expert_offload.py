@@ -9,27 +9,23 @@ Symbols: b batch, s context, t tokens, E experts, k active experts, g share of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
 from nearkv.costmodel.algebra.blend import scaled
-from nearkv.costmodel.algebra.compose import faster, overlap, serial, stream
+from nearkv.costmodel.algebra.compose import either, overlap, serial, stream
 from nearkv.costmodel.algebra.span import Port, Real, Span, total
 from nearkv.costmodel.mechanisms.cpu_attention import exchange_with_cpu
-from nearkv.costmodel.mechanisms.cpu_layer import (
-    NATIVE,
-    Cores,
-    expert_bytes,
-    is_unified,
-    processor,
-)
+from nearkv.costmodel.mechanisms.cpu_layer import NATIVE, Cores, expert_bytes, processor
 from nearkv.costmodel.mechanisms.gpu_layer import layer_compute, output_head
 from nearkv.costmodel.mechanisms.serving.experts import (
     grouped_products,
     kernels,
     without_experts,
 )
+from nearkv.costmodel.mechanisms.weights.streaming import Path
 from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
@@ -39,12 +35,17 @@ from nearkv.costmodel.model.resources import drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
 
+Layer = Callable[[LLM], Span]
+"""One layer of a type."""
 Attend = tuple[Span, Span]
 """Attention of one layer: where the GPU has the layer, and where the cores have it."""
-Where = Callable[[Span, Span], Span]
-"""What is done of two ways: the cores compute experts in DRAM, or they come to the GPU."""
-FASTER = 2.0
-"""Place of `faster` in the choices."""
+
+
+def choice(what: str, *choices: str, default: float | str = 0) -> Knob:
+    """A knob that has one of several names."""
+    most = len(choices) - 1
+    return Knob(what, high=most, default=default, kind="choice", choices=choices)
+
 
 CHUNK = Knob(
     "prompt tokens that pass the layers together (llama.cpp's --ubatch-size, 512 by default)",
@@ -53,39 +54,14 @@ CHUNK = Knob(
     default=512,
     kind="count",
 )
-NUMA = Knob(
-    "experts of several sockets: interleaved, where each reads the others' memory, or a copy each",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("remote", "copies"),
+NUMA = choice("sockets read each other's experts, or have copies", "remote", "copies")
+READS = choice("drives are read past the page cache, or through it", "direct", "page-cache")
+CACHE = choice("memory of the KV cache; attention is where it lies", "gpu", "host")
+EXPERTS = choice(
+    "experts in DRAM: the cores compute, or stream them", "cpu", "stream", default="auto"
 )
-READS = Knob(
-    "how experts are read from drives: past the page cache or through it",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("direct", "page-cache"),
-)
-CACHE = Knob(
-    "memory that holds the KV cache; attention is where it lies",
-    high=1,
-    default=0,
-    kind="choice",
-    choices=("gpu", "host"),
-)
-EXPERTS = Knob(
-    "whether a step has experts in DRAM computed by the cores or streamed to the GPU",
-    high=1,
-    kind="choice",
-    choices=("cpu", "stream"),
-)
-PROMPTS = Knob(
-    "the same of prompts; faster: whichever takes less for a chunk",
-    high=2,
-    default=FASTER,
-    kind="choice",
-    choices=("cpu", "stream", "faster"),
+PROMPTS = choice(
+    "the same of prompts; faster: what takes less", "cpu", "stream", "faster", default=2
 )
 
 
@@ -94,7 +70,7 @@ PROMPTS = Knob(
 
 def has_experts(llm: LLM) -> Real:
     """1 where any layer has experts, 0 where all are dense [1]."""
-    return llm.most_of_a_layer(lambda layer_type: layer_type.is_moe)
+    return llm.most_of_a_layer(lambda kind: kind.is_moe)
 
 
 def movable_bytes(llm: LLM) -> Real:
@@ -107,28 +83,18 @@ def movable_bytes(llm: LLM) -> Real:
 
 
 def room_in_dram(hw: Machine, llm: LLM, copies: Real, beside: Real) -> Real:
-    """Share of what is movable that DRAM holds beside other contents [1].
+    """Share of what is movable that DRAM has room for beside other contents [1].
+
+    All of it where it cannot lie on drives: of a dense model, or where there are none.
 
     Args:
         copies: of each expert, one a socket or one in all [1].
         beside: other contents [B].
     """
     free = np.maximum(hw.host.count * hw.host.memory - beside, 0.0)
-    return free / (copies * np.maximum(movable_bytes(llm), 1.0))
-
-
-def held_share(hw: Machine, llm: LLM, share: Real, room: Real) -> Real:
-    """Share of what is movable that GPU memory and DRAM hold; drives, if any, have the rest [1].
-
-    Args:
-        share: on the GPU, of DRAM where both are one memory [1].
-        room: in DRAM [1].
-    """
-    if "ssd" not in hw.roles:
-        return 1.0
-    apart = 0.0 if is_unified(hw) else share
-    held = np.minimum(apart + room, 1.0)
-    return np.where(has_experts(llm), held, 1.0)[()]
+    room = free / (copies * np.maximum(movable_bytes(llm), 1.0))
+    on_drives = has_experts(llm) * ("ssd" in hw.roles)
+    return np.where(on_drives, room, 1.0)[()]
 
 
 def expert_breaks(
@@ -136,17 +102,16 @@ def expert_breaks(
 ) -> list[Real]:
     """Shares on the GPU between which amounts are affine.
 
-    DRAM may hold all other experts from one share on; with a skewed router each expert more on
-    the GPU, or in DRAM, takes fewer choices than the one before.
+    DRAM holds all other experts from one share on; with a skewed router each expert more on the
+    GPU, or in DRAM, takes fewer choices than the one before.
     """
-    cores = Cores(hw, remote=1 - knobs.get("numa", 0.0))
-    beside = knobs.get("cache", 0.0) * llm.kv_cache_bytes(work.batch, work.final)
-    room = room_in_dram(hw, llm, cores.copies, beside)
+    copies = Cores(hw, remote=1 - knobs["numa"]).copies
+    cache = knobs["cache"] * llm.kv_cache_bytes(work.batch, work.final)
+    room = room_in_dram(hw, llm, copies, cache)
     if not np.any(llm.router_skew):
         return [1 - room]
     experts = llm.most_of_a_layer(lambda kind: kind.experts)
-    ranks = range(1, int(np.max(experts)))
-    on_gpu = [rank / experts for rank in ranks]
+    on_gpu = [rank / experts for rank in range(1, int(np.max(experts)))]
     return [1 - room, *on_gpu, *(share - room for share in on_gpu)]
 
 
@@ -156,27 +121,17 @@ GPU_EXPERTS = Knob(
 )
 
 
-def stated(choice: Real) -> Where:
-    """The way that is stated: 0 the cores compute, 1 experts come to the GPU."""
-
-    def where(computed: Span, streamed: Span) -> Span:
-        return serial(
-            computed=np.equal(choice, 0) * 1.0 * computed,
-            streamed=np.equal(choice, 1) * 1.0 * streamed,
-        )
-
-    return where
+def memories(
+    hw: Machine, stored: Real, in_host: Contents, **others: tuple[Contents, Real]
+) -> Fits:
+    """Bytes in DRAM, on drives where there are any, and in other memories [B]."""
+    held = {**others, "host": (in_host, hw.host.count * hw.host.memory)}
+    if "ssd" in hw.roles:
+        held["ssd"] = ({"experts": stored}, drives(hw, "ssd").capacity)
+    return fits(**held)
 
 
-def stated_or_faster(choice: Real) -> Where:
-    """The way that is stated, or 2 the one that takes less."""
-
-    def where(computed: Span, streamed: Span) -> Span:
-        either = faster(computed=computed, streamed=streamed)
-        is_open = np.equal(choice, FASTER) * 1.0
-        return serial(stated=stated(choice)(computed, streamed), faster=is_open * either)
-
-    return where
+# --- beside a GPU -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,14 +160,12 @@ class Offload:
     @property
     def held(self) -> Real:
         """Share of what is movable in GPU memory and DRAM [1]."""
-        beside = self.cache * self.llm.kv_cache_bytes(self.work.batch, self.work.final)
-        room = room_in_dram(self.hw, self.llm, self.cores.copies, beside)
-        return held_share(self.hw, self.llm, self.share, room)
-
-    # --- one layer --------------------------------------------------------------------------
+        cache = self.cache * self.llm.kv_cache_bytes(self.work.batch, self.work.final)
+        room = room_in_dram(self.hw, self.llm, self.cores.copies, cache)
+        return np.minimum(self.share + room, 1.0)
 
     def layer(
-        self, llm: LLM, tokens: Real, passes: Real, where: Where, attend: Attend
+        self, llm: LLM, tokens: Real, passes: Real, choice: Real, attend: Attend
     ) -> Span:
         """One layer over some tokens.
 
@@ -220,7 +173,7 @@ class Offload:
             llm: a model whose layers are all like it.
             tokens: computed [1].
             passes: equal parts of them, each of which reads the weights [1].
-            where: experts in DRAM are computed.
+            choice: 0 the cores compute experts in DRAM, 1 they are streamed, 2 the faster.
             attend: attention of these tokens.
         """
         beside_gpu, beside_cores = attend
@@ -228,62 +181,53 @@ class Offload:
         on_cores = self.cores.dense(llm, tokens, passes, beside_cores)
         return serial(
             gpu=scaled(on_gpu, 1 - self.on_cores),
-            experts=self.experts(llm, tokens, passes, where),
+            experts=self.experts(llm, tokens, passes, choice),
             cores=scaled(on_cores, self.on_cores),
         )
 
     def dense(self, llm: LLM, tokens: Real, passes: Real) -> Span:
         """Products of one layer on the GPU that every token needs."""
         gpus = kernels(self.hw, llm, llm.operands[1])
-        layer = without_experts(llm)
+        layer, eq = without_experts(llm), "2 FLOPs a weight and token"
         weights = passes * layer.layer_weight_bytes(tokens / passes)
         launch = Port("gpu.launch", "wait", 1.0, "s")
-        layers = passes * np.minimum(tokens, 1.0) * (1 + llm.is_moe)
+        launches = passes * np.minimum(tokens, 1.0) * (1 + llm.is_moe)
         return serial(
             products=overlap(
                 weights=gpus.read(weights, "weights once a pass"),
-                compute=layer_compute(
-                    layer, tokens, 0.0, gpus, "2 FLOPs a weight and token"
-                ),
+                compute=layer_compute(layer, tokens, 0.0, gpus, eq),
             ),
-            launch=launch(layers * self.hw.gpu.launch, "kernels of a layer"),
+            launch=launch(launches * self.hw.gpu.launch, "kernels of a layer"),
         )
 
-    def experts(self, llm: LLM, tokens: Real, passes: Real, where: Where) -> Span:
+    def experts(self, llm: LLM, tokens: Real, passes: Real, choice: Real) -> Span:
         """The routed experts of one layer.
 
         Engines divide them by layers, so GPU and cores take turns.
         """
         beyond = self.share * llm.experts
-        missed = self.cores.from_drives(llm, tokens, passes, self.held * llm.experts)
         elsewhere = llm.distinct_experts(1.0, beyond) / llm.active_experts
         products = grouped_products(self.hw, llm, tokens, passes)
-        layers = passes * np.minimum(tokens, 1.0)
+        launches = passes * np.minimum(tokens, 1.0) * (1 - self.share)
         computed = serial(
             cores=self.cores.experts(llm, tokens, passes, beyond),
             gpu=scaled(products, 1 - elsewhere),
-            hand_over=self.hand_over(llm, tokens, elsewhere),
-            launch=scaled(self.cores.launch(layers), 1 - self.share),
+            launch=self.cores.launch(launches),
         )
-        loaded = serial(load=self.load(llm, tokens, passes, beyond), products=products)
-        return llm.is_moe * serial(drives=missed, products=where(computed, loaded))
-
-    def load(self, llm: LLM, tokens: Real, passes: Real, beyond: Real) -> Span:
-        """Experts in use that the GPU does not hold come to it."""
-        amount = llm.is_moe * expert_bytes(llm, tokens, passes, beyond)
-        dram = processor(self.hw, NATIVE).read
-        lanes = link(self.hw, "gpu_link", "pcie")
-        return stream(amount, "experts in use", dram=dram, link=lanes.inward)
-
-    def hand_over(self, llm: LLM, tokens: Real, elsewhere: Real) -> Span:
-        """Hidden states to the cores and their results back."""
-        lanes = link(self.hw, "gpu_link", "pcie")
-        states = elsewhere * tokens * llm.hidden * llm.activation_width
-        return serial(
-            out=lanes.outward(states, "hidden states"), back=lanes.inward(states, "results")
+        loaded = expert_bytes(llm, tokens, passes, beyond)
+        streamed = serial(
+            load=stream(loaded, "experts in use", **self.path), products=products
+        )
+        return llm.is_moe * serial(
+            drives=self.cores.from_drives(llm, tokens, passes, self.held * llm.experts),
+            products=either(choice, computed, streamed),
         )
 
-    # --- attention --------------------------------------------------------------------------
+    @property
+    def path(self) -> Path:
+        """The ports from DRAM to the GPU."""
+        lanes = link(self.hw, "gpu_link", "pcie")
+        return {"dram": processor(self.hw, NATIVE).read, "link": lanes.inward}
 
     @property
     def attention_kernel(self) -> Port:
@@ -292,7 +236,7 @@ class Offload:
         return Port("gpu.tensor", "run", rate, "FLOP")
 
     def step_attention(self, llm: LLM) -> Attend:
-        """Attention of a step, on the GPU and on the cores."""
+        """Attention of a step, where the cache of the GPU's layers lies and on the cores."""
         b, s = self.work.batch, self.work.context
         rate = self.hw.gpu.bandwidth * self.hw.derate.decode_attention
         read = Port("gpu.hbm", "read", rate)
@@ -301,34 +245,22 @@ class Offload:
             compute=self.attention_kernel(llm.attention_flops(b, s), "4 b s H d"),
         )
         on_cores = self.cores.attention(llm, b, s)
-        lanes = link(self.hw, "gpu_link", "pcie")
-        in_dram = serial(exchange=exchange_with_cpu(llm, b, lanes), attend=on_cores)
-        where = serial(gpu=(1 - self.cache) * on_gpu, host=self.cache * in_dram)
-        return where, on_cores
+        exchange = exchange_with_cpu(llm, b, link(self.hw, "gpu_link", "pcie"))
+        beside_dram = serial(exchange=exchange, attend=on_cores)
+        return either(self.cache, on_gpu, beside_dram), on_cores
 
     def prompt_attention(self, llm: LLM) -> Attend:
-        """Causal attention of all prompts; K and V leave the GPU where DRAM holds the cache."""
+        """Causal attention of all prompts, on the GPU and on the cores."""
         b, prompt = self.work.batch, self.work.prompt
-        lanes = link(self.hw, "gpu_link", "pcie")
-        leaving = self.cache * llm.kv_bytes(b, prompt)
-        on_gpu = overlap(
-            compute=self.attention_kernel(
-                llm.prefill_attention_flops(b, prompt), "2 b s^2 H d"
-            ),
-            cache=lanes.outward(leaving, "K and V to DRAM"),
-        )
+        flops = llm.prefill_attention_flops(b, prompt)
+        on_gpu = self.attention_kernel(flops, "2 b s^2 H d")
         return on_gpu, self.cores.prompt_attention(llm, b, prompt)
 
-    # --- all layers -------------------------------------------------------------------------
-
-    def head(self) -> Span:
-        """Logits of one token of each sequence, on the GPU."""
-        return output_head(self.llm, self.work.batch, kernels(self.hw, self.llm, 2.0))
-
-    def contents(self, tokens: Real) -> tuple[dict[str, Real], dict[str, Real], Real]:
-        """What GPU memory, DRAM and drives hold [B].
+    def capacity_check(self, gpu_memory: Real, tokens: Real) -> Fits:
+        """Bytes in GPU memory, in DRAM and on drives.
 
         Args:
+            gpu_memory: of all GPUs [B].
             tokens: of prompts that pass the layers together [1].
         """
         llm, work = self.llm, self.work
@@ -341,9 +273,10 @@ class Offload:
             "activations": llm.activation_bytes(tokens),
             "recurrent states": llm.all_state_bytes(work.batch),
         }
-        resident = (self.held - self.share) * movable
-        in_host = {"experts": self.cores.copies * resident, "KV cache": in_dram * cache}
-        return on_gpu, in_host, (1 - self.held) * movable
+        resident = self.cores.copies * (self.held - self.share) * movable
+        in_host = {"experts": resident, "KV cache": in_dram * cache}
+        stored = (1 - self.held) * movable
+        return memories(self.hw, stored, in_host, gpu=(on_gpu, gpu_memory))
 
     @property
     def crossover(self) -> Real:
@@ -354,42 +287,17 @@ class Offload:
         """
         llm = self.llm
         flops = 2 * llm.active_experts * llm.expert_parameters
-        cores = processor(self.hw, llm.weight_width).run
         _, operand = llm.operands
         gpus = kernels(self.hw, llm, operand).products(operand)
+        cores = processor(self.hw, llm.weight_width).run
         gain = np.maximum(1 / cores.rate - 1 / gpus.rate, 0.0)
-        dram, lanes = processor(self.hw, NATIVE).read, link(self.hw, "gpu_link", "pcie")
-        arriving = np.minimum(dram.rate, lanes.inward.rate)
+        arriving = reduce(np.minimum, [port.rate for port in self.path.values()])
         tokens: Real = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(3):  # from all experts on, fewer are in use
                 loaded = expert_bytes(llm, tokens, 1.0) / arriving
                 tokens = np.divide(loaded, flops * gain)
         return tokens
-
-
-def memories(
-    hw: Machine, on_gpu: Mapping[str, Real], in_host: Mapping[str, Real], stored: Real
-) -> Fits:
-    """Bytes needed and available; where the GPU shares the host's memory, that holds both.
-
-    Args:
-        on_gpu, in_host: bytes by content [B].
-        stored: on drives, where the machine has any [B].
-    """
-    shared = {f"GPU's {name}": amount for name, amount in on_gpu.items() if is_unified(hw)}
-    return fits(
-        gpu=(on_gpu, gpu(hw).memory),
-        host=({**in_host, **shared}, hw.host.count * hw.host.memory),
-        **drive(hw, stored),
-    )
-
-
-def drive(hw: Machine, stored: Real) -> dict[str, tuple[Contents, Real]]:
-    """Bytes that drives hold and can hold, where the machine has any."""
-    if "ssd" not in hw.roles:
-        return {}
-    return {"ssd": ({"experts": stored}, drives(hw, "ssd").capacity)}
 
 
 # --- the systems --------------------------------------------------------------------------------
@@ -426,9 +334,9 @@ def expert_offload(
 ) -> Estimate:
     """Attention and what every token needs on the GPU, routed experts there, in DRAM or on drives.
 
-    Experts in DRAM are computed by the cores beside those of the GPU, or come over the link. A
-    dense model has whole layers on the GPU and the others on the cores. Several GPUs each have
-    their own layers, so their memories add up and one works at a time.
+    Experts in DRAM are computed by the cores, or come over the link. A dense model has whole layers
+    on the GPU and the others on the cores. Several GPUs each have their own layers, so their
+    memories add up and one works at a time.
 
     Args:
         hw: roles gpu, gpu_link, host; ssd and ssd_link where experts may lie on drives.
@@ -445,40 +353,22 @@ def expert_offload(
         Prefill, one decode step and what fits; the crossover in tokens as a column.
         Source: KTransformers, sec. 3; llama.cpp, `--n-cpu-moe`, `-ngl` (no equations).
     """
-    single = hw.with_values({"gpu.count": 1.0, "gpu_link.count": 1.0})
-    cores = Cores(single, remote=1 - numa, cached=reads)
-    placed = Offload(single, llm, work, cores, gpu_experts, cache)
+    one_gpu = hw.with_values({"gpu.count": 1.0, "gpu_link.count": 1.0})
+    cores = Cores(one_gpu, remote=1 - numa, cached=reads)
+    placed = Offload(one_gpu, llm, work, cores, gpu_experts, cache)
     b, tokens = work.batch, work.batch * work.prompt
-    passes = np.maximum(np.ceil(tokens / chunk), 1.0)
-    head = placed.head()
-    return Estimate(
-        prefill=serial(
-            layers=over_layers(
-                llm,
-                lambda kind: placed.layer(
-                    kind,
-                    tokens,
-                    passes,
-                    stated_or_faster(prompts),
-                    placed.prompt_attention(kind),
-                ),
-            ),
-            head=head,
-        ),
-        step=serial(
-            layers=over_layers(
-                llm,
-                lambda kind: placed.layer(
-                    kind, b, 1.0, stated(experts), placed.step_attention(kind)
-                ),
-            ),
-            head=head,
-        ),
-        fits=memories(hw, *placed.contents(np.minimum(tokens, chunk))),
-        work=work,
-        batch_run=b,
-        also={"crossover_tok": placed.crossover},
-    )
+
+    def prefill(kind: LLM) -> Span:
+        passes = passes_of(tokens, chunk)
+        return placed.layer(kind, tokens, passes, prompts, placed.prompt_attention(kind))
+
+    def decode(kind: LLM) -> Span:
+        return placed.layer(kind, b, 1.0, experts, placed.step_attention(kind))
+
+    head = output_head(llm, b, kernels(one_gpu, llm, NATIVE))
+    held = placed.capacity_check(gpu(hw).memory, np.minimum(tokens, chunk))
+    answer = estimate(llm, work, prefill, decode, head, held)
+    return replace(answer, also={"crossover_tok": placed.crossover})
 
 
 @system(
@@ -505,38 +395,41 @@ def cpu_only(
     """
     cores = Cores(hw, remote=1 - numa, cached=reads)
     b, s, tokens = work.batch, work.context, work.batch * work.prompt
-    passes = np.maximum(np.ceil(tokens / chunk), 1.0)
+    movable = movable_bytes(llm)
     in_host = {
-        "weights": cores.copies * (llm.weight_bytes - movable_bytes(llm)),
+        "weights": cores.copies * (llm.weight_bytes - movable),
         "KV cache": llm.kv_cache_bytes(b, work.final),
         "recurrent states": llm.all_state_bytes(b),
         "activations": llm.activation_bytes(np.minimum(tokens, chunk)),
     }
     room = room_in_dram(hw, llm, cores.copies, total(in_host.values()))
-    held = held_share(hw, llm, 0.0, room)
-    in_host["experts"] = cores.copies * held * movable_bytes(llm)
-
-    def layer(kind: LLM, tokens: Real, passes: Real, attention: Span) -> Span:
-        return serial(
-            dense=cores.dense(kind, tokens, passes, attention),
-            drives=cores.from_drives(kind, tokens, passes, held * kind.experts),
-            experts=cores.experts(kind, tokens, passes),
-        )
+    held = np.minimum(room, 1.0)
+    in_host["experts"] = cores.copies * held * movable
 
     def prefill(kind: LLM) -> Span:
-        return layer(kind, tokens, passes, cores.prompt_attention(kind, b, work.prompt))
+        attention = cores.prompt_attention(kind, b, work.prompt)
+        return cores.layer(kind, tokens, passes_of(tokens, chunk), attention, held)
 
     def decode(kind: LLM) -> Span:
-        return layer(kind, b, 1.0, cores.attention(kind, b, s))
+        return cores.layer(kind, b, 1.0, cores.attention(kind, b, s), held)
 
-    head = cores.head(llm, b)
+    in_memory = memories(hw, (1 - held) * movable, in_host)
+    return estimate(llm, work, prefill, decode, cores.head(llm, b), in_memory)
+
+
+def estimate(
+    llm: LLM, work: Workload, prefill: Layer, decode: Layer, head: Span, held: Fits
+) -> Estimate:
+    """Prefill and a step of all layers, type by type, and the output head behind them."""
     return Estimate(
         prefill=serial(layers=over_layers(llm, prefill), head=head),
         step=serial(layers=over_layers(llm, decode), head=head),
-        fits=fits(
-            host=(in_host, hw.host.count * hw.host.memory),
-            **drive(hw, (1 - held) * movable_bytes(llm)),
-        ),
+        fits=held,
         work=work,
-        batch_run=b,
+        batch_run=work.batch,
     )
+
+
+def passes_of(tokens: Real, chunk: Real) -> Real:
+    """Chunks that prompts pass the layers in, one at least [1]."""
+    return np.maximum(np.ceil(tokens / chunk), 1.0)

@@ -48,7 +48,6 @@ FOR = {
     "colibri-5090": BESIDE_CPU,
     "strix-halo": BESIDE_CPU,
     "mac-studio-m3-ultra": BESIDE_CPU,
-    "dgx-spark-unified": BESIDE_CPU,
     "ryzen-7950x": ["cpu-only"],
     "m2-max": ["cpu-only"],
     "xeon-8468": ["cpu-only"],
