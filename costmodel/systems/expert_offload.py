@@ -30,7 +30,7 @@ from nearkv.costmodel.model.capacity import Contents, Fits, fits
 from nearkv.costmodel.model.estimate import Estimate
 from nearkv.costmodel.model.layers import LAYER_CLASS, over_layers
 from nearkv.costmodel.model.llm import LLM
-from nearkv.costmodel.model.registry import Knob, system
+from nearkv.costmodel.model.registry import Knob, Reversal, system
 from nearkv.costmodel.model.resources import drives, gpu, link
 from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.machine import Machine
@@ -118,6 +118,13 @@ def expert_breaks(
 GPU_EXPERTS = Knob(
     "share of the routed experts in GPU memory, the most chosen; of a dense model, of its layers",
     breaks=expert_breaks,
+)
+
+
+HOST_OUTPACES = Reversal(
+    ("prefill_s", "total_s"),
+    ("host.bandwidth", "host.count", "host.cores", "host.clock"),
+    "a host that outpaces the GPU in steps takes layers from it, which prompts then miss",
 )
 
 
@@ -318,6 +325,7 @@ class Offload:
         "numa": NUMA,
         "reads": READS,
     },
+    reversals=(HOST_OUTPACES,),
 )
 def expert_offload(
     hw: Machine,
