@@ -26,6 +26,7 @@ from nearkv.sweeps.commands import (
     columns,
     compare,
     coverage,
+    design,
     estimate,
     figure,
     hardware,
@@ -55,6 +56,7 @@ ORDER = (
     "solve",
     "pareto",
     "sensitivity",
+    "design",
     "reuse",
     "plot",
     "figure",
@@ -309,7 +311,7 @@ add_group(
     reuse.tiers,
     solve.crossover,
 )
-add(app, pareto.pareto, sensitivity.sensitivity, reuse.reuse)
+add(app, pareto.pareto, sensitivity.sensitivity, design.design, reuse.reuse)
 add_group(
     "plot",
     "Draw a table that another command wrote: bars, lines, maps and more.\n\n"

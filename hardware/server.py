@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from nearkv.hardware.files import read_toml
 from nearkv.hardware.folders import check_exists, names, path_of
 from nearkv.hardware.part import Part
 from nearkv.hardware.platform import Platform
-from nearkv.hardware.quantity import source_names, stated_by_user
+from nearkv.hardware.quantity import numbers_of, source_names, stated_by_user
 from nearkv.hardware.schema import PART_TYPES
-from nearkv.hardware.units import parse
+from nearkv.hardware.units import parse, unit_of
 
 _SLOT_KEYS = {"takes", "counts", "most", "sizes", "lanes", "links", "source", "at"}
 Numbers = float | NDArray[np.float64]
@@ -90,6 +91,11 @@ class Server:
             part = own if own and slot.fits(own) else self.parts(role)[0]
             fitted[role] = Fitted(part, slot.counts[0])
         return fitted
+
+    @cached_property
+    def as_sold(self) -> Platform:
+        """The machine of what is delivered."""
+        return self.machine({})
 
     def parts(self, role: str) -> list[Part]:
         """Parts of the catalogue that fit a slot, by name."""
@@ -165,18 +171,21 @@ class Server:
             InputError: it cannot be assembled.
         """
         self.check(build, memory)
-        fitted = {**self.delivered, **build}
-        roles = {**self.platform.roles, "server": _in_place(self.part, None, 1.0)}
-        for role, each in fitted.items():
-            placed = _in_place(each.part, roles.get(role), each.count)
-            if role in self.includes:
-                placed = _with(placed, "price", 0.0, f"in the price of {self.part.name}")
-            roles[role] = placed
+        roles = {**self.platform.roles, "server": _with(self.part, "count", 1.0, "as sold")}
+        for role, fitted in {**self.delivered, **build}.items():
+            roles[role] = self.placed(role, fitted)
             for link, part in self.slots[role].links.items():
-                roles[link] = _in_place(load_part(part), roles.get(link), each.count)
+                roles[link] = _in_place(load_part(part), roles.get(link), fitted.count)
         if memory:
             roles["host"] = with_memory(roles["host"], memory)
         return replace(self.platform, roles=roles)
+
+    def placed(self, role: str, fitted: Fitted) -> Part:
+        """A part in its slot, with what its place adds; free where the server's price has it."""
+        placed = _in_place(fitted.part, self.platform.roles.get(role), fitted.count)
+        if role in self.includes:
+            return _with(placed, "price", 0.0, f"in the price of {self.part.name}")
+        return placed
 
     def _stated(self, role: str) -> str:
         slot = self.slots[role]
@@ -210,6 +219,26 @@ def load_server(name: str) -> Server:
     }
     includes = tuple(map(str, table.get("includes", ())))
     return Server(part, load_platform(platform), includes, slots)
+
+
+def ownership(stated: Mapping[str, float]) -> Part:
+    """The terms under which a machine is bought or rented, as a role of its platform.
+
+    Args:
+        stated: numbers in place of those of `ownership.toml`, in the units that it has them in.
+
+    Raises:
+        InputError: an unknown number, or an impossible one.
+    """
+    keys = PART_TYPES["ownership"]
+    path = Path(__file__).with_name("ownership.toml")
+    numbers = numbers_of(read_toml(path, "terms of ownership"), keys, str(path))
+    for key, value in stated.items():
+        si = value * unit_of(keys[key].unit)[1]
+        if fault := keys[key].fault(si):
+            raise InputError(f"--{key.replace('_', '-')} {value:g}: {fault}")
+        numbers[key] = stated_by_user(si, keys[key], "as asked")
+    return Part("ownership", "ownership", "Terms of ownership", numbers)
 
 
 def _slot(role: str, table: Mapping[str, Any], where: str) -> Slot:

@@ -92,6 +92,15 @@ class Progress:
     open: int
     evaluations: int
 
+    @property
+    def gap(self) -> float:
+        """The largest relative distance of a best value from its bound; inf where one has none."""
+        open_groups = np.isfinite(self.bound)
+        if not np.any(open_groups):
+            return 0.0
+        value, bound = self.value[open_groups], self.bound[open_groups]
+        return float(np.max(np.abs(value / bound - 1)))
+
 
 @dataclass(frozen=True)
 class Optimum:

@@ -1,0 +1,225 @@
+"""`nearkv.design`: which machine to build or buy within a budget, with a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Unpack, cast
+
+import numpy as np
+
+from nearkv.costmodel.model.metrics import COLUMNS
+from nearkv.costmodel.model.registry import systems as all_systems
+from nearkv.hardware.errors import InputError, unknown
+from nearkv.sweeps.api.arguments import Axes, Models, Names, Value, path_of, study_of
+from nearkv.sweeps.api.tables import table_of_rows
+from nearkv.sweeps.evaluate.slo import higher_is_better
+from nearkv.sweeps.study.sizes import comma_list, names
+from nearkv.sweeps.study.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nearkv.sweeps.explore.design.answer import Report
+    from nearkv.sweeps.explore.design.question import Question
+
+
+class Asked(Axes, total=False):
+    """The workload, as `Axes` names it, and what is asked of the machine that serves it.
+
+    Attributes:
+        budget: limits told apart by their units: `100kUSD`, `30USD/h`, `10kW`, `8U`.
+        slo: limits on columns, as `tpot_ms=66,ttft_s=10`.
+        minimize, maximize: the column to make best; the price where neither is named.
+        pareto: two or three columns instead, whose front is asked for.
+        users: sequences that must all be served at once; in place of `batch`.
+        servers: names or files of servers; all of the catalogue where none is named.
+        prices: CSV of part,usd[,low,high,basis,date,source] in place of the catalogue's prices.
+        terms: `years`, `usd_kwh`, `pue`, `utilisation` in place of those of ownership.toml.
+        rent: rank rented machines beside bought ones, by `usd_hour` or `usd_mtok`.
+    """
+
+    budget: str | Iterable[str]
+    slo: str | Iterable[str]
+    minimize: str
+    maximize: str
+    pareto: str
+    users: int
+    servers: Names
+    prices: Value
+    terms: Mapping[str, float]
+    rent: bool
+
+
+def design(
+    systems: Study | Names = (),
+    model: Models | None = None,
+    *,
+    seconds: float = np.inf,
+    report: Report | None = None,
+    **asked: Unpack[Asked],
+) -> pd.DataFrame:
+    """Find the machine that serves a workload best within limits, and prove that none is better.
+
+    All servers of the catalogue with all parts that fit their slots are candidates, on every
+    system; a machine that cannot be assembled is none.
+
+    Args:
+        systems: names; all where none is named. Or a study, which holds model and workload too.
+        model: one name, config.json or `load_model` object.
+        seconds: after which the search stops with its best and a bound.
+        report: called with the progress after every round.
+        asked: budget, slo, minimize, maximize, pareto, users, ..., and one batch, context,
+            output_tokens and value of each knob; see `Asked`.
+
+    Returns:
+        A row a system with the best machine for it, the best first: its parts, then the columns of
+        `estimate` of that machine, then `bound` and `gap` of what was asked; of a front, a row a
+        machine. `attrs` holds the `conclusion`, the `certificate`, the `machine` of each row as
+        TOML, and how many points were evaluated, `evaluations`.
+
+    Raises:
+        InputError: an argument that cannot be used, or no machine within the limits.
+
+    >>> spark = design("tensor-parallel", "gpt-oss-20b", servers="dgx-spark-desktop", users=4)
+    >>> spark["gpus"][0], int(spark["cost_usd"][0])
+    ('1 x gb10', 4699)
+    """
+    from nearkv.sweeps.explore.design.answer import best_machines
+
+    answer = best_machines(_question(systems, model, asked), seconds, report)
+    table = table_of_rows(answer.rows(), answer.sentences())
+    table.attrs["machine"] = [answer.machine_file(place) for place in answer.order]
+    table.attrs["certificate"] = answer.certificate()
+    table.attrs["evaluations"] = answer.optimum.progress.evaluations
+    return table
+
+
+def check_design(
+    certificate: Value,
+    systems: Study | Names = (),
+    model: Models | None = None,
+    **asked: Unpack[Asked],
+) -> str:
+    """Check a certificate of `design` by its question alone.
+
+    Args:
+        certificate: the file that `nearkv design --certificate` wrote.
+        systems, model, asked: the question, as `design` takes it.
+
+    Returns:
+        A sentence: how many cuts hold.
+
+    Raises:
+        InputError: the certificate is none, or does not hold.
+    """
+    from nearkv.sweeps.explore.design.certificate import fault_of, read_certificate
+
+    held = read_certificate(path_of(certificate, "certificate"))
+    if fault := fault_of(_question(systems, model, asked), held):
+        raise InputError(f"{certificate}: does not hold: {fault}")
+    cases, cuts = len(held["cases"]), len(held["cuts"])
+    return f"{certificate} holds: {cuts:,} cuts rule out all else of {cases:,} cases."
+
+
+def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Question:
+    """The question that the arguments of `design` ask.
+
+    Raises:
+        InputError: an argument that cannot be used.
+    """
+    from nearkv.sweeps.evaluate.slo import Target, check_quantities, parse_targets
+    from nearkv.sweeps.explore.design.measures import Goal
+    from nearkv.sweeps.explore.design.question import Question, budget_limits, read_prices
+
+    of_axes = {name: value for name, value in asked.items() if name not in _OF_MACHINES}
+    users, rent = asked.get("users", 0), asked.get("rent", False)
+    study = _study(systems, model, users, cast("Axes", of_axes))
+    objectives, highest = _objectives(
+        asked.get("minimize", ""), asked.get("maximize", ""), asked.get("pareto", "")
+    )
+    targets = parse_targets(slo) if (slo := _listed(asked.get("slo", ""))) else ()
+    check_quantities(targets, ())
+    if ratios := [target.name for target in targets if target.against]:
+        raise InputError(f"--slo {ratios[0]}: design compares with no other system")
+    served = (Target("batch_run", "", True, float(users), "--users"),) if users else ()
+    limits = (*budget_limits(_listed(asked.get("budget", ""))), *targets, *served)
+    if rent and not {*objectives} <= {"usd_hour", "usd_mtok"}:
+        advice = "--minimize usd_hour or usd_mtok"
+        raise InputError(
+            f"--rent: rented and bought machines compare by the hour alone; {advice}"
+        )
+    return Question(
+        study=study,
+        goal=Goal(objectives, highest, limits),
+        servers=names(asked.get("servers", ()), "servers"),
+        prices=read_prices(path_of(asked.get("prices", ""), "prices")),
+        terms=asked.get("terms", {}),
+        rents=rent,
+    )
+
+
+_OF_MACHINES = Asked.__annotations__.keys() - Axes.__annotations__.keys()
+"""Arguments that are no axes of a study."""
+
+
+def _study(systems: Study | Names, model: Models | None, users: int, axes: Axes) -> Study:
+    """The one workload that is asked about.
+
+    Raises:
+        InputError: there are several, or the study brings a machine of its own.
+    """
+    if isinstance(systems, Study):
+        study = study_of(systems, model, axes)
+    else:
+        study = study_of(names(systems, "systems") or sorted(all_systems()), model, axes)
+    if users:
+        study = study.but(batch=users)
+    lists = (study.models, study.batch, study.context, study.output_tokens)
+    if any(len(values) != 1 for values in lists):
+        raise InputError(
+            "design takes one model, batch, context and output length, not a list"
+        )
+    chosen = (
+        study.platforms,
+        study.sets,
+        study.parts,
+        study.traces,
+        study.zipped,
+        study.band,
+    )
+    if any(chosen) or study.method != "fluid":
+        raise InputError(
+            "design chooses the machine itself, for one workload of the fluid model; "
+            "leave out platforms, sets, parts, traces, pairs, a method and a band"
+        )
+    return study
+
+
+def _objectives(
+    minimize: str, maximize: str, pareto: str
+) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """The columns to make best, and of each whether more is better.
+
+    Raises:
+        InputError: several options, or a column that no system has.
+    """
+    if sum(map(bool, (minimize, maximize, pareto))) > 1:
+        raise InputError("--minimize, --maximize and --pareto: give one of them")
+    if pareto:
+        columns = tuple(comma_list(pareto))
+        if not 2 <= len(set(columns)) <= 3 or len(set(columns)) != len(columns):
+            raise InputError(f"--pareto {pareto!r}: name two or three different columns")
+        highest = tuple(map(higher_is_better, columns))
+    else:
+        columns = (minimize or maximize or "cost_usd",)
+        highest = (bool(maximize),)
+    for name in columns:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS, "what is made best")
+    return columns, highest
+
+
+def _listed(texts: str | Iterable[str]) -> list[str]:
+    """Texts of an option that may be given several times, or with commas."""
+    several = [texts] if isinstance(texts, str) else list(texts)
+    return [text for item in several for text in comma_list(item)]

@@ -1,0 +1,189 @@
+"""The command `nearkv design`: which machine to build or buy within a budget."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearkv.sweeps.commands import options
+from nearkv.sweeps.commands.printing import echo, print_table
+from nearkv.sweeps.commands.writing import tell, write_new
+
+if TYPE_CHECKING:
+    from nearkv.solvers.boxes import Progress
+
+SystemsOrStudy = Annotated[
+    str,
+    typer.Argument(
+        metavar="SYSTEMS|STUDY.toml",
+        help="Comma-separated systems, all by default, or a study of one workload.",
+    ),
+]
+Budget = Annotated[
+    list[str],
+    typer.Option(metavar="LIMITS", help="Limits by unit: 100kUSD, 30USD/h, 10kW, 8U."),
+]
+Slo = Annotated[
+    list[str],
+    typer.Option(metavar="LIMITS", help="Limits on columns: tpot_ms=66,ttft_s=10."),
+]
+Minimize = Annotated[
+    str, typer.Option(metavar="COLUMN", help="Make this least; cost_usd by default.")
+]
+Maximize = Annotated[
+    str, typer.Option(metavar="COLUMN", help="Make this highest, as throughput_tok_s.")
+]
+Pareto = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Instead the front of two or three columns: cost_usd,tpot_ms.",
+    ),
+]
+Users = Annotated[
+    int,
+    typer.Option(
+        metavar="NUMBER", min=0, help="Sequences that must all be served at once."
+    ),
+]
+Servers = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        metavar="SERVERS",
+        help="Servers, or path/file.toml; all of the catalogue by default.",
+    ),
+]
+Prices = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.csv",
+        help="Prices of your own: part,usd[,low,high,basis,date,source].",
+    ),
+]
+Years = Annotated[float, typer.Option(metavar="NUMBER", help="Years of a purchase.")]
+UsdKwh = Annotated[float, typer.Option(metavar="USD", help="Price of electricity.")]
+Pue = Annotated[
+    float, typer.Option(metavar="FACTOR", help="Power of the building over it.")
+]
+Utilisation = Annotated[
+    float, typer.Option(metavar="SHARE", help="Share of the hours with requests to serve.")
+]
+Rent = Annotated[
+    bool, typer.Option("--rent", help="Rank rented machines, too, by usd_hour or usd_mtok.")
+]
+Seconds = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="Stop then, with the best so far and its gap."),
+]
+CertificateFile = Annotated[
+    str, typer.Option("--certificate", metavar="FILE.json", help="Write the proof.")
+]
+Check = Annotated[
+    str, typer.Option(metavar="FILE.json", help="Check a proof against this question.")
+]
+MachineOut = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.toml", help="Write the best machine, which --platform reads."
+    ),
+]
+
+SHOWN = (
+    "system,server,gpus,hosts,dram_gib,ssds,csds,cost_usd,usd_mtok,throughput_tok_s,tpot_ms,"
+    "ttft_s,batch_run,power_w,bottleneck,bound,gap"
+)
+"""Columns that a terminal shows."""
+
+
+def design(
+    line: typer.Context,
+    systems: SystemsOrStudy = "",
+    budget: Budget = [],
+    slo: Slo = [],
+    minimize: Minimize = "",
+    maximize: Maximize = "",
+    pareto: Pareto = "",
+    users: Users = 0,
+    servers: Servers = "",
+    prices: Prices = "",
+    years: Years = 0.0,
+    usd_kwh: UsdKwh = 0.0,
+    pue: Pue = 0.0,
+    utilisation: Utilisation = 0.0,
+    rent: Rent = False,
+    seconds: Seconds = math.inf,
+    certificate: CertificateFile = "",
+    check: Check = "",
+    machine_out: MachineOut = "",
+    model: options.OneModel = "",
+    batch: options.Batch = "16",
+    context: options.Context = "32k",
+    output_tokens: options.OutputTokens = "64",
+    knobs: options.Knobs = [],
+    plugins: options.Plugins = [],
+    columns: options.Columns = "",
+    form: options.Format = "",
+    file: options.Out = "",
+    pivot: options.Pivot = "",
+    caption: options.Caption = "",
+    label: options.Label = "",
+) -> None:
+    """Find the machine that serves a workload best within a budget, with a proof.
+
+    Example: nearkv design --model gpt-oss-120b --context 64k --users 16 --slo tpot_ms=66 \
+--budget 100kUSD
+    """
+    from nearkv.sweeps.api.design import check_design
+    from nearkv.sweeps.api.design import design as answer
+    from nearkv.sweeps.study.sizes import pairs
+    from nearkv.sweeps.study.study_files import load_study
+
+    view = options.view_of(line)
+    stated = {"years": years, "usd_kwh": usd_kwh, "pue": pue, "utilisation": utilisation}
+    asked: dict[str, Any] = {
+        "budget": budget,
+        "slo": slo,
+        "minimize": minimize,
+        "maximize": maximize,
+        "pareto": pareto,
+        "users": users,
+        "servers": servers,
+        "prices": prices,
+        "terms": {name: value for name, value in stated.items() if value},
+        "rent": rent,
+    }
+    if systems.endswith(".toml"):
+        asked |= {"systems": load_study(systems, plugins), "model": model or None}
+    else:
+        axes = {"batch": batch, "context": context, "output_tokens": output_tokens}
+        asked |= {"systems": systems, "model": model or None, **axes}
+        asked |= {"knobs": pairs(knobs, "--knob")}
+        asked |= {"plugin": plugins} if plugins else {}
+    if check:
+        echo(check_design(check, **asked) + "\n")
+        return
+    table = answer(**asked, seconds=seconds, report=_progress())
+    if certificate:
+        write_new(Path(certificate), json.dumps(table.attrs["certificate"]))
+    if machine_out:
+        write_new(Path(machine_out), table.attrs["machine"][0])
+    print_table(table, view, f"{SHOWN},{minimize or maximize or pareto}".strip(","))
+
+
+def _progress() -> Callable[[Progress], None]:
+    """What tells, on a terminal, how far a search is and how far its best may be from the best."""
+
+    def report(progress: Progress) -> None:
+        if sys.stderr.isatty():
+            worst = progress.gap
+            shown = f"gap {worst:.1%}" if math.isfinite(worst) else "no machine yet"
+            tell(f"{progress.evaluations:,} evaluated, {progress.open:,} open, {shown}")
+
+    return report

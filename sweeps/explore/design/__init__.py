@@ -1,0 +1,1 @@
+"""Machines that can be built under a budget: all of them, the best one, and the proof."""

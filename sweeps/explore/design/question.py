@@ -1,0 +1,195 @@
+"""What a user asks of machines: limits by unit, prices of their own, terms of ownership."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from nearkv.costmodel.model.registry import find_system
+from nearkv.hardware.errors import InputError, once, unknown
+from nearkv.hardware.files import read_text
+from nearkv.hardware.folders import names
+from nearkv.hardware.part import Part
+from nearkv.hardware.quantity import Quantity
+from nearkv.hardware.server import Server, load_server, ownership
+from nearkv.hardware.units import measure, parse
+from nearkv.sweeps.evaluate.slo import Target
+from nearkv.sweeps.explore.design.measures import Goal, Space
+from nearkv.sweeps.explore.design.space import Cases, cases_of, offers
+from nearkv.sweeps.study.study import Study
+
+BUDGETS = {
+    "USD": ("cost_usd", 1.0),
+    "USD/s": ("usd_hour", 3600.0),
+    "W": ("power_cap_w", 1.0),
+}
+"""Dimension of a budget -> the column that it limits, and what turns SI into its unit."""
+_RACK_UNITS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*U\s*")
+_EXAMPLES = "100kUSD, 30USD/h, 10kW or 8U"
+PRICED = ("cost_usd", "tok_s_per_kusd", "usd_hour", "usd_mtok")
+"""Columns that need the price of every part."""
+_HEADER = {"part", "usd", "low", "high", "basis", "date", "source"}
+_BASES = {"purchase": "price", "rental": "rent"}
+
+
+def budget_limits(texts: Sequence[str]) -> tuple[Target, ...]:
+    """Limits of price, hourly price, power and rack space, told apart by their units.
+
+    Raises:
+        InputError: a text that is no amount with one of these units, or two of one unit.
+
+    >>> [(limit.quantity, limit.value) for limit in budget_limits(["100kUSD", "8U"])]
+    [('cost_usd', 100000.0), ('rack_units', 8.0)]
+    """
+    limits = [_budget(text) for text in texts]
+    once([limit.quantity for limit in limits], "--budget")
+    return tuple(limits)
+
+
+def _budget(text: str) -> Target:
+    where = f"--budget {text!r}"
+    if height := _RACK_UNITS.fullmatch(text):
+        return Target("rack_units", "", False, float(height[1]), "--budget")
+    try:
+        value, dimension = measure(text, where, _EXAMPLES)
+    except InputError:
+        value, dimension = 0.0, ""
+    if dimension not in BUDGETS or not value:
+        raise InputError(
+            f"{where}: is no amount with a unit of a budget; write {_EXAMPLES}"
+        )
+    column, size = BUDGETS[dimension]
+    return Target(column, "", False, value * size, "--budget")
+
+
+def read_prices(file: str) -> dict[str, dict[str, Quantity]]:
+    """Prices of one's own: part -> `price` or `rent` -> number.
+
+    Args:
+        file: CSV with the columns part and usd; and where wanted low, high, basis (`purchase`, or
+            `rental` by the hour), date and source.
+
+    Raises:
+        InputError: a column, a part or a number that cannot be used.
+    """
+    if not file:
+        return {}
+    rows = csv.DictReader(read_text(Path(file), "price list").splitlines())
+    header = set(rows.fieldnames or ())
+    if not {"part", "usd"} <= header <= _HEADER:
+        wanted = "part,usd[,low,high,basis,date,source]"
+        raise InputError(f"{file}: its first line must name the columns {wanted}")
+    prices: dict[str, dict[str, Quantity]] = {}
+    for row in rows:
+        where = f"{file}: line {rows.line_num}"
+        if row["part"] not in names("part"):
+            raise unknown("part", str(row["part"]), names("part"), where)
+        basis = row.get("basis") or "purchase"
+        if basis not in _BASES:
+            raise unknown("basis", basis, _BASES, where)
+        prices.setdefault(row["part"], {})[_BASES[basis]] = _price(row, basis, where)
+    return prices
+
+
+def _price(row: Mapping[str, str], basis: str, where: str) -> Quantity:
+    """The price of one line of a price list, with its range where one is stated."""
+    unit = "USD/h" if basis == "rental" else "USD"
+    usd = parse(row["usd"], "1", f"{where}: usd")
+    low, high = (
+        parse(row.get(end) or row["usd"], "1", f"{where}: {end}") for end in ("low", "high")
+    )
+    if not low <= usd <= high:
+        raise InputError(f"{where}: usd {usd:g} must lie from low {low:g} to high {high:g}")
+    return Quantity(
+        usd,
+        unit,
+        "assumed",
+        "user",
+        where,
+        row.get("source") or "",
+        low,
+        high,
+        date=row.get("date") or "",
+    )
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which machine serves a workload best, within limits.
+
+    Attributes:
+        study: the workload, and the systems that may serve it.
+        goal: what is made best, and what must hold.
+        servers: names of servers that may be built; all of the catalogue where empty.
+        prices: part -> its price or rent, in place of the catalogue's.
+        terms: numbers of ownership in place of the catalogue's, as `years`.
+        rents: whether rented machines are ranked beside bought ones.
+    """
+
+    study: Study
+    goal: Goal
+    servers: tuple[str, ...] = ()
+    prices: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
+    terms: Mapping[str, float] = field(default_factory=dict)
+    rents: bool = False
+
+    @property
+    def needs_prices(self) -> bool:
+        """Whether a part without a price can be no candidate."""
+        return not set(PRICED).isdisjoint(self.goal.columns)
+
+    @cached_property
+    def built(self) -> list[Server]:
+        """The servers, with the prices and the terms that are asked for."""
+        terms = ownership(self.terms)
+        servers = []
+        for name in self.servers or names("server"):
+            server = load_server(name)
+            roles = {
+                role: self.priced(part) for role, part in server.platform.roles.items()
+            }
+            platform = replace(server.platform, roles={**roles, "ownership": terms})
+            servers.append(
+                replace(server, part=self.priced(server.part), platform=platform)
+            )
+        return servers
+
+    def priced(self, part: Part) -> Part:
+        """A part at the price that is asked for."""
+        own = self.prices.get(part.name, {})
+        return replace(part, numbers={**part.numbers, **own}) if own else part
+
+    def space(self) -> tuple[Space, list[str]]:
+        """All machines that may be built, and the parts left out because they have no price.
+
+        Raises:
+            InputError: none is left.
+        """
+        pieces: list[Cases] = []
+        unpriced: dict[str, None] = {}
+        for server in self.built:
+            offered = {}
+            for role in server.slots:
+                parts = [self.priced(part) for part in server.parts(role)]
+                lacking = [part for part in parts if self._lacks_price(server, role, part)]
+                unpriced |= dict.fromkeys(part.name for part in lacking)
+                there = [part for part in parts if part not in lacking]
+                offered[role] = offers(server, role, there)
+            for name in self.study.systems:
+                system = find_system(name)
+                pieces += cases_of(system, server, offered, self.goal.measures, self.rents)
+        space = Space(tuple(pieces), self.study, self.goal)
+        if not len(space.boxes):
+            raise InputError(
+                "no machine can be built: no server has the slots, and parts with a price, that "
+                f"{' or '.join(self.study.systems[:4])} needs; name other systems or servers"
+            )
+        return space, list(unpriced)
+
+    def _lacks_price(self, server: Server, role: str, part: Part) -> bool:
+        is_included = role in server.includes
+        return self.needs_prices and not is_included and "price" not in part.numbers

@@ -1,0 +1,143 @@
+"""`nearkv design` as a user runs it: its machine, its proof, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.command_line import refusal, succeed
+
+SMALL = ("--server", "workstation-2gpu,pcie-4gpu-server,dgx-spark-desktop")
+ASKED = (
+    "tensor-parallel,full-cache", *SMALL, "--model", "gpt-oss-20b", "--context", "16k",
+    "--users", "4", "--output-tokens", "256",
+)  # fmt: skip
+
+
+def test_what_is_printed_of_a_machine_is_what_estimate_says_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "machine.toml"
+    limits = ("--slo", "tpot_ms=50", "--budget", "60kUSD,3kW")
+    text = succeed("design", *ASKED, *limits, "--machine-out", str(file), "--format", "json")
+    best, *others = json.loads(text)
+    assert best["system"] not in {row["system"] for row in others}
+    again = json.loads(
+        succeed(
+            "estimate",
+            best["system"],
+            "--platform",
+            str(file),
+            "--model",
+            "gpt-oss-20b",
+            "--batch",
+            "4",
+            "--context",
+            "16k",
+            "--output-tokens",
+            "256",
+            "--format",
+            "json",
+        )
+    )[0]
+    assert best["tpot_ms"] <= 50
+    assert best["gap"] == 0
+    shared = best.keys() & again.keys() - {"platform"}
+    assert {"cost_usd", "usd_mtok", "throughput_tok_s", "power_w", "batch_run"} <= shared
+    assert {name: best[name] for name in shared} == {name: again[name] for name in shared}
+
+
+def test_a_proof_is_written_and_holds_for_its_question_alone(tmp_path: Path) -> None:
+    proof = tmp_path / "proof.json"
+    succeed("design", *ASKED, "--budget", "60kUSD", "--certificate", str(proof))
+    assert "holds" in succeed("design", *ASKED, "--budget", "60kUSD", "--check", str(proof))
+    sentence = refusal("design", *ASKED, "--budget", "50kUSD", "--check", str(proof))
+    assert "another objective or other limits" in sentence
+    held = json.loads(proof.read_text(encoding="utf-8"))
+    held["cuts"].pop()
+    proof.write_text(json.dumps(held), encoding="utf-8")
+    assert "do not fill" in refusal("design", *ASKED, "--budget", "60kUSD", "--check", str(proof))
+
+
+def test_prices_of_ones_own_decide(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("part,usd,low,high,date\ndgx-spark-desktop,50000,40000,60000,2026-11\n")
+    asked = ("design", *ASKED, "--format", "json")
+    assert json.loads(succeed(*asked))[0]["server"] == "dgx-spark-desktop"
+    dear = json.loads(succeed(*asked, "--prices", str(prices)))
+    assert dear[0]["server"] != "dgx-spark-desktop"
+
+
+def test_rented_machines_stand_beside_bought_ones() -> None:
+    rows = json.loads(
+        succeed(
+            "design",
+            "tensor-parallel",
+            "--server",
+            "hgx-h100-server",
+            "--model",
+            "llama3.1-70b",
+            "--users",
+            "8",
+            "--context",
+            "8k",
+            "--minimize",
+            "usd_hour",
+            "--rent",
+            "--format",
+            "json",
+        )
+    )
+    assert rows[0]["acquired"] in ("bought", "rented")
+
+
+def test_a_front_has_no_machine_that_another_dominates() -> None:
+    front = json.loads(
+        succeed("design", *ASKED, "--pareto", "cost_usd,throughput_tok_s", "--format", "json")
+    )
+    pairs = [(row["cost_usd"], -row["throughput_tok_s"]) for row in front]
+    assert len(pairs) > 1
+    for one in pairs:
+        assert not any(
+            other != one and other[0] <= one[0] and other[1] <= one[1] for other in pairs
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--budget", "100k"), "is no amount with a unit of a budget"),
+        (("--budget", "1kUSD,2kUSD"), "names 'cost_usd' twice"),
+        (("--slo", "colour=3"), "unknown column 'colour'"),
+        (("--slo", "speedup:hilos>=2"), "compares with no other system"),
+        (("--maximize", "joy"), "unknown column 'joy'"),
+        (("--minimize", "cost_usd", "--maximize", "tpot_ms"), "give one of them"),
+        (("--server", "hgx-h999"), "unknown server 'hgx-h999'"),
+        (("--rent",), "compare by the hour alone"),
+        (("--budget", "10USD"), "the nearest is"),
+        (("--context", "1k,2k"), "not a list"),
+        (("--prices", "none.csv"), "none.csv"),
+        (("--pareto", "cost_usd"), "two or three different columns"),
+    ],
+)
+def test_bad_input_gets_one_sentence(words: tuple[str, ...], sentence: str) -> None:
+    asked = ["tensor-parallel", "--model", "gpt-oss-20b", "--users", "4"]
+    if "--server" not in words:
+        asked += ["--server", "dgx-spark-desktop"]
+    assert sentence in refusal("design", *asked, *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("part,usd\nrtx-9090,5\n", "unknown part 'rtx-9090'"),
+        ("name,usd\nrtx-5090,5\n", "its first line must name the columns"),
+        ("part,usd,basis\nrtx-5090,5,lease\n", "unknown basis 'lease'"),
+        ("part,usd,low,high\nrtx-5090,5,6,7\n", "must lie from low 6 to high 7"),
+        ("part,usd\nrtx-5090,cheap\n", "is not a number"),
+    ],
+)
+def test_a_price_list_is_checked(text: str, sentence: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(text)
+    asked = ("design", "tensor-parallel", "--model", "gpt-oss-20b", *SMALL, "--prices", str(prices))
+    assert sentence in refusal(*asked)

@@ -1,0 +1,50 @@
+"""The best machine against looking at every one, and its certificate against tampering."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from support.designs import by_brute_force, random_question, searched
+
+from nearkv.sweeps.explore.design.certificate import fault_of
+
+
+def tampered(certificate: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """A certificate with one thing changed that makes it prove less."""
+    changed = copy.deepcopy(certificate)
+    cuts, best = changed["cuts"], changed["best"]
+    row = int(rng.integers(len(cuts)))
+    kind = int(rng.integers(6))
+    if kind == 0:
+        del cuts[row]
+    elif kind == 1:
+        case = cuts[row][0]
+        changed["cuts"] = [cut for cut in cuts if cut[0] != case]
+    elif kind == 2:
+        cuts[row][2][0] += 1
+    elif kind == 3:
+        cuts.append(copy.deepcopy(cuts[row]))
+    elif kind == 4 and best:
+        best[int(rng.integers(len(best)))][2][0] *= 0.99
+    else:
+        changed["cases"] = [f"{name}x" for name in changed["cases"]]
+    return changed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_of_each_system_is_that_of_all_machines(seed: int) -> None:
+    question, space = random_question(seed, most=5e3)
+    answer, best = searched(question)
+    expected = by_brute_force(space)
+    assert best.keys() == expected.keys()
+    assert best == pytest.approx(expected, rel=1e-7)
+    if answer is None:
+        return
+    certificate = answer.certificate()
+    assert not fault_of(question, certificate)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        assert fault_of(question, tampered(certificate, rng))
