@@ -63,11 +63,11 @@ OVERLAP_COMM = switch("KV of prompts moves beside computing, or before it (sec. 
 HOMES = Knob(
     "ranksets of a request's KV: a random one, all alike, or in each layer the least loaded one",
     high=2,
-    default=1,
+    default=2,
     kind="choice",
     choices=("random", "balanced", "layerwise"),
 )
-"""Sec. 5.1, fig. 6b: in one layer a request lies on one rankset, so `balanced` is an ideal."""
+"""Sec. 5.1, fig. 6b: in one layer a request lies on one rankset; `balanced` is an ideal."""
 
 PROMPTS_RIDE = Reversal(
     TIMES,

@@ -54,10 +54,10 @@ OTHERS: dict[str, Range] = {
     "zero-inference prefetch": (0, 64, 2),
     "zero-inference cache": (0, 1, 0),
     "zero-inference pin": (0, 2, 0),
-    # L3: interleaved where that pays, transfers beside the GPU, homes balanced
+    # L3: interleaved where that pays, transfers beside the GPU, homes layer by layer
     "l3 interleave": (0, 1, "auto"),
     "l3 overlap_comm": (0, 1, 1),
-    "l3 homes": (0, 2, 1),
+    "l3 homes": (0, 2, 2),
     "l3 policy": (0, 1, 0),
     "hbm-pim interleave": (0, 1, 1),
     "hillinfer chunks": (1, 256, 16),
