@@ -92,7 +92,7 @@ class Machine:
         copy = Machine(self.platform, {})
         copy.roles.update(self.roles)
         for role, values in changed.items():
-            before = self.roles[role].values
+            before = self[role].values
             copy.roles[role] = Role(self.platform, role, {**before, **values})
         return copy
 

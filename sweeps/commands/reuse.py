@@ -77,7 +77,8 @@ Routing = Annotated[
 Slo = Annotated[
     str,
     typer.Option(
-        metavar="ttft_s=SECONDS", help="What requests may take in the mean until their first token."
+        metavar="ttft_s=SECONDS",
+        help="What requests may take in the mean until their first token.",
     ),
 ]
 Drive = Annotated[
