@@ -155,7 +155,8 @@ def _feasible(
     def fits_at(share: float) -> Fits:
         return hillinfer(hw, llm, work, {**knobs, "hot_share": share, "chunks": 1.0}).fits
 
-    return feasible_share(fits_at(0.0), fits_at(1.0))
+    low, high, _ = feasible_share(fits_at(0.0), fits_at(1.0))
+    return low, high
 
 
 def what_binds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -17,7 +17,7 @@ from nearkv.costmodel.model.workload import Workload
 from nearkv.hardware.errors import InputError
 from nearkv.hardware.machine import Machine, MissingNumberError, lacking
 from nearkv.hardware.schema import PARTLESS
-from nearkv.solvers.shares.minimum import Choice
+from nearkv.solvers.shares.minimum import Choice, Mask
 from nearkv.solvers.shares.solve import MOST_PROBED, NotAffineError, Timed, solve
 
 Requested = Real | str
@@ -293,57 +293,64 @@ def _innermost(question: _Question) -> Resolved:
 def _solve_placement(question: _Question, name: str) -> Resolved:
     """The value of a choice with the least seconds of the whole batch, its open share solved.
 
-    With the share alone unsolved, the minimum over it is exact. Beside another share, or a rule
-    that looks at it, values are tried, unless the system knows that the least is the best.
+    With all else stated, the share is exact. Beside another share, which is solved for the step,
+    the least is the best where the system says so; elsewhere shares that are best beside likely
+    values of the other are tried, and every value of the choice.
     """
     share = question.system.knobs[name].share
     stated = question.requested[share]
     least: Real = 0.0 if isinstance(stated, str) else stated
     first = question.having({name: 0.0, share: least})
-    ruled, last = _with_rules(first), _with_rules(first.having({share: np.ones(())}))
-    is_fixed = all(
-        isinstance(value, str) or np.array_equal(value, last.requested[knob])
-        for knob, value in ruled.requested.items()
-        if knob != share
-    )
-    if is_fixed and _is_settled(ruled, share):
-        best = _solve_share(ruled)
-        total = best.estimate.total.seconds
-        return replace(best, placement=Choice(least, total, total, least, 1.0))
-    is_exact = is_fixed and not ruled.unsolved
-    found = _least_total(ruled, share, least) if is_exact else _tried(first, share, least)
-    best = _innermost(first.having({share: found.value}))
-    # states may leave the GPU to fewer sequences, and a tried share may not be the best
-    best = _or_stated(first, best, name)
+    if first.unsolved:
+        settled = _settled(first, share)
+        bound: Real = np.where(settled, np.inf, np.nan)
+        values = [least, *([] if np.all(settled) else _likely(first, share, least))]
+    else:
+        choice = _least_total(first, share, least)
+        bound, values = choice.bound, [choice.value]
+    options: list[dict[str, Requested]] = [{name: 0.0, share: value} for value in values]
+    # states may leave the GPU to fewer sequences than another placement does
+    has_states = np.any(np.greater(question.llm.all_state_bytes(1.0), 0))
+    # and only the first value of the choice keeps a least share that is stated
+    if (len(values) > 1 or has_states) and not np.any(least):
+        places = range(1, int(question.system.knobs[name].high) + 1)
+        options += [{name: float(place), share: least} for place in places]
+    best = _fastest(first, options)
     total = best.estimate.total.seconds
-    bound = np.minimum(found.bound, total)
-    return replace(best, placement=Choice(best.knobs[share], total, bound, least, 1.0))
+    certificate = Choice(best.knobs[share], total, np.minimum(bound, total), least, 1.0)
+    return replace(best, placement=certificate)
 
 
-def _is_settled(question: _Question, share: str) -> bool:
-    """Whether the system knows at every design point that the least share is the best."""
+def _settled(question: _Question, share: str) -> Mask:
+    """Where the system knows that the least share is the best."""
     settled = question.system.knobs[share].settled
     if not settled:
-        return False
-    return bool(np.all(settled(question.hw, question.llm, question.work, question.stated)))
+        return np.zeros((), bool)
+    return settled(question.hw, question.llm, question.work, question.stated)
 
 
-def _or_stated(first: _Question, best: Resolved, name: str) -> Resolved:
-    """The best so far, or a value of the choice as stated where its whole batch takes less."""
-    knob = first.system.knobs[name]
-    least = first.stated[knob.share]
-    for place in range(int(knob.high) + 1):
-        other = _innermost(first.having({name: float(place)}))
-        there, here = _seconds(other, _TOTAL), _seconds(best, _TOTAL)
-        # only the first value keeps a share that is stated
-        faster = np.less(there, here * (1 - _ALIKE)) & np.equal(least, 0)
-        if np.any(faster):
-            mixed: dict[str, Requested] = {
-                name: np.where(faster, float(place), best.knobs[name]),
-                knob.share: np.where(faster, least, best.knobs[knob.share]),
-            }
-            best = _innermost(first.having(mixed))
-    return best
+def _likely(first: _Question, share: str, least: Real) -> Iterator[Real]:
+    """Best shares beside other knobs as solved at the least share, and beside their ends."""
+    at_least = _innermost(first).knobs
+    solved = {name: at_least[name] for name in first.unsolved}
+    ends = (dict.fromkeys(first.unsolved, end) for end in (0.0, 1.0))
+    for others in (solved, *ends):
+        yield _least_total(first.having(others), share, least).value
+
+
+def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Resolved:
+    """The option with the least seconds of the whole batch at each design point."""
+    best, *others = options
+    if not others:
+        return _innermost(first.having(best))
+    trials = replace(first, explained=False)
+    lowest = _seconds(_innermost(trials.having(best)), _TOTAL)
+    for other in others:
+        seconds = _seconds(_innermost(trials.having(other)), _TOTAL)
+        faster = np.less(seconds, lowest * (1 - _ALIKE))
+        best = {name: np.where(faster, value, best[name]) for name, value in other.items()}
+        lowest = np.where(faster, seconds, lowest)
+    return _innermost(first.having(best))
 
 
 def _least_total(question: _Question, share: str, least: Real) -> Choice:
@@ -354,18 +361,6 @@ def _least_total(question: _Question, share: str, least: Real) -> Choice:
     return solve(
         lambda value: question.estimate(**{share: value}), least, 1.0, edges, timed=_TOTAL
     ).choice
-
-
-def _tried(question: _Question, share: str, least: Real) -> Choice:
-    """The share with the least seconds of the whole batch among values closer and closer to it."""
-    knob, axes = question.system.knobs[share], (1,) * question.axes
-    fractions = np.linspace(0.0, 1.0, _VALUES).reshape(-1, *axes)
-    values = least + (1 - least) * fractions
-    best = _best_of(question, [share], values[np.newaxis], _TOTAL)
-    for zoom in range(1, _ZOOMS + 1):
-        near = np.maximum(_near(knob, best[0], zoom), least)
-        best = _best_of(question, [share], near[np.newaxis], _TOTAL)
-    return Choice(best[0], np.nan, np.nan, least, 1.0)
 
 
 def _solve_jointly(question: _Question) -> dict[str, Requested]:

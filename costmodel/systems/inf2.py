@@ -203,8 +203,7 @@ BUFFERING = Knob(
         "interval": INTERVAL,
         "writeback": WRITEBACK,
         "buffering": BUFFERING,
-        # beside a solved alpha the best placement has to be searched: thousands of evaluations
-        "weights": replace(WEIGHTS, default=FILLED),
+        "weights": WEIGHTS,
         "ssd_weights": replace(SSD_WEIGHTS, breaks=drive_breaks, settled=never_beside),
         "devices": Knob(
             "number of computational storage devices", kind="count", sets="csd.count"

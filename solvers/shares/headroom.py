@@ -58,16 +58,16 @@ class _Need:
         return low, high
 
 
-def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers]:
+def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers, Numbers]:
     """The shares from 0 to 1 at which every memory holds what it must.
 
     Args:
         start, end: needs and capacities at share 0 and at share 1; affine in between.
 
     Returns:
-        Lowest and highest share [1]; where none fits, those at which the memory that is shortest
-        misses the fewest bytes. A memory that misses or spares the same bytes at every share bounds
-        nothing.
+        Lowest and highest share [1], and the bytes missing there [B]; where none fits, those at
+        which the memory that is shortest misses the fewest. A memory that misses or spares the same
+        bytes at every share bounds nothing.
     """
     needs = []
     for name, (need, capacity) in start.tiers.items():
@@ -79,12 +79,12 @@ def feasible_share(start: Fits, end: Fits) -> tuple[Numbers, Numbers]:
     low, high = _interval(needs, 0.0)
     empty = np.greater(low, high)
     if not np.any(empty):
-        return low, high
+        return low, high, _shortest(needs, low)
     x, missing = _least_short(needs)
     first, last = _interval(needs, missing)
     low = np.where(empty, np.minimum(first, x), low)
     high = np.where(empty, np.maximum(last, x), high)
-    return low, high
+    return low, high, np.where(empty, missing, _shortest(needs, low))
 
 
 def _growth(start: Real, end: Real) -> Numbers:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import product
-from math import prod
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,8 +26,6 @@ _ROUNDING = 1e-12
 _MOST_STEPS = 200
 _FEW = 3
 """Once fewer than one design point in this many is unsolved, those are looked at alone."""
-_MOST_LINES = 512
-"""A sum of maxima of more combinations of lines is kept as a sum."""
 
 
 @dataclass(frozen=True)
@@ -300,10 +296,7 @@ def _highest(parts: list[Curve]) -> Curve:
 
 
 def _non_dominated(lines: list[Line]) -> list[Line]:
-    """Lines of which each is the highest somewhere; those that are zero at one end are one line.
-
-    Sums of overlaps multiply their lines, so one that never counts is dropped before it does.
-    """
+    """Lines of which each is the highest somewhere; those that are zero at one end are one line."""
     falling = [line.start for line in lines if not np.any(line.end)]
     sloped = [line for line in lines if np.any(line.end)]
     rising = [line.end for line in sloped if not np.any(line.start)]
@@ -333,13 +326,7 @@ def _sum(parts: list[Curve]) -> Curve:
         else:
             bent.append(part)
     line = _added(lines)
-    if not bent:
-        return line
-    choices = [_lines(curve) for curve in bent]
-    # one line rounds once where a sum of several maxima rounds once for each
-    if len(bent) > 1 and 0 < prod(len(lines) for lines in choices) <= _MOST_LINES:
-        bent = [Highest([_added(list(sums)) for sums in product(*choices)])]
-    return Sum(line, bent)
+    return Sum(line, bent) if bent else line
 
 
 def _added(lines: list[Line]) -> Line:

@@ -78,9 +78,7 @@ def solve(
     Raises:
         NotAffineError: amounts are not affine, as far as that is checked.
     """
-    inside = [edge for edge in breaks if np.any((edge > low) & (edge < high))]
-    unordered = np.broadcast_arrays(-np.inf, *inside, np.inf)
-    edges = np.sort(np.stack(unordered), axis=0)
+    edges = [-np.inf, *_inside(breaks, low, high), np.inf]
     pieces = [_piece(evaluate, timed, low, high, *ends) for ends in pairwise(edges)]
     if len(pieces) == 1:
         (piece,) = pieces
@@ -88,7 +86,7 @@ def solve(
             _check_affine(piece, evaluate(low + _PROBE * (high - low)))
         first, last = piece.at_start, piece.at_end
     else:
-        piece = reduce(_better, [piece.tried(evaluate) for piece in pieces])
+        piece = reduce(_better, pieces)
         first, last = piece.at_start, piece.at_end
         if explained:
             # the pieces that are best at different design points were evaluated apart
@@ -99,6 +97,13 @@ def solve(
     return Solved(piece.choice, bound_by)
 
 
+def _inside(breaks: Sequence[Real], low: Real, high: Real) -> list[Real]:
+    """Breaks between the ends in rising order, as many as one design point has; then infinity."""
+    inside = [np.where((edge > low) & (edge < high), edge, np.inf) for edge in breaks]
+    rising = np.sort(np.stack(np.broadcast_arrays(np.inf, *inside)), axis=0)
+    return [edge for edge in rising if np.any(np.isfinite(edge))]
+
+
 @dataclass(frozen=True)
 class _Piece:
     """The best value between two breaks.
@@ -106,23 +111,18 @@ class _Piece:
     Attributes:
         choice: value, seconds and bound; the last two infinite where the piece has no width.
         at_start, at_end: the system's answers at the ends of the piece.
-        exists: where the piece has a width.
-        ok: where the value fits all memories.
         short: bytes missing in the memory that is shortest; infinite where there is no width [B].
     """
 
     choice: Choice
     at_start: Estimate
     at_end: Estimate
-    exists: Mask
-    ok: Mask | bool = True
-    short: Real = 0.0
+    short: Real
 
-    def tried(self, evaluate: Evaluate) -> _Piece:
-        """This piece with whether its value fits."""
-        fits = evaluate(self.choice.value).fits
-        short = np.where(self.exists, fits.short_bytes, np.inf)
-        return replace(self, ok=self.exists & fits.ok, short=short)
+    @property
+    def ok(self) -> Mask:
+        """Where every memory holds what it must: less than a byte is rounding."""
+        return np.less(self.short, 1.0)
 
 
 def _piece(
@@ -135,7 +135,7 @@ def _piece(
     start = np.clip(start, low, high)
     end = np.maximum(end, start)
     at_start, at_end = evaluate(start), evaluate(end)
-    first, last = feasible_share(at_start.fits, at_end.fits)
+    first, last, short = feasible_share(at_start.fits, at_end.fits)
     try:
         along = minimise(timed(at_start), timed(at_end), first, last)
     except ValueError as problem:  # the trees differ in more than their amounts
@@ -150,14 +150,14 @@ def _piece(
         start=start,
         end=end,
     )
-    return _Piece(choice, at_start, at_end, exists)
+    return _Piece(choice, at_start, at_end, np.where(exists, short, np.inf))
 
 
 def _better(best: _Piece, other: _Piece) -> _Piece:
     """The better of two pieces, design point by design point."""
     alike = best.ok == other.ok
     faster = np.less(other.choice.seconds, best.choice.seconds)
-    level = np.equal(other.short, best.short)
+    level = np.equal(other.short, best.short) | (best.ok & other.ok)
     preferred = np.where(level, faster, np.less(other.short, best.short))
     taken = np.where(alike, preferred, other.ok)
     lowest = np.minimum(best.choice.bound, other.choice.bound)
@@ -169,7 +169,6 @@ def _better(best: _Piece, other: _Piece) -> _Piece:
     return replace(
         best,
         choice=Choice(**values),
-        ok=best.ok | other.ok,
         short=np.where(taken, other.short, best.short),
     )
 

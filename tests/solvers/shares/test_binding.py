@@ -15,7 +15,7 @@ from nearkv.solvers.shares.minimum import Choice, minimise
 
 
 def test_memory_cuts_the_interval() -> None:
-    low, high = feasible_share(
+    low, high, _ = feasible_share(
         fits(host=(0.0, 5.0), csd=(9.0, 8.0)), fits(host=(10.0, 5.0), csd=(5.0, 8.0))
     )
     assert (float(low), float(high)) == (0.25, 0.5)

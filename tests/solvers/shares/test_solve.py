@@ -141,26 +141,28 @@ def test_where_no_share_fits_the_shortest_memory_misses_least(
         worst: Real = np.max(np.stack(by_memory), axis=0)
         return worst
 
-    for share in feasible_share(start, end):
+    *shares, short = feasible_share(start, end)
+    assert short == pytest.approx(np.min(missing(grid)), abs=0.5)
+    for share in shares:
         assert 0 <= share <= 1
         assert missing(share) <= np.min(missing(grid)) + 1e-9
 
 
 def test_a_capacity_that_shrinks_with_the_share_ends_it() -> None:
     """20 B fit in 40 - 32 x: x <= 20 / 32 = 0.625; the need alone would allow every share."""
-    low, high = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(20.0, 8.0)))
+    low, high, _ = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(20.0, 8.0)))
     assert (float(low), float(high)) == (0.0, 0.625)
     # beside 20 + 8 x, 40 - 32 x leaves x <= 20 / 40; a memory without a limit bounds nothing
-    low, high = feasible_share(
+    low, high, _ = feasible_share(
         fits(gpu=(20.0, 40.0), ssd=(1.0, np.inf)), fits(gpu=(28.0, 8.0), ssd=(9.0, np.inf))
     )
     assert (float(low), float(high)) == (0.0, 0.5)
     # nor does one that is full at both ends, but for the last bit at one of them
     full = 2.0**39
-    low, high = feasible_share(fits(host=(full + 2**-13, full)), fits(host=(full, full)))
+    low, high, _ = feasible_share(fits(host=(full + 2**-13, full)), fits(host=(full, full)))
     assert (float(low), float(high)) == (0.0, 1.0)
     # a need that grows as fast as the capacity bounds nothing
-    low, high = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(60.0, 80.0)))
+    low, high, _ = feasible_share(fits(gpu=(20.0, 40.0)), fits(gpu=(60.0, 80.0)))
     assert (float(low), float(high)) == (0.0, 1.0)
 
 
