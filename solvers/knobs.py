@@ -332,9 +332,8 @@ def _settled(question: _Question, share: str) -> Mask:
 def _likely(first: _Question, share: str, least: Real) -> Iterator[Real]:
     """Best shares beside other knobs as solved at the least share, and beside their ends."""
     at_least = _innermost(first).knobs
-    solved = {name: at_least[name] for name in first.unsolved}
-    ends = (dict.fromkeys(first.unsolved, end) for end in (0.0, 1.0))
-    for others in (solved, *ends):
+    for end in (None, 0.0, 1.0):
+        others = {name: at_least[name] if end is None else end for name in first.unsolved}
         yield _least_total(first.having(others), share, least).value
 
 
