@@ -52,6 +52,7 @@ class Key:
         only: the values it may take, in `unit`; any where empty.
         usual: range of the machines there are, in `unit`; not known where empty.
         column: unit that columns show it in; that of its dimension where empty.
+        instead: what to do where it would be zero, behind a semicolon.
     """
 
     unit: str
@@ -63,6 +64,7 @@ class Key:
     only: tuple[float, ...] = ()
     usual: tuple[float, ...] = ()
     column: str = ""
+    instead: str = ""
 
     @property
     def shown_in(self) -> str:
@@ -90,7 +92,7 @@ class Key:
         if self.whole and value != int(value):
             return "must be a whole number"
         if not value and not self.zero:
-            return "must be more than zero"
+            return f"must be more than zero{self.instead}"
         if self.only and not self._is_listed(value):
             *others, last = (f"{allowed:g}" for allowed in self.only)
             return f"must be {', '.join(others)} or {last} {self.unit}"
