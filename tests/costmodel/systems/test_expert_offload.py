@@ -210,13 +210,15 @@ def test_the_solved_share_and_the_better_way_equal_brute_force(seed: int) -> Non
         tried = answer(llm, hw, work, gpu_experts=shares, experts=way)
         seconds = np.where(tried.fits.ok, tried.step.seconds, np.inf)
         best = np.minimum(best, seconds.min(axis=1, keepdims=True))
-    seconds = solved.estimate.step.seconds
+    choice = solved.choice
+    assert choice is not None
+    least = solved.estimate.step.seconds
     # at a break a share is right to 1e-9
-    assert np.all(seconds <= best * (1 + 1e-7))
+    assert np.all(least <= best * (1 + 1e-7))
     # a grid misses the best share by less than one of its steps
-    assert np.all(best <= seconds * 1.01)
-    assert np.all(solved.choice.bound <= seconds * (1 + 1e-9))
-    assert np.all(np.abs(solved.choice.gap) < 1e-9)
+    assert np.all(best <= least * 1.01)
+    assert np.all(choice.bound <= least * (1 + 1e-9))
+    assert np.all(np.abs(choice.gap) < 1e-9)
 
 
 def test_the_cores_alone_do_all_of_a_model() -> None:
