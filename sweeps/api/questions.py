@@ -35,6 +35,7 @@ def compare(
     ratio: Names = (),
     breakdown: bool = False,
     also: Names = (),
+    empty: bool = False,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Put systems side by side, a row per design point.
@@ -46,13 +47,15 @@ def compare(
         ratio: columns to give ratios of besides, as `COLUMN_ratio`.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         also: columns on request to add, as `footprint_gb:kv`.
+        empty: keep columns without any number.
         axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Returns:
         All columns, with the `bottleneck`, `speedup` (of a decode step) and `total_speedup` (of
         whole requests, prefill included) over the first system, on its first platform and with
-        its first knob values; NaN where either has no answer. `note` says where platforms differ,
-        `table.attrs["conclusion"]` which system is best, in sentences.
+        its first knob values; NaN where either has no answer, a column without any is left out.
+        `note` says where platforms differ, `table.attrs["conclusion"]` which system is best, in
+        sentences; `attrs["units"]` has units, `attrs["provenance"]` the sources as JSON.
 
     Raises:
         InputError: an argument that cannot be used.
@@ -69,7 +72,7 @@ def compare(
     ratios = names(ratio, "ratio")
     extra = on_request(names(also, "also"))
     columns = compared(study, ratios, (*extra, TIMES) if breakdown else extra)
-    return table_of_columns(columns, conclusion(study, columns))
+    return table_of_columns(columns, conclusion(study, columns), study, empty)
 
 
 def sweep(
@@ -80,6 +83,7 @@ def sweep(
     columns: Names | None = None,
     breakdown: bool = False,
     also: Names = (),
+    empty: bool = False,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Evaluate a grid of design points into one table.
@@ -93,6 +97,7 @@ def sweep(
         columns: the columns to return, in this order; all by default.
         breakdown: add the seconds of each resource, as `time_s:RESOURCE`.
         also: columns on request to add, as `footprint_gb:kv`.
+        empty: keep columns without any number.
         axes: batch, context, output_tokens, platform, sets, knobs, trace; see `Axes`.
 
     Returns:
@@ -114,12 +119,13 @@ def sweep(
     extra = on_request((*only, *names(also, "also")))
     if breakdown:
         extra = (*extra, BOTTLENECK, TIMES)
-    study_blocks = checked_blocks(study_or_axes(study, systems, model, axes))
-    answer = stack(evaluate(study_blocks, extra))
+    chosen = study_or_axes(study, systems, model, axes)
+    answer = stack(evaluate(checked_blocks(chosen), extra))
     points = counted(len(answer["status"]), "design point")
     answered = int((answer["status"] == "ok").sum())
     sentence = f"{points}, {answered:,} of them with an answer."
-    return table_of_columns(select(answer, ",".join(only)), [sentence])
+    chosen_columns = select(answer, ",".join(only))
+    return table_of_columns(chosen_columns, [sentence], chosen, empty or bool(only))
 
 
 def pareto(
@@ -132,6 +138,7 @@ def pareto(
     per: Names = PER,
     also: Names = (),
     run: SweepRun | None = None,
+    empty: bool = False,
     **axes: Unpack[Axes],
 ) -> pd.DataFrame:
     """Keep the Pareto-optimal designs of a sweep.
@@ -144,6 +151,7 @@ def pareto(
         per: columns that make a workload; designs are compared within one only.
         also: columns on request to add, as `bottleneck`.
         run: how a large space is searched; by default without a word.
+        empty: keep columns without any number.
 
     Returns:
         The Pareto-optimal designs, with all columns; `table.attrs["conclusion"]` says in a
@@ -155,7 +163,7 @@ def pareto(
     >>> counts = {"csd.count": [1, 2, 4]}
     >>> table = pareto(systems="hilos", model="opt-30b", context="8k", sets=counts)
     >>> table["csd.count"].tolist()
-    [4, 2, 1]
+    [4.0, 2.0, 1.0]
     """
     from nearkv.sweeps.explore.pareto import ALONE
     from nearkv.sweeps.explore.pareto import pareto as front_of
@@ -171,7 +179,7 @@ def pareto(
     beaten = f"that no other of the same workload beats in {' and '.join(sides)}"
     reached = ", ".join(f"{side} {reach(front[side])}" for side in sides)
     sentence = f"{designs} {beaten}; {reached}."
-    return table_of_columns(front, [sentence])
+    return table_of_columns(front, [sentence], chosen, empty)
 
 
 def sensitivity(

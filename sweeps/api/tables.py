@@ -8,25 +8,53 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearkv.sweeps.tables.table import Columns, is_number, is_whole, plain, records
+from nearkv.sweeps.evaluate.catalogue import column_rows
+from nearkv.sweeps.evaluate.provenance import provenance, text_of
+from nearkv.sweeps.study.study import Study, blocks
+from nearkv.sweeps.tables.labels import stem_and_unit
+from nearkv.sweeps.tables.table import Columns, is_number, plain, records
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+WHOLE = ("batch", "context_tok", "output_tokens")
+"""Columns of integers; all other numbers are floats, whatever their values."""
+
+
 def table_of_columns(
-    columns: Mapping[str, NDArray[np.generic]], conclusion: Sequence[str] = ()
+    columns: Mapping[str, NDArray[np.generic]],
+    conclusion: Sequence[str] = (),
+    study: Study | None = None,
+    empty: bool = True,
 ) -> pd.DataFrame:
-    """A table with a row per design point; columns of whole numbers are integers.
+    """A table with a row per design point.
 
     Args:
         columns: of one length.
         conclusion: sentences that the table proves, kept in its `attrs`.
+        study: what the table answers; `attrs` then holds the `units` of its columns and, as JSON,
+            the `provenance` of its numbers.
+        empty: keep columns without any number.
     """
     import pandas as pd
 
-    narrowed = {name: _narrowed(values) for name, values in columns.items()}
-    return _concluding(pd.DataFrame(narrowed), conclusion)
+    shown = {
+        name: values.astype(np.int64) if name in WHOLE else values
+        for name, values in columns.items()
+        if empty or not _is_empty(values)
+    }
+    table = _concluding(pd.DataFrame(shown), conclusion)
+    if study is not None:
+        units = {row["column"]: row["unit"] for row in column_rows()}
+        units = {name: units.get(name) or stem_and_unit(name)[1] for name in shown}
+        table.attrs["units"] = {name: unit for name, unit in units.items() if unit}
+        table.attrs["provenance"] = text_of(provenance(blocks(study)))
+    return table
+
+
+def _is_empty(values: NDArray[np.generic]) -> bool:
+    return values.dtype.kind == "f" and len(values) > 0 and bool(np.isnan(values).all())
 
 
 def table_of_rows(
@@ -77,12 +105,3 @@ def csv_number(value: object) -> str:
     ('2', '0.1')
     """
     return str(plain(value))
-
-
-def _narrowed(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    if values.dtype.kind != "f":
-        return values
-    numbers = values.astype(float)
-    if not np.all(np.isfinite(numbers)):
-        return values
-    return numbers.astype(np.int64) if is_whole(numbers) else values

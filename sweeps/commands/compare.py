@@ -57,7 +57,9 @@ def compare(
     from nearkv.sweeps.api.questions import compare as answer
     from nearkv.sweeps.api.tables import rows_of
 
-    table = answer(study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns))
+    table = answer(
+        study, ratio=ratios, breakdown=breakdown, also=comma_list(view.columns), empty=True
+    )
     if is_figure(view.file):
         baseline = systems[0] if len(systems) > 1 else ""
         draw_table(table, study, view.file, view.columns, baseline)

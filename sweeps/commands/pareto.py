@@ -58,7 +58,6 @@ def pareto(
     view = options.view_of(line)
     study = either(study_file, options.study_of(line, system), options.given(line))
     run = SweepRun(Workers(), False, False, tell, lambda text: yes or ask(text))
-    front = answer(
-        study, by=by, where=where, per=per, also=comma_list(view.columns), run=run
-    )
+    also = comma_list(view.columns)
+    front = answer(study, by=by, where=where, per=per, also=also, run=run, empty=True)
     print_table(front, view, f"{DESIGN},{by},note", study, comma_list(by))

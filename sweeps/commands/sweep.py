@@ -153,7 +153,7 @@ def _write(study: Study, file: str, only: tuple[str, ...], run: SweepRun) -> Non
     from nearkv.sweeps.jobs.parts import to_file
 
     if is_figure(file):
-        draw_table(answer(study, also=only), study, file, ",".join(only))
+        draw_table(answer(study, also=only, empty=True), study, file, ",".join(only))
     else:  # rows go into the file part by part: a grid may be larger than memory
         to_file(study, Path(file), only, run)
 
@@ -162,7 +162,7 @@ def _print(study: Study, only: tuple[str, ...], view: options.View) -> None:
     from nearkv.sweeps.api.questions import sweep as answer
 
     # all columns, for what the chosen ones leave out is told below them
-    table = answer(study, also=only)
+    table = answer(study, also=only, empty=True)
     print_table(table, _printed(view, len(table)), BRIEF, study)
 
 

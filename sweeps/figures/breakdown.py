@@ -36,10 +36,13 @@ PREFIX = "time_s:"
 """What names of columns with seconds by resource begin with."""
 
 MOST_UPRIGHT = 7
-"""The names of more bars than this are turned, so that they do not meet."""
+"""More bars than this lie, so that their names do not meet."""
 
-LEAST_BARS, LETTER = 1.6, 0.06
-"""Least height of the bars, and height of a letter of a turned name [inch]."""
+SMALLEST = 0.02
+"""Share of a bar from which on a part is seen."""
+
+AROUND = 0.6
+"""Height around bars that lie [inch]."""
 
 
 @styled
@@ -84,18 +87,32 @@ def breakdown(
     if relative:
         seconds = seconds / np.maximum(seconds.sum(axis=0), np.finfo(float).tiny)
     parts = dict(zip(resources, seconds, strict=True))
-    heights = {name.removeprefix(PREFIX): row for name, row in parts.items() if row.any()}
+    named = {name.removeprefix(PREFIX): row for name, row in parts.items() if row.any()}
+    heights = _without_small(named, seconds.sum(axis=0))
     if not heights:
         raise InputError("no row of the table has seconds; there is nothing to draw")
     names = _names_of_bars(table, by)
     target = new_axes(axes, width, _height(names, len(heights)))
-    draw_stacks(target, names, heights)
+    lie = len(names) > MOST_UPRIGHT
+    draw_stacks(target, names, heights, lie=lie)
+    what = "Share of the time" if relative else "Time (s)"
+    target.set(**{"xlabel" if lie else "ylabel": what})
     for place, text in enumerate(marks):
-        if text:
+        if text and lie:
+            target.text(0, place, f" {text}", va="center", fontsize=6)
+        elif text:
             mark(target, place, text)
-    target.set_ylabel("Share of the time" if relative else "Time (s)")
     target.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return target
+
+
+def _without_small(
+    parts: Mapping[str, NDArray[np.floating[Any]]], whole: NDArray[np.floating[Any]]
+) -> dict[str, NDArray[np.floating[Any]]]:
+    """Return the parts that can be seen in a bar, and the sum of all others."""
+    seen = {name: row for name, row in parts.items() if (row > SMALLEST * whole).any()}
+    others = [row for name, row in parts.items() if name not in seen]
+    return seen | ({"others": np.sum(others, axis=0)} if others else {})
 
 
 @styled
@@ -136,22 +153,32 @@ def footprint(
 
 
 def draw_stacks(
-    axes: Axes, names: Sequence[str], heights: Mapping[str, NDArray[np.floating[Any]]]
+    axes: Axes,
+    names: Sequence[str],
+    heights: Mapping[str, NDArray[np.floating[Any]]],
+    *,
+    lie: bool = False,
 ) -> None:
-    """Draw a bar for each name, the parts on top of each other in their order."""
-    bottom = np.zeros(len(names))
+    """Draw a bar for each name, its parts in their order, upright or lying beside its name."""
+    end = np.zeros(len(names))
+    places = np.arange(len(names))
     for look, (part, row) in zip(looks([*heights]), heights.items(), strict=True):
-        axes.bar(np.arange(len(names)), row, 0.7, bottom=bottom, label=part, **look.bar)
-        bottom += row
-    turned: dict[str, Any] = {"rotation": 90} if len(names) > MOST_UPRIGHT else {}
-    axes.set_xticks(range(len(names)), names, **turned)
+        if lie:
+            axes.barh(places, row, 0.7, left=end, label=part, **look.bar)
+        else:
+            axes.bar(places, row, 0.7, bottom=end, label=part, **look.bar)
+        end += row
+    if lie:
+        axes.set_yticks(places, names)
+        axes.invert_yaxis()
+    else:
+        axes.set_xticks(places, names)
 
 
 def _height(names: Sequence[str], entries: int) -> float:
-    """Return a height that leaves bars visible above turned names and beside the legend."""
-    longest = max(len(name) for name in names)
-    below = longest * LETTER if len(names) > MOST_UPRIGHT else 0.0
-    return max(HEIGHT, LEAST_BARS + below, (entries + 1) * LEGEND_LINE)
+    """Return a height that leaves bars visible beside the legend [inch]."""
+    lying = LEGEND_LINE * len(names) if len(names) > MOST_UPRIGHT else 0.0
+    return max(HEIGHT, AROUND + lying, (entries + 1) * LEGEND_LINE)
 
 
 def _names_of_bars(table: pd.DataFrame, by: str) -> list[str]:

@@ -36,7 +36,8 @@ from nearkv.sweeps.figures.series import (
 )
 from nearkv.sweeps.figures.style import SETTINGS, load_pyplot
 from nearkv.sweeps.study.study import Block, Study
-from nearkv.sweeps.tables.table import cell_text, plain, records
+from nearkv.sweeps.tables.labels import label_of
+from nearkv.sweeps.tables.table import cell_text, plain, reach, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,10 +67,20 @@ MOST_OPTIMA = 100
 WORKLOAD = ("model", "platform", "batch", "context_tok", "output_tokens", "trace")
 """Columns that say where systems are compared: what differs beside them is a choice."""
 
-ALWAYS = ("system", "status", SPEED, f"{SPEED}_p05", f"{SPEED}_p95", "step_ms", "total_s")
+ALWAYS = (
+    "system",
+    "status",
+    SPEED,
+    f"{SPEED}_p05",
+    f"{SPEED}_p95",
+    "step_ms",
+    "decode_tok_s",
+    "prefill_s",
+    "total_s",
+)
 """Columns that a page begins with, where the table has them."""
 
-LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "prefill_s", "alpha")
+LEADING = ("system", *WORKLOAD, "status", "short_of", *ALWAYS[2:], "alpha")
 """Columns in the order of a page; all others follow."""
 
 PERCENTILE = re.compile(r"_p[\d.]+$")
@@ -129,6 +140,7 @@ def report(study: Study, command: str) -> str:
     return Template(page).substitute(
         title=escape(f"nearkv: {' on '.join(names)}"),
         answer=escape(results.answer),
+        facts=_facts(results),
         figures="\n".join(figures(results)),
         kept=escape(kept),
         optima=_optima(study),
@@ -206,6 +218,31 @@ def _machines(table: pd.DataFrame) -> str:
     return f" Machines differ: {', '.join(pairs)}."
 
 
+def _facts(results: Results) -> str:
+    """Return what a reader must know before the figures: machines, workloads, cost and notes."""
+    table = results.table
+    machines = {block.platform.label: block.platform.title for block in results.blocks}
+    workload = [name for name in WORKLOAD if name in table.columns and name != "platform"]
+    facts = {"Machine": [f"{name}: {title}" for name, title in machines.items()]}
+    facts["Workload"] = [
+        f"{label_of(name)}: {', '.join(map(tick_of, levels(table, name)))}"
+        for name in workload
+        if not {"", None} & {*map(plain, levels(table, name))}
+    ]
+    facts["Cost"] = [
+        f"{system}: {reach(rows['cost_usd'].to_numpy())} USD"
+        for system, rows in table.groupby("system", sort=False)
+        if rows["cost_usd"].notna().any()
+    ]
+    sentences = table["note"].astype(str).str.split("; ").explode()
+    facts["Notes"] = [text for text in sentences.unique() if text]
+    return "".join(
+        f"<dt>{name}</dt>" + "".join(f"<dd>{escape(text)}</dd>" for text in texts)
+        for name, texts in facts.items()
+        if texts
+    )
+
+
 def figures(results: Results) -> list[str]:
     """Return the figures that suit the axes of a study, each as `<figure>`."""
     table = results.table
@@ -214,7 +251,9 @@ def figures(results: Results) -> list[str]:
     baseline = str(table["system"].iloc[0]) if table["system"].nunique() > 1 else ""
     drawings: dict[str, Callable[[], Axes]] = {}
     if len(axes) <= 1:
-        drawings["Throughput"] = partial(plot.bars, table, SPEED, baseline=baseline)
+        drawings["Whole requests"] = partial(plot.bars, table, SPEED, baseline=baseline)
+        drawings["Decoding alone"] = partial(plot.bars, table, "decode_tok_s")
+        drawings["Prefill alone"] = partial(plot.bars, table, "prefill_s")
     if len(axes) == 2:
         drawings |= _panels(table, axes, baseline)
     if len(numeric) == 1 and len(axes) == 1:
@@ -293,13 +332,15 @@ def _svg_of(axes: Axes, name: str) -> str:
 def _mark_bars(axes: Axes, name: str) -> dict[str, str]:
     """Give every bar an id; return its text by id."""
     texts: dict[str, str] = {}
-    for group in axes.containers:
+    bars: list[Any] = axes.containers
+    for group in (bar for bar in bars if hasattr(bar, "orientation")):
         for bar in group:
-            height = bar.get_height() if hasattr(bar, "get_height") else math.nan
-            if math.isfinite(height):
+            lies = group.orientation == "horizontal"
+            length = bar.get_width() if lies else bar.get_height()
+            if math.isfinite(length):
                 identifier = f"{name}-bar-{len(texts)}"
                 bar.set_gid(identifier)
-                texts[identifier] = f"{group.get_label()}: {height:.4g}"
+                texts[identifier] = f"{group.get_label()}: {length:.4g}"
     return texts
 
 

@@ -68,7 +68,7 @@ function drawBody() {
   const rows = rowsShown().map((place) => {
     const row = element("tr", undefined, { class: report.rows[place][status] || "ok" });
     const button = element("button", "time", { type: "button", "aria-label": `Show the time tree of row ${place + 1}` });
-    button.addEventListener("click", () => drawTree(place, row));
+    button.addEventListener("click", () => { drawTree(place, row); byId("tree").focus(); });
     const cell = element("td");
     cell.append(button);
     row.append(cell);
@@ -142,7 +142,6 @@ function drawTree(place, row) {
   };
   byId("tree-hint").textContent = `Row ${place + 1}: ${report.rows[place].slice(0, 3).join(", ")}`;
   byId("flame").replaceChildren(build(0, 0));
-  byId("tree").focus();
 }
 
 function quoted(value) {
@@ -190,3 +189,5 @@ byId("copy-latex").addEventListener("click", () => copy(asLatex(), "LaTeX"));
 drawHead();
 drawBody();
 drawColumns();
+const first = report.rows.findIndex((row) => row[report.columns.indexOf("status")] === "ok");
+if (first >= 0) drawTree(first, byId("body").children[first]);

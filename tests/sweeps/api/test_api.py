@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import io
+import json
 import pkgutil
 import subprocess
 import sys
@@ -100,7 +101,7 @@ OPTIONS = ("--model", "opt-66b,opt-175b", "--context", "16k,128k")
 
 @pytest.mark.slow
 def test_a_comparison_is_the_bytes_of_the_command_line() -> None:
-    table = nearkv.compare(["flexgen-dram", "hilos"], **POINT)  # type: ignore[arg-type]
+    table = nearkv.compare(["flexgen-dram", "hilos"], empty=True, **POINT)  # type: ignore[arg-type]
     assert as_csv(table) == printed("compare", "flexgen-dram", "hilos", *OPTIONS, "--format", "csv")
 
 
@@ -115,9 +116,9 @@ def test_an_answer_is_the_bytes_of_the_command_line(question: str) -> None:
 def test_a_sweep_and_a_front_are_the_bytes_of_the_command_line() -> None:
     words = ("--system", "hilos", *OPTIONS, "--set", "csd.count=4,8")
     counts = {"csd.count": [4, 8]}
-    table = nearkv.sweep(systems="hilos", sets=counts, **POINT)  # type: ignore[arg-type]
+    table = nearkv.sweep(systems="hilos", sets=counts, empty=True, **POINT)  # type: ignore[arg-type]
     assert as_csv(table) == printed("sweep", *words, "--format", "csv")
-    front = nearkv.pareto(systems="hilos", sets=counts, **POINT)  # type: ignore[arg-type]
+    front = nearkv.pareto(systems="hilos", sets=counts, empty=True, **POINT)  # type: ignore[arg-type]
     assert as_csv(front) == printed("pareto", *words, "--format", "csv")
 
 
@@ -246,3 +247,25 @@ def test_paired_axes_and_limits_are_taken() -> None:
         nearkv.compare("hilos", model="opt-30b", zip={"context": [1, 2], "output_tokens": 4})
     most = nearkv.solve("batch", "gpt-89b", systems="l3", context=6000, slo="tpot_ms=50")
     assert most["tpot_ms"][0] <= 50
+
+
+def test_a_table_knows_its_units_and_where_its_numbers_come_from() -> None:
+    table = nearkv.compare("hilos", "opt-66b", context=[1024, 2048])
+    assert table.attrs["units"]["step_ms"] == "ms"
+    sources = json.loads(table.attrs["provenance"])
+    assert sources["axes"]["context_tok"] == [1024, 2048]
+    assert "hilos-a100" in sources["platforms"]
+
+
+def test_dtypes_depend_on_columns_and_not_on_values() -> None:
+    one = nearkv.compare("hilos", "opt-66b", context="64k", sets={"csd.count": 4})
+    two = nearkv.compare("hilos", "opt-66b", context="64k", sets={"csd.count": [4, 5]})
+    assert one.dtypes.to_dict() == two.dtypes.to_dict()
+    assert one["short_gb"].dtype == float
+    assert one["context_tok"].dtype == int
+
+
+def test_columns_without_a_number_are_left_out_unless_asked_for() -> None:
+    kept = nearkv.compare("h2m2", "gpt3-175b", context="1k", empty=True)
+    shown = nearkv.compare("h2m2", "gpt3-175b", context="1k")
+    assert set(kept) - set(shown) == {name for name in kept if kept[name].isna().all()} != set()
