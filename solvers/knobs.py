@@ -34,7 +34,8 @@ _VALUES = 33
 """Values of a continuous knob that are tried at a time."""
 _ZOOMS = 7
 """How often those around the best are then tried: to 1e-10 of the range."""
-_TOTAL: Timed = attrgetter("total")
+TOTAL: Timed = attrgetter("total")
+"""The span that a placement of weights makes least, unless another is asked for."""
 _ALIKE = 1e-9
 """A placement that is faster by less than this share is as fast [1]."""
 
@@ -71,6 +72,7 @@ class _Question:
     work: Workload
     requested: Mapping[str, Requested]
     explained: bool
+    placed_for: Timed = TOTAL
 
     def having(self, knobs: Mapping[str, Requested]) -> _Question:
         """This question with other values of the knobs named."""
@@ -119,6 +121,7 @@ def resolve_knobs(
     work: Workload,
     requested: Mapping[str, Requested],
     explained: bool = False,
+    placed_for: Timed = TOTAL,
 ) -> Resolved:
     """Evaluate a system as requested; solve the knobs that are `auto` for the fastest step.
 
@@ -135,12 +138,13 @@ def resolve_knobs(
         hw, llm, work: what it runs on and does; broadcast over design points.
         requested: value, rule name or `auto`, for every knob that sets no hardware number.
         explained: whether to say what binds at a solved share, too.
+        placed_for: the span whose seconds a choice that leaves a share open makes least.
 
     Raises:
         InputError: two shares are both `auto`, or amounts are not affine in a share.
         LackingError: the machine lacks roles or numbers that the system reads.
     """
-    question = _Question(system, hw, llm, work, requested, explained)
+    question = _Question(system, hw, llm, work, requested, explained, placed_for)
     try:
         return _resolve(question)
     except MissingNumberError:
@@ -343,9 +347,9 @@ def _fastest(first: _Question, options: Sequence[Mapping[str, Requested]]) -> Re
     if not others:
         return _innermost(first.having(best))
     trials = replace(first, explained=False)
-    lowest = _seconds(_innermost(trials.having(best)), _TOTAL)
+    lowest = _seconds(_innermost(trials.having(best)), first.placed_for)
     for other in others:
-        seconds = _seconds(_innermost(trials.having(other)), _TOTAL)
+        seconds = _seconds(_innermost(trials.having(other)), first.placed_for)
         faster = np.less(seconds, lowest * (1 - _ALIKE))
         best = {name: np.where(faster, value, best[name]) for name, value in other.items()}
         lowest = np.where(faster, seconds, lowest)
@@ -358,7 +362,11 @@ def _least_total(question: _Question, share: str, least: Real) -> Choice:
     stated = question.stated
     edges = breaks(question.hw, question.llm, question.work, stated) if breaks else ()
     return solve(
-        lambda value: question.estimate(**{share: value}), least, 1.0, edges, timed=_TOTAL
+        lambda value: question.estimate(**{share: value}),
+        least,
+        1.0,
+        edges,
+        timed=question.placed_for,
     ).choice
 
 

@@ -24,7 +24,7 @@ from nearkv.hardware.schema import PARTLESS
 from nearkv.solvers.boxes import Boxes, Integers, Mask, Numbers
 from nearkv.solvers.knobs import resolve_knobs
 from nearkv.sweeps.evaluate.slo import Target, higher_is_better
-from nearkv.sweeps.explore.design.space import Cases
+from nearkv.sweeps.explore.design.space import PLACED_FOR, Cases, places_weights
 from nearkv.sweeps.study.study import Block, Study, blocks
 
 MEASURES = {
@@ -70,24 +70,41 @@ def of_parts(name: str, low: Answer) -> Real | None:
     return least_hour(low) if name == "usd_hour" else None
 
 
-def of_corners(name: str, low: Answer, best: Answer) -> Real | None:
+SPANS = {
+    "prefill_s": "prefill",
+    "ttft_s": "prefill",
+    "step_ms": "step",
+    "tpot_ms": "step",
+    "decode_tok_s": "step",
+}
+"""Column -> the span for which weights are placed to bound it; for all others the total."""
+WHOLE = {"ttft_s": "prefill_s", "tpot_ms": "step_ms"}
+"""Column -> the one that it is where all sequences are served at once."""
+
+
+def of_corners(
+    name: str, low: Answer, best: Mapping[str, Answer], is_placed: bool
+) -> Real | None:
     """What no machine of a box is better than in a column; None where that is not known.
 
     A ratio is bounded by its numerator at the cheapest corner over its denominator at the best.
 
     Args:
         name: of the column.
-        low, best: the cheapest corner, of which only parts are known, and the best one.
+        low: the cheapest corner, of which only parts are known.
+        best: the best corner with weights placed for each span.
+        is_placed: whether weights are placed for each span apart.
     """
     if name == "usd_mtok":
-        tokens = 3600 * low.hw.ownership.utilisation * throughput(best)
+        tokens = 3600 * low.hw.ownership.utilisation * throughput(best["total"])
         return 1e6 * least_hour(low) / tokens
     if name == "energy_j_tok":
-        return idle_power(low) / throughput(best)
+        return idle_power(low) / throughput(best["total"])
     if name == "tok_s_per_kusd":
-        return throughput(best) / (cost(low) / 1e3)
+        return throughput(best["total"]) / (cost(low) / 1e3)
     if name in MEASURES:
-        return COLUMNS[name].compute(best)
+        measured = WHOLE.get(name, name) if is_placed else name
+        return COLUMNS[measured].compute(best[SPANS.get(name, "total")])
     return of_parts(name, low)
 
 
@@ -128,13 +145,20 @@ class Group:
         hw = self.block.platform.machine().with_values(numbers)
         return Answer(None, hw, self.block.system.owns)  # type: ignore[arg-type]
 
-    def answer(self, numbers: Mapping[str, Numbers]) -> Answer | None:
-        """What the system answers on machines, its knobs solved; None where they lack a number."""
+    def answer(self, numbers: Mapping[str, Numbers], span: str = "total") -> Answer | None:
+        """What the system answers on machines, its knobs solved; None where they lack a number.
+
+        Args:
+            numbers: of the machines that differ from those of the first [SI].
+            span: whose seconds the placement of weights makes least.
+        """
         mesh = self.block.grid.mesh(self.block.grid.whole)
         flat = {name: values.reshape(-1) for name, values in mesh.items()}
         hw, llm, work, requested = self.block.at(flat, numbers)
         try:
-            solved = resolve_knobs(self.block.system, hw, llm, work, requested)
+            solved = resolve_knobs(
+                self.block.system, hw, llm, work, requested, placed_for=PLACED_FOR[span]
+            )
         except MissingNumberError:
             return None
         return Answer(solved.estimate, hw, self.block.system.owns)
@@ -171,6 +195,13 @@ class Goal:
     def columns(self) -> list[str]:
         """All columns that are asked about."""
         return [*self.objectives, *(limit.quantity for limit in self.limits)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all sequences must be served at once."""
+        return any(
+            limit.quantity == "batch_run" and limit.at_least for limit in self.limits
+        )
 
     @property
     def measures(self) -> list[str]:
@@ -264,12 +295,17 @@ class Space:
         bounds = self._no_bounds(len(boxes))
         for group, rows, piece, case in self._by_group(boxes.case):
             priced = group.priced(group.machine(piece, case, boxes.low[rows]))
-            best = group.answer(group.machine(piece, case, boxes.high[rows]))
+            high = group.machine(piece, case, boxes.high[rows])
+            best = group.answer(high)
             if best is None:
                 continue
-            bounds[rows] = self._bounds(
-                partial(of_corners, low=priced, best=best), len(rows)
-            )
+            is_placed = self.goal.is_whole and places_weights(group.block.system)
+            corners = {"total": best, "prefill": best, "step": best}
+            if is_placed:
+                spans = {SPANS.get(name, "total") for name in self.goal.columns}
+                corners |= {span: group.answer(high, span) or best for span in spans}
+            column = partial(of_corners, low=priced, best=corners, is_placed=is_placed)
+            bounds[rows] = self._bounds(column, len(rows))
             bounds[rows[~np.broadcast_to(best.estimate.fits.ok, len(rows))]] = np.inf
         return bounds
 

@@ -181,7 +181,14 @@ class Question:
                 offered[role] = offers(server, role, there)
             for name in self.study.systems:
                 system = find_system(name)
-                pieces += cases_of(system, server, offered, self.goal.measures, self.rents)
+                pieces += cases_of(
+                    system,
+                    server,
+                    offered,
+                    self.goal.measures,
+                    self.goal.is_whole,
+                    self.rents,
+                )
         space = Space(tuple(pieces), self.study, self.goal)
         if not len(space.boxes):
             raise InputError(

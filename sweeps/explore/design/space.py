@@ -11,19 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from operator import attrgetter
 
 import numpy as np
 
-from nearkv.costmodel.model.registry import System
+from nearkv.costmodel.model.registry import ANY, System
 from nearkv.hardware.part import Part
 from nearkv.hardware.platform import Platform
 from nearkv.hardware.server import Fitted, Server
 from nearkv.solvers.boxes import Integers, Mask, Numbers
+from nearkv.solvers.knobs import TOTAL
+from nearkv.solvers.shares.solve import Timed
 
 MONEY = ("price", "rent", "power", "idle_power")
 """Numbers that parts of one slot may state or not without being evaluated apart."""
 BROUGHT = ("chassis", "link")
 """Types of part that a server brings, whatever is in its slots."""
+PLACED_FOR: Mapping[str, Timed] = {
+    "prefill": attrgetter("prefill"),
+    "step": attrgetter("step"),
+    "total": TOTAL,
+}
+"""The span of an estimate for which weights are placed."""
 ENUMERATED = ("gpu", "ownership")
 """Roles whose numbers are never the axis of a box: a larger ring may be slower, rent is no more."""
 
@@ -189,6 +198,7 @@ def cases_of(
     server: Server,
     offered: Mapping[str, Sequence[Offer]],
     measures: Sequence[str],
+    is_whole: bool,
     rents: bool = False,
 ) -> Iterator[Cases]:
     """All cases of a system on a server, those with the same numbers together.
@@ -197,6 +207,7 @@ def cases_of(
         system, server: what runs where; none where the server lacks a slot of what it owns.
         offered: role -> parts that may be fitted.
         measures: that bound a box; an axis in which one is not monotone is enumerated.
+        is_whole: whether all sequences are served at once.
         rents: whether each machine may be rented, too.
     """
     needed = [role for role in system.owns if role in server.slots]
@@ -209,7 +220,9 @@ def cases_of(
     choices = _choices(server, needed)
     if rents:
         choices.append(Choice("ownership", (0.0, 1.0), ("ownership.rented",)))
-    axes = tuple(choice for choice in choices if is_axis(system, choice, measures))
+    axes = tuple(
+        choice for choice in choices if is_axis(system, choice, measures, is_whole)
+    )
     enumerated = tuple(choice for choice in choices if choice not in axes)
     for chosen in product(*(offered[role] for role in needed)):
         shape = [*(len(offer.parts) for offer in chosen)]
@@ -223,14 +236,31 @@ def cases_of(
         yield Cases(system, server, tuple(needed), chosen, picks, enumerated, axes, machine)
 
 
-def is_axis(system: System, choice: Choice, measures: Sequence[str]) -> bool:
+def is_axis(
+    system: System, choice: Choice, measures: Sequence[str], is_whole: bool
+) -> bool:
     """Whether every measure that bounds a box is monotone in a choice."""
     if choice.role in ENUMERATED:
         return False
+    is_placed = is_whole and places_weights(system)
     return all(
         system.is_monotone(measure, address)
+        or (is_placed and measure in ("prefill_s", "step_ms"))
         for measure, address in product(measures, choice.addresses)
     )
+
+
+def places_weights(system: System) -> bool:
+    """Whether prefill and steps trade against each other by the placement of weights alone.
+
+    Each of them is then monotone with weights placed for it alone, which bounds it.
+    """
+    has_share = any(knob.share for knob in system.knobs.values())
+    trades = [
+        reversal.axes == (ANY,) and "total_s" not in reversal.measures
+        for reversal in system.reversals
+    ]
+    return has_share and len(trades) > 0 and all(trades)
 
 
 def _choices(server: Server, roles: Sequence[str]) -> list[Choice]:
