@@ -69,7 +69,8 @@ def design(
         seconds: after which the search stops with its best and a bound.
         report: called with the progress after every round.
         asked: budget, slo, minimize, maximize, pareto, users, ..., and one batch, context,
-            output_tokens and value of each knob; see `Asked`.
+            output_tokens and value of each knob; see `Asked`. With a `band` it is also said in how
+            many draws of all uncertain numbers the best machine wins.
 
     Returns:
         A row a system with the best machine for it, the best first: its parts, then the columns of
@@ -131,7 +132,8 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
     from nearkv.sweeps.explore.design.measures import Goal
     from nearkv.sweeps.explore.design.question import Question, budget_limits, read_prices
 
-    of_axes = {name: value for name, value in asked.items() if name not in _OF_MACHINES}
+    own = {*_OF_MACHINES, "band"}
+    of_axes = {name: value for name, value in asked.items() if name not in own}
     users, rent = asked.get("users", 0), asked.get("rent", False)
     study = _study(systems, model, users, cast("Axes", of_axes))
     objectives, highest = _objectives(
@@ -155,6 +157,7 @@ def _question(systems: Study | Names, model: Models | None, asked: Asked) -> Que
         prices=read_prices(path_of(asked.get("prices", ""), "prices")),
         terms=asked.get("terms", {}),
         rents=rent,
+        draws=bool(asked.get("band")),
     )
 
 

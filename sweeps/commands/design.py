@@ -127,6 +127,7 @@ def design(
     context: options.Context = "32k",
     output_tokens: options.OutputTokens = "64",
     knobs: options.Knobs = [],
+    band: options.Band = None,
     plugins: options.Plugins = [],
     columns: options.Columns = "",
     form: options.Format = "",
@@ -159,6 +160,7 @@ def design(
         "terms": {name: value for name, value in stated.items() if value},
         "rent": rent,
     }
+    asked |= {"band": band} if band else {}
     if systems.endswith(".toml"):
         asked |= {"systems": load_study(systems, plugins), "model": model or None}
     else:

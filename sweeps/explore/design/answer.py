@@ -13,14 +13,17 @@ from nearkv.hardware.platform import Platform
 from nearkv.solvers.boxes import Optimum, Progress, minimise
 from nearkv.sweeps.evaluate.columns import BOTTLENECK, columns
 from nearkv.sweeps.explore.design.certificate import certificate_of
+from nearkv.sweeps.explore.design.flips import flips_of, winning_share
 from nearkv.sweeps.explore.design.machine_file import machine_file
 from nearkv.sweeps.explore.design.measures import Space
 from nearkv.sweeps.explore.design.question import Question
 from nearkv.sweeps.explore.design.space import Cases
 from nearkv.sweeps.explore.rows import Row
-from nearkv.sweeps.study.study import blocks
+from nearkv.sweeps.study.study import Block, blocks
 from nearkv.sweeps.tables.table import records
 
+TURNING = 3
+"""Numbers that are named of those that would turn the ranking."""
 AT_ONCE = 1 << 14
 """Boxes bounded together: a round asks each system once for all of its boxes."""
 Report = Callable[[Progress], None]
@@ -56,6 +59,13 @@ class Answer:
         """A best machine as a platform, under the name of its server."""
         return machine_of(*self.piece(place), self.optimum.point[place])
 
+    def block(self, place: int) -> Block:
+        """The workload on a best machine."""
+        piece, _ = self.piece(place)
+        names, machines = (piece.system.name,), (self.machine(place),)
+        (block,) = blocks(self.question.study.but(systems=names, platforms=machines))
+        return block
+
     def rows(self) -> list[Row]:
         """A row a best machine: its parts, then the columns of `estimate`, then its bound."""
         return [self._row(place) for place in self.order]
@@ -77,17 +87,39 @@ class Answer:
         said = [f"Proven over {asked}."]
         if len(self.optimum.open):
             said = [f"Stopped: {len(self.optimum.open):,} boxes are open; {asked}."]
+        if len(self.order) > 1 and len(self.space.goal.objectives) == 1:
+            said += self.flips()
         if self.unpriced:
             said.append(f"Left out, as they have no price: {', '.join(self.unpriced)}.")
         return said
 
+    def flips(self) -> list[str]:
+        """Who comes second, and what would make it the first."""
+        first, second = self.order[:2]
+        (one, _), (other, _) = self.piece(first), self.piece(second)
+        value, next_best = self.optimum.value[[first, second], 0]
+        name = self.space.goal.objectives[0]
+        said = (
+            f"{one.system.name} on {one.server.part.name} is first, {other.system.name} on "
+            f"{other.server.part.name} next: {name} {abs(next_best):.4g} after {abs(value):.4g}."
+        )
+        blocks_of = self.block(first), self.block(second)
+        if self.question.draws:
+            share = winning_share(self.space, *blocks_of)
+            said += f" It wins in {share:.0%} of the draws of all uncertain numbers."
+        turning = flips_of(self.space, *blocks_of)[:TURNING]
+        if not turning:
+            return [
+                said,
+                f"No number within its range makes {other.system.name} the first.",
+            ]
+        listed = "; ".join(f"{flip.number} at {flip.text}" for flip in turning)
+        return [said, f"{other.system.name} wins with {listed}."]
+
     def _row(self, place: int) -> Row:
         piece, case = self.piece(place)
         point = self.optimum.point[place]
-        own = self.question.study.but(
-            systems=(piece.system.name,), platforms=(self.machine(place),)
-        )
-        (block,) = blocks(own)
+        block = self.block(place)
         (answered,) = records(columns(block, block.grid.whole, extra=(BOTTLENECK,)))
         progress = self.optimum.progress
         group = self.optimum.group[place]

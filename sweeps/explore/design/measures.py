@@ -316,11 +316,16 @@ class Space:
             answer = group.answer(group.machine(piece, own, point[rows]))
             if answer is None:
                 continue
-            bounds = self._bounds(partial(exactly, answer=answer), len(rows), exact=True)
-            ok = np.broadcast_to(answer.estimate.fits.ok, len(rows))
-            ok = ok & self._assembles(piece, own, point[rows])
-            values[rows[ok]] = bounds[ok]
+            worth = self.worth(answer, len(rows))
+            assembles = self._assembles(piece, own, point[rows])
+            values[rows[assembles]] = worth[assembles]
         return values
+
+    def worth(self, answer: Answer, count: int) -> Numbers:
+        """The objectives of machines, to be made small; inf where one is no answer."""
+        worth = self._bounds(partial(exactly, answer=answer), count, exact=True)
+        worth[~np.broadcast_to(answer.estimate.fits.ok, count)] = np.inf
+        return worth
 
     def _no_bounds(self, count: int) -> Numbers:
         return np.full((count, len(self.goal.objectives)), np.inf)

@@ -128,6 +128,7 @@ class Question:
         prices: part -> its price or rent, in place of the catalogue's.
         terms: numbers of ownership in place of the catalogue's, as `years`.
         rents: whether rented machines are ranked beside bought ones.
+        draws: whether it is asked in how many draws of all uncertain numbers the best wins.
     """
 
     study: Study
@@ -136,6 +137,7 @@ class Question:
     prices: Mapping[str, Mapping[str, Quantity]] = field(default_factory=dict)
     terms: Mapping[str, float] = field(default_factory=dict)
     rents: bool = False
+    draws: bool = False
 
     @property
     def needs_prices(self) -> bool:

@@ -1,0 +1,45 @@
+"""What turns a ranking, by hand: a price at which two machines cost the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearkv
+
+ASKED: dict[str, Any] = {"model": "gpt-oss-20b", "context": "16k", "users": 4, "output_tokens": 256}
+SERVERS = "workstation-4gpu,dgx-spark-desktop"
+
+
+def priced(tmp_path: Path, low: float, high: float) -> str:
+    file = tmp_path / "prices.csv"
+    file.write_text(f"part,usd,low,high\ndgx-spark-desktop,4699,{low},{high}\n", encoding="utf-8")
+    return str(file)
+
+
+def test_the_price_at_which_the_runner_up_costs_as_much(tmp_path: Path) -> None:
+    """The box alone is the price of its machine, so it is no longer first at the other's price."""
+    prices = priced(tmp_path, 3000, 90_000)
+    table = nearkv.design("tensor-parallel,full-cache", servers=SERVERS, prices=prices, **ASKED)
+    first, second = table.to_dict("records")
+    assert first["server"] == "dgx-spark-desktop"
+    sentence = next(text for text in table.attrs["conclusion"] if " wins with " in text)
+    assert sentence.startswith(second["system"])
+    _, _, after = sentence.partition("server.price of dgx-spark-desktop at ")
+    assert float(after.split(" USD")[0]) == pytest.approx(second["cost_usd"], rel=1e-4)
+
+
+def test_a_price_that_cannot_rise_so_far_turns_nothing(tmp_path: Path) -> None:
+    prices = priced(tmp_path, 4000, 5000)
+    table = nearkv.design("tensor-parallel,full-cache", servers=SERVERS, prices=prices, **ASKED)
+    assert not any("dgx-spark-desktop at" in text for text in table.attrs["conclusion"])
+
+
+def test_a_winner_by_far_wins_in_all_draws(tmp_path: Path) -> None:
+    prices = priced(tmp_path, 4698, 4700)
+    table = nearkv.design(
+        "tensor-parallel,full-cache", servers=SERVERS, prices=prices, band=90, **ASKED
+    )
+    assert any("wins in 100% of the draws" in text for text in table.attrs["conclusion"])
