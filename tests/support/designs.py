@@ -58,7 +58,9 @@ def _drawn(rng: np.random.Generator, most: float) -> tuple[Question, Space]:
     for column in rng.choice(LIMITS, int(rng.integers(0, 4)), replace=False):
         if len(known := column_of(space, str(column))):
             at_least = higher_is_better(str(column))
-            limits.append(Target(str(column), "", at_least, float(rng.choice(known)), "--slo"))
+            beside = 1 - 1e-6 if at_least else 1 + 1e-6  # not on a machine, but for rounding
+            value = beside * float(rng.choice(known))
+            limits.append(Target(str(column), "", at_least, value, "--slo"))
     question = Question(study, Goal((objective,), goal.highest, tuple(limits)), servers)
     return question, question.space()[0]
 
