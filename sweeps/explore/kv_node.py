@@ -81,14 +81,8 @@ class Node:
         return scalar(self.kv_bytes(last) - self.kv_bytes(last / 2)) / (last / 2)
 
     def kv_bytes(self, tokens: Real) -> Real:
-        """KV of a prefix, copied where heads are fewer than the GPUs that share them [B]."""
-        tp = self.hw.gpu.count
-
-        def of_layer(layer_type: LLM) -> Real:
-            cache = layer_type.kv_bytes(1.0, tokens) + layer_type.state_bytes(1.0)
-            return copies(layer_type, tp) * cache
-
-        return self.llm.sum_over_layers(of_layer)
+        """KV of a prefix on all GPUs that keep it [B]."""
+        return kv_bytes(self.llm, tokens, self.hw.gpu.count)
 
     def x_bytes(self, tokens: Real) -> Real:
         """The layers' inputs, from which K and V can be rebuilt [B]."""
@@ -220,6 +214,21 @@ class Node:
             np.broadcast_arrays(*self.ways(tier, tokens, before).values())
         )
         return np.where(np.greater(tokens, 0), best, 0.0)
+
+
+def kv_bytes(llm: LLM, tokens: Real, gpus: Real) -> Real:
+    """KV of a prefix, copied where heads are fewer than the GPUs that share them [B].
+
+    Args:
+        tokens: of the prefix [1].
+        gpus: tensor-parallel degree [1].
+    """
+
+    def of_layer(layer_type: LLM) -> Real:
+        cache = layer_type.kv_bytes(1.0, tokens) + layer_type.state_bytes(1.0)
+        return copies(layer_type, gpus) * cache
+
+    return llm.sum_over_layers(of_layer)
 
 
 def node_of(study: Study, block: int, staged: bool) -> Node:

@@ -70,22 +70,3 @@ def layerwise(load: Real, compute: Real, layers: Real) -> Real:
     """
     first = (load + compute) / layers
     return first + (1 - 1 / layers) * np.maximum(load, compute)
-
-
-def least_load_rate(
-    flops: Real, prefix: Real, hidden: Real, group: Real, width: Real = 2.0
-) -> Real:
-    """Rate from which loading a prefix is faster than computing it [B/s]: Mooncake eq. 2.
-
-    B / G > 2 d s / (gqa (a p d + b d^2)) with a = 4 and b = 22, attention and weights of a layer
-    (Qin et al., FAST 2025, sec. 2.2).
-
-    Args:
-        flops: G, rate of computing [FLOP/s].
-        prefix: p [1].
-        hidden: d, width of the model [1].
-        group: gqa, query heads a KV head [1].
-        width: s, of an element of KV [B].
-    """
-    computed = 4 * prefix * hidden + 22 * hidden**2
-    return flops * 2 * hidden * width / (group * computed)

@@ -10,7 +10,6 @@ from nearkv.costmodel.mechanisms.reuse.fetch import (
     both,
     crossover,
     layerwise,
-    least_load_rate,
     split,
 )
 
@@ -46,10 +45,3 @@ def test_layers_load_while_the_layers_before_are_computed() -> None:
     assert layerwise(12.0, 4.0, 4) == pytest.approx(13.0)
     assert layerwise(4.0, 12.0, 4) == pytest.approx(13.0)
     assert layerwise(4.0, 12.0, 1) == pytest.approx(16.0)
-
-
-@pytest.mark.parametrize(("flops", "stated"), [(8 * 312e12, 6e9), (8 * 989.5e12, 19e9)])
-def test_loading_pays_from_the_rates_that_mooncake_states(flops: float, stated: float) -> None:
-    """Sec. 2.2: LLaMA3-70B, 8,192 tokens, on 8 A800 and on 8 H800."""
-    rate = least_load_rate(flops, prefix=8192.0, hidden=8192.0, group=8.0)
-    assert rate == pytest.approx(stated, rel=0.05)

@@ -1,0 +1,117 @@
+"""Checks of KV caches that outlive a request: hits of traces, bytes, loads, rounds of clients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nearkv.sweeps.evaluate.replay import replay
+from nearkv.sweeps.explore.kv_node import Node, kv_bytes, node_of, scalar
+from nearkv.sweeps.study.block_traces import CURVES, read_summary
+from nearkv.sweeps.study.sizes import size
+from nearkv.sweeps.study.study import Study
+from nearkv.sweeps.validation import questions
+from nearkv.sweeps.validation.checks import check
+
+NATIVE = "hilos-a100"
+"""A platform that stores every element in 16 bits."""
+BLOCK = 64
+"""Tokens of a block of clients' prompts."""
+
+
+@check
+def kv_gb(model: str, tokens: str, gpus: str) -> float:
+    """KV of a prefix on all GPUs, copied where they exceed its heads [GB]."""
+    _, llm = questions.model_on(NATIVE, model)
+    return scalar(kv_bytes(llm, size(tokens, "tokens"), float(gpus))) / 1e9
+
+
+@check
+def between_ends(model: str, gpus: str, tokens: str, first: str, last: str) -> float:
+    """Time to move KV on the line t0 + bytes / B through two measured ends [ms].
+
+    Args:
+        model, gpus: whose KV it is.
+        tokens: of the prefix, of the first end and of the last, separated by blanks.
+        first, last: claims that state the times of the ends [ms].
+    """
+    middle, low, high = (kv_gb(model, each, gpus) for each in tokens.split())
+    times = [questions.stated(first), questions.stated(last)]
+    slope = (times[1] - times[0]) / (high - low)
+    return times[0] + slope * (middle - low)
+
+
+@check
+def token_hits(trace: str) -> float:
+    """Share of a trace's tokens that a cache without bounds has [%]."""
+    summary = read_summary(CURVES / f"{trace}.json")
+    return 100 * summary.curve.ceiling / summary.token_share
+
+
+@check
+def share_of_most_hits(trace: str, tokens: str) -> float:
+    """Hits of an LRU cache over those of a cache without bounds [%]."""
+    summary = read_summary(CURVES / f"{trace}.json")
+    blocks = np.array(float(tokens) / summary.block)
+    return float(100 * summary.curve.hit_ratio(blocks) / summary.curve.ceiling)
+
+
+@check
+def prefill_ms(platform: str, gpus: str, model: str, tokens: str) -> float:
+    """Time of a prompt of which nothing is cached [ms]."""
+    return 1e3 * scalar(_node(platform, gpus, model).prefill(size(tokens, "tokens")))
+
+
+@check
+def saved_by_prefix(
+    platform: str, gpus: str, model: str, tokens: str, rate: str = ""
+) -> float:
+    """Share of a prompt's prefill that a cached prefix saves, at a rate of loading it [%].
+
+    Args:
+        platform, gpus, model: that compute.
+        tokens: of the prompt and of the prefix, separated by a blank.
+        rate: of loading the prefix; in no time where it is blank [GB/s].
+    """
+    node = _node(platform, gpus, model)
+    prompt, prefix = map(float, tokens.split())
+    load = scalar(node.kv_bytes(prefix)) / (float(rate) * 1e9) if rate else 0.0
+    return 100 * scalar((node.compute(prefix) - load) / node.prefill(prompt))
+
+
+@check
+def round_of_hits(
+    model: str, capacity: str, clients: str, tokens: str, number: str
+) -> float:
+    """Tokens found in one round of clients that each send their history and new tokens [%].
+
+    Clients take turns; what each sent before lies in an LRU cache in so far as it fits.
+
+    Args:
+        model: whose KV is cached.
+        capacity: of the cache [GB].
+        clients, tokens: how many, and new tokens of each in a round.
+        number: of the round, the first being 1.
+    """
+    held = int(float(capacity) / kv_gb(model, str(BLOCK), "1"))
+    new, rounds = int(tokens) // BLOCK, range(1, int(number) + 1)
+    turns = [(turn, client) for turn in rounds for client in range(int(clients))]
+    prompts = [
+        [client << 20 | place for place in range(turn * new)] for turn, client in turns
+    ]
+    hits = replay(prompts, held, 0, "all").hits[:, 0]
+    last = [turn == int(number) for turn, _ in turns]
+    return float(100 * np.mean(hits[last]) / (int(number) * new))
+
+
+@check
+def round_of_eviction(model: str, capacity: str, clients: str, tokens: str) -> float:
+    """First round whose history does not fit a cache [1]; arguments as in `round_of_hits`."""
+    a_round = int(clients) * kv_gb(model, tokens, "1")
+    return float(np.ceil(float(capacity) / a_round))
+
+
+def _node(platform: str, gpus: str, model: str) -> Node:
+    """GPUs that compute prompts alone."""
+    counts = {"gpu.count": gpus, "nvlink.count": gpus}
+    study = Study(("tensor-parallel",), (model,), "1", "1", "1", (platform,), sets=counts)
+    return node_of(study, Node.block, staged=False)
