@@ -30,7 +30,7 @@ fitted.
 PaperName = Annotated[
     str,
     typer.Argument(
-        metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2 or independent."
+        metavar="PAPER", help="hilos, inf2, hillinfer, l3, h2m2, independent or reuse."
     ),
 ]
 Ids = Annotated[

@@ -97,6 +97,8 @@ NUMBER, BOUND, YES_OR_NO = "number", "bound", "yes or no"
 RESTATED, FITTED_TO, EXCLUDED = "restated", "fitted to", "excluded"
 INDEPENDENT = "independent"
 """Measurements by others, in the form of a paper; nothing is fitted to them."""
+BY_OTHERS = (INDEPENDENT, "reuse")
+"""Claims of no paper that is modelled: measurements by others, and KV caches between requests."""
 
 FIELDS = tuple(field.name for field in fields(Claim))
 

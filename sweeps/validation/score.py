@@ -18,9 +18,9 @@ from nearkv.sweeps.study.study import Block, Numbers
 from nearkv.sweeps.validation.checks import checks
 from nearkv.sweeps.validation.claims import (
     BOUND,
+    BY_OTHERS,
     EXCLUDED,
     FITTED_TO,
-    INDEPENDENT,
     NUMBER,
     RESTATED,
     YES_OR_NO,
@@ -45,7 +45,7 @@ def headline(rows: Sequence[Row]) -> list[Row]:
     papers = list(dict.fromkeys(line["paper"] for line in rows))
     groups = {paper: [line for line in rows if line["paper"] == paper] for paper in papers}
     if len(papers) > 1:
-        groups[ALL_PAPERS] = [line for line in rows if line["paper"] != INDEPENDENT]
+        groups[ALL_PAPERS] = [line for line in rows if line["paper"] not in BY_OTHERS]
     return [{"paper": paper, **_scored(group)} for paper, group in groups.items()]
 
 
@@ -112,7 +112,8 @@ def _beds(paper: str, claim: Claim) -> list[Platform]:
     if claim.metric not in checks():
         return [block.platform for block in blocks_of(question_of(claim))]
     named = [word for word in claim.system.split(",") if word in names("platform")]
-    return [load_platform(name) for name in named or [find_system(paper).platform]]
+    own = [] if paper in BY_OTHERS else [find_system(paper).platform]
+    return [load_platform(name) for name in named or own]
 
 
 def _scaled(block: Block) -> dict[str, Numbers]:

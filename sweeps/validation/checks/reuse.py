@@ -19,10 +19,11 @@ BLOCK = 64
 
 
 @check
-def kv_gb(model: str, tokens: str, gpus: str) -> float:
+def kv_gb(model: str, tokens: str, gpus: str, bits: str = "16") -> float:
     """KV of a prefix on all GPUs, copied where they exceed its heads [GB]."""
     _, llm = questions.model_on(NATIVE, model)
-    return scalar(kv_bytes(llm, size(tokens, "tokens"), float(gpus))) / 1e9
+    stored = scalar(kv_bytes(llm, size(tokens, "tokens"), float(gpus)))
+    return stored * float(bits) / 16 / 1e9
 
 
 @check
