@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -34,12 +34,25 @@ if TYPE_CHECKING:
     from nearkv.sweeps.study.study import Study
 
 
+class Server(TypedDict, total=False):
+    """One server, and what computes its prompts.
+
+    Attributes:
+        platform: `h200-node` by default; each node has tiers of its own but for shared ones.
+        system: that computes the prompts, `tensor-parallel` by default.
+        sets, parts: numbers and parts of the platform to replace, one value each.
+    """
+
+    platform: Platforms
+    system: Value
+    sets: Mapping[str, Values]
+    parts: Mapping[str, Values]
+
+
 def reuse(
     model: Models,
     *,
     tiers: str | Iterable[str],
-    platform: Platforms = "h200-node",
-    system: Value = "tensor-parallel",
     trace: Value | None = None,
     prefix: Value = 0,
     hit: float = 0.0,
@@ -53,8 +66,7 @@ def reuse(
     slo: str = "",
     drive: str = "",
     staged: bool = False,
-    sets: Mapping[str, Values] | None = None,
-    parts: Mapping[str, Values] | None = None,
+    **server: Unpack[Server],
 ) -> pd.DataFrame:
     """Say what tiers of KV caches hit, how a prefix comes back soonest, what is saved and worn.
 
@@ -62,8 +74,6 @@ def reuse(
         model: one model.
         tiers: memories of the platform that keep blocks, the nearest first: `hbm`, `dram=512GB`,
             `cxl`, `ssd=8x3.84TB`, `pool=4TB` and `pool-ssd` behind the fabric, `object`.
-        platform: one server; each node has tiers of its own but for those behind the fabric.
-        system: that computes the prompts.
         trace: requests in Mooncake's form, JSON lines or CSV, also packed by gzip; the summary
             of one, which ends in .json; or `conversation` or `synthetic`, the summaries of
             Mooncake's traces.
@@ -78,7 +88,7 @@ def reuse(
         slo: `ttft_s=2`: also the rate at which requests wait so long in the mean.
         drive: `30.72TB`: wear is counted in such drives, and asked again of as many as bear it.
         staged: blocks from drives and other servers pass through host DRAM, and are copied again.
-        sets, parts: numbers and parts of the platform to replace, one value each.
+        server: as `Server` says.
 
     Returns:
         A row a tier, of all nodes together: `hit_share` of the blocks, `total_share` with the tiers
@@ -103,7 +113,7 @@ def reuse(
     (tokens,) = values(prefix, size, "prefix") if prefix else (0.0,)
     requests, summary = (None, None) if trace is None else _trace(trace, block)
     question = Reuse(
-        study=_one_server(model, system, platform, sets, parts),
+        study=_one_server(model, server),
         tiers=names(tiers, "tiers"),
         trace=requests,
         summary=summary.faster(rate_scale) if summary else None,
@@ -133,20 +143,17 @@ def tier_sizes(
     trace: Value,
     slo: str,
     tiers: str | Iterable[str] = ("dram", "ssd"),
-    platform: Platforms = "h200-node",
-    system: Value = "tensor-parallel",
     rate_scale: float = 1.0,
     block: int = 512,
     policy: str = "exclusive",
     nodes: int = 0,
     years: float = 4.0,
-    sets: Mapping[str, Values] | None = None,
-    parts: Mapping[str, Values] | None = None,
+    **server: Unpack[Server],
 ) -> pd.DataFrame:
     """Find the cheapest sizes of tiers with which requests meet a mean time to first token.
 
     Args:
-        model, trace, platform, system, rate_scale, block, sets, parts: as `reuse` takes them.
+        model, trace, rate_scale, block, server: as `reuse` takes them.
         nodes: servers; 0 for the fewest that the largest tiers need.
         years: over which tiers are paid for.
         slo: `ttft_s=2`.
@@ -173,7 +180,7 @@ def tier_sizes(
 
     if not 0 < years < np.inf:
         raise InputError(f"--years: {years:g} must be above 0, and finite")
-    study = _one_server(model, system, platform, sets, parts)
+    study = _one_server(model, server)
     _, summary = _trace(trace, block)
     node = node_of(study, summary.block, staged=False)
     sizes = dict(sizes_of(node, text) for text in names(tiers, "tiers"))
@@ -223,22 +230,19 @@ def fetch_times(
     model: Models,
     *,
     tiers: str | Iterable[str],
-    platform: Platforms = "h200-node",
-    system: Value = "tensor-parallel",
-    sets: Mapping[str, Values] | None = None,
-    parts: Mapping[str, Values] | None = None,
+    **server: Unpack[Server],
 ) -> pd.DataFrame:
     """Milliseconds to bring a prefix back over its length: computed anew, or from each tier.
 
     Args:
-        model, tiers, platform, system, sets, parts: as `reuse` takes them.
+        model, tiers, server: as `reuse` takes them.
 
     Returns:
         A row a length of each way.
     """
     from nearkv.sweeps.explore.kv_node import node_of
 
-    node = node_of(_one_server(model, system, platform, sets, parts), 512, staged=False)
+    node = node_of(_one_server(model, server), 512, staged=False)
     doublings = np.arange(SHORTEST, int(np.log2(node.longest)) + 1, dtype=float)
     lengths = np.exp2(doublings)
     ways = {"recompute": node.compute(lengths)}
@@ -252,16 +256,12 @@ def fetch_times(
     return pd.concat(tables, ignore_index=True)
 
 
-def _one_server(
-    model: Models,
-    system: Value,
-    platform: Platforms,
-    sets: Mapping[str, Values] | None,
-    parts: Mapping[str, Values] | None,
-) -> Study:
+def _one_server(model: Models, server: Server) -> Study:
     """A study of one server whose system computes prompts."""
-    one_point: Axes = {"batch": 1, "context": 1, "output_tokens": 1, "platform": platform}
-    return study_of(system, model, {**one_point, "sets": sets or {}, "parts": parts or {}})
+    axes: Axes = {"batch": 1, "context": 1, "output_tokens": 1}
+    axes |= {"platform": server.get("platform", "h200-node")}
+    axes |= {"sets": server.get("sets", {}), "parts": server.get("parts", {})}
+    return study_of(server.get("system", "tensor-parallel"), model, axes)
 
 
 def _ttft(slo: str) -> float:

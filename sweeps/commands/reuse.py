@@ -22,8 +22,8 @@ TiersOf = Annotated[
     typer.Option(
         "--tier",
         metavar="TIER=SIZE",
-        help="A memory that keeps blocks, the nearest first: dram=512GB, ssd=8x3.84TB; also hbm, "
-        "cxl, pool, pool-ssd, object.",
+        help="What keeps blocks, the nearest first: hbm, dram=512GB, cxl, ssd=8x3.84TB, pool, "
+        "pool-ssd or object.",
     ),
 ]
 System = Annotated[
@@ -38,79 +38,45 @@ BlockTrace = Annotated[
     ),
 ]
 Prefix = Annotated[
-    str,
-    typer.Option(metavar="TOKENS", help="Without a trace: tokens that requests share."),
+    str, typer.Option(metavar="TOKENS", help="Without a trace: what requests share.")
 ]
 Hit = Annotated[
-    float, typer.Option(metavar="SHARE", help="Without a trace: how often they are found.")
+    float, typer.Option(metavar="SHARE", help="Without a trace: how often it is found.")
 ]
 Rate = Annotated[
     float, typer.Option(metavar="NUMBER", help="Without a trace: requests a second.")
 ]
 RateScale = Annotated[
-    float,
-    typer.Option(metavar="FACTOR", help="How many times as fast the requests come."),
+    float, typer.Option(metavar="FACTOR", help="How many times as fast requests come.")
 ]
 BlockTokens = Annotated[
     int, typer.Option(metavar="TOKENS", min=1, help="Tokens of a block of the trace.")
 ]
 Policy = Annotated[
-    str,
-    typer.Option(
-        metavar="POLICY",
-        help="victim (replayed), exclusive or inclusive (read off the reuse curve).",
-    ),
+    str, typer.Option(metavar="POLICY", help="victim (replayed), exclusive or inclusive.")
 ]
 Admission = Annotated[
-    str,
-    typer.Option(
-        metavar="RULES",
-        help="Which victims the second tier takes: all, second-touch, or both.",
-    ),
+    str, typer.Option(metavar="RULES", help="Victims written: all, second-touch or both.")
 ]
 Routing = Annotated[
     str,
-    typer.Option(
-        metavar="RULE", help="Requests go to the node with the longest prefix, or random."
-    ),
+    typer.Option(metavar="RULE", help="To the node with the longest prefix, or random."),
 ]
 Slo = Annotated[
-    str,
-    typer.Option(
-        metavar="ttft_s=SECONDS",
-        help="What requests may take in the mean until their first token.",
-    ),
+    str, typer.Option(metavar="ttft_s=SECONDS", help="The mean time to the first token.")
 ]
 Drive = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZE",
-        help="Count wear in such drives, and ask again of as many as bear it.",
-    ),
+    str, typer.Option(metavar="SIZE", help="Ask again of such drives as bear the writes.")
 ]
 Staged = Annotated[
-    bool,
-    typer.Option(
-        "--staged",
-        help="Blocks from drives and other servers are first put into host DRAM.",
-    ),
+    bool, typer.Option("--staged", help="Drives and other servers send to host DRAM first.")
 ]
 Nodes = Annotated[
-    int,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        help="Servers; 0: the fewest that compute prompts at most 80 % of their time.",
-    ),
+    int, typer.Option(metavar="NUMBER", min=0, help="Servers; 0: the fewest that do.")
 ]
 SaveCurve = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.json",
-        help="Write the curve of the trace, which --trace takes in its place.",
-    ),
+    str, typer.Option(metavar="FILE.json", help="Write the curve, which --trace takes.")
 ]
-
 Minimize = Annotated[
     str, typer.Option(metavar="COLUMN", help="What is to be least: usd_hour.")
 ]
