@@ -299,12 +299,13 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
 
     With all else stated, the share is exact. Beside another share, which is solved for the step,
     the least is the best where the system says so; elsewhere shares that are best beside likely
-    values of the other are tried, and every value of the choice.
+    values of the other are tried. Every value of the choice is tried beside it.
     """
     share = question.system.knobs[name].share
     stated = question.requested[share]
     least: Real = 0.0 if isinstance(stated, str) else stated
     first = question.having({name: 0.0, share: least})
+    settled = np.zeros((), bool)
     if first.unsolved:
         settled = _settled(first, share)
         bound: Real = np.where(settled, np.inf, np.nan)
@@ -313,10 +314,9 @@ def _solve_placement(question: _Question, name: str) -> Resolved:
         choice = _least_total(first, share, least)
         bound, values = choice.bound, [choice.value]
     options: list[dict[str, Requested]] = [{name: 0.0, share: value} for value in values]
-    # states may leave the GPU to fewer sequences than another placement does
-    has_states = np.any(np.greater(question.llm.all_state_bytes(1.0), 0))
-    # and only the first value of the choice keeps a least share that is stated
-    if (len(values) > 1 or has_states) and not np.any(least):
+    # what the GPU holds may move a cache or leave it fewer sequences, so that less of it is better;
+    # only the first value of the choice keeps a least share that is stated
+    if not np.all(settled) and not np.any(least):
         places = range(1, int(question.system.knobs[name].high) + 1)
         options += [{name: float(place), share: least} for place in places]
     best = _fastest(first, options)

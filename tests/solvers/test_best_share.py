@@ -69,3 +69,14 @@ def test_the_best_placement_comes_with_its_bound() -> None:
     assert answer["gap"][0] == 0
     assert answer["bound_s"][0] == pytest.approx(answer["total_s"][0])
     assert np.isfinite(answer["ssd_weights"][0])
+
+
+def test_activations_may_leave_the_gpu_to_weights() -> None:
+    """7.6 GB of weights in 8.5 GB: pages of activations cost less than streaming half of them."""
+    uvm = SYSTEMS["deepspeed-uvm"]
+    hw = machine_of(uvm).with_values({"gpu.memory": 8.46e9})
+    work, llm = Workload(4.0, 107914.0, 1947.0), model("phi3-mini")
+    best = resolve_knobs(uvm, hw, llm, work, dict(uvm.defaults))
+    filled = resolve_knobs(uvm, hw, llm, work, {**uvm.defaults, "weights": 0.0})
+    assert uvm.knobs["weights"].choices[int(best.knobs["weights"])] == "gpu"
+    assert best.estimate.total.seconds < 0.95 * filled.estimate.total.seconds
