@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 import nearkv
+from nearkv.sweeps.api import reuse as reuse_api
 
 FOLDER = Path(__file__).parent / "pictures"
 
@@ -30,12 +31,26 @@ def parity() -> None:
     nearkv.plot.save(axes.figure, FOLDER / "parity.svg")
 
 
+def reuse() -> None:
+    """Hits of two traces over capacity, and a prefix's times over its length."""
+    hits = reuse_api.hit_curves("conversation,synthetic")
+    axes = nearkv.plot.lines(
+        hits, "hit_share", over="capacity_tok", by="trace", width="column"
+    )
+    nearkv.plot.save(axes.figure, FOLDER / "reuse-hits.svg")
+    tiers = ("dram=1TB", "ssd=8x7.68TB", "pool=4TB", "object=100TB")
+    times = reuse_api.fetch_times("llama3.1-70b", tiers=tiers)
+    axes = nearkv.plot.lines(times, "fetch_ms", over="prefix_tok", by="way", width="column")
+    nearkv.plot.save(axes.figure, FOLDER / "reuse-times.svg")
+
+
 def main() -> None:
     """Draw all pictures; the same numbers give the same bytes."""
     mpl.use("agg")
     mpl.rcParams["svg.hashsalt"] = "nearkv"
     systems()
     parity()
+    reuse()
 
 
 if __name__ == "__main__":
