@@ -150,7 +150,10 @@ class Shape:
             (key for key in keys if self._value(key) is not None), (keys or [size])[0]
         )
         table, name = self.place(key)
-        return table.count(name, default=self.family.defaults.get(size, default))
+        number = table.count(name, default=self.family.defaults.get(size, default))
+        if size in ("window", "chunk") and not number:
+            raise table.refuse(name, "must be 1 or more")
+        return number
 
     def flag(self, size: str, kind: str = "") -> bool:
         """A choice, as the config or else the family makes it.

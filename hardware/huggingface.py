@@ -130,7 +130,9 @@ def part_of_config(table: Mapping[str, Any], name: str, where: str, source: str)
 def _shape_of(table: Mapping[str, Any], where: str) -> tuple[Config, Shape]:
     """The keys of the text part, and its sizes as its family names them."""
     text = table.get("text_config")
-    if isinstance(text, dict):
+    if text is not None and not isinstance(text, dict):
+        raise InputError(f"{where}: text_config must be a JSON object")
+    if text:
         outer = (
             "quantization_config",
             "tie_word_embeddings",

@@ -240,10 +240,10 @@ def _group_size(table: Config, *names: str, default: float) -> float:
     Raises:
         InputError: a scale is said to belong to no element.
     """
-    size = table.value(*names)
-    if size == 0:
+    size = table.number(*names, low=-1, high=LARGEST, default=default)
+    if table.value(*names) is not None and size != -1 and size < 1:
         raise InputError(f"{table.where}: {names[0]} must be 1 or more, or -1 for a row")
-    return max(table.number(*names, low=-1, high=LARGEST, default=default), 0.0)
+    return max(size, 0.0)
 
 
 def _block(scheme: Config) -> float:

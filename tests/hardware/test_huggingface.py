@@ -107,6 +107,8 @@ def test_gpt2_xl_has_its_published_parameters(tmp_path: Path) -> None:
         ({**LLAMA, "quantization_config": {"quant_method": "aqlm"}}, "quant_method 'aqlm'"),
         ({**MIXTRAL, "num_experts_per_tok": 9}, "must be at most experts, 8"),
         ({**OPT, "word_embed_proj_dim": 512}, "word_embed_proj_dim = 512"),
+        ({**LLAMA, "text_config": [1, 2]}, "text_config must be a JSON object"),
+        ({**LLAMA, "layer_types": ["sliding_attention"] * 80, "sliding_window": 0}, "1 or more"),
         ([1, 2], "JSON object"),
     ],
 )
@@ -361,6 +363,7 @@ def test_an_odd_value_of_a_quantisation_is_read_or_refused(method: str, tmp_path
         ("awq", ("bits",), -4, "bits must be a number from 1 to 32"),
         ("awq", ("bits",), 0, "bits must be a number from 1 to 32"),
         ("gptq", ("group_size",), math.nan, "group_size must be a number from -1"),
+        ("gptq", ("group_size",), 1e-320, "group_size must be 1 or more, or -1 for a row"),
         ("gptq", ("group_size",), 0, "group_size must be 1 or more, or -1 for a row"),
         ("fp8", ("bits",), 1000, "bits must be 8"),
         ("modelopt", ("config_groups", "group_0", "weights", "num_bits"), 8, "must be 4"),
