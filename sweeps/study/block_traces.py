@@ -67,19 +67,12 @@ class ReuseSummary:
         return of_prompts / (self.accesses * self.block)
 
     def text(self) -> str:
-        """As JSON, which `read_summary` reads: arrays to six digits, a key a line."""
+        """As JSON, which `read_summary` reads: arrays to six digits."""
 
         def listed(values: NDArray[np.float64]) -> list[float]:
             return [float(f"{value:.6g}") for value in values.tolist()]
 
-        return (
-            "{"
-            + ",\n".join(
-                f"{json.dumps(key)}: {json.dumps(value, default=listed)}"
-                for key, value in asdict(self).items()
-            )
-            + "}\n"
-        )
+        return json.dumps(asdict(self), default=listed) + "\n"
 
     def faster(self, scale: float) -> ReuseSummary:
         """The same requests, so many times as fast.
@@ -233,11 +226,11 @@ def read_blocks(path: Path, block: int = 512) -> BlockTrace:
         raise InputError(f"{path}: its requests ask for no block")
     return BlockTrace(
         name=str(path),
-        seconds=np.array(seconds),
-        prompt=np.array(prompts),
-        output=np.array(outputs),
-        blocks=np.array(blocks, np.int64),
-        ends=np.array(ends, np.int64),
+        seconds=np.frombuffer(seconds),
+        prompt=np.frombuffer(prompts),
+        output=np.frombuffer(outputs),
+        blocks=np.frombuffer(blocks, np.int64),
+        ends=np.frombuffer(ends, np.int64),
         block=block,
         share=len(blocks) / accesses,
     )
