@@ -124,7 +124,8 @@ def reuse(
         routing=routing,
         nodes=nodes,
         ttft=_ttft(slo) if slo else 0.0,
-        drive=parse(drive, "B", "--drive") if drive else 0.0,
+        drive=_drive(drive) if drive else 0.0,
+        block=summary.block if summary else block,
         staged=staged,
     )
     rows, conclusion = [], []
@@ -191,6 +192,7 @@ def tier_sizes(
         policy=policy,
         nodes=nodes,
         ttft=_ttft(slo),
+        block=summary.block,
     )
     row, conclusion, certificate = answer(question, list(sizes.values()), years)
     table = table_of_rows([row], conclusion)
@@ -262,6 +264,17 @@ def _one_server(model: Models, server: Server) -> Study:
     axes |= {"platform": server.get("platform", "h200-node")}
     axes |= {"sets": server.get("sets", {}), "parts": server.get("parts", {})}
     return study_of(server.get("system", "tensor-parallel"), model, axes)
+
+
+def _drive(text: str) -> float:
+    """Capacity of a drive [B].
+
+    Raises:
+        InputError: it is none.
+    """
+    if not (capacity := parse(text, "B", "--drive")):
+        raise InputError(f"--drive {text!r}: must hold something")
+    return capacity
 
 
 def _ttft(slo: str) -> float:

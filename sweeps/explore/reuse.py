@@ -57,6 +57,7 @@ class Reuse:
         nodes: servers, each with tiers of its own; 0 for the fewest below `BUSY`.
         ttft: mean of requests at the rate that is asked for; 0 where none is [s].
         drive: capacity of one drive, in which wear is counted; 0 for those of the tier [B].
+        block: tokens of a block.
         staged: whether blocks from drives and from other servers pass through host DRAM.
     """
 
@@ -73,13 +74,13 @@ class Reuse:
     nodes: int = 0
     ttft: float = 0.0
     drive: float = 0.0
+    block: int = 512
     staged: bool = False
 
     @cached_property
     def node(self) -> Node:
         """One server."""
-        block = self.summary.block if self.summary else Node.block
-        return node_of(self.study, block, self.staged)
+        return node_of(self.study, self.block, self.staged)
 
     @cached_property
     def built(self) -> tuple[Tier, ...]:
@@ -173,6 +174,8 @@ def _check(question: Reuse) -> None:
     if question.admission != "all" and question.policy != "victim":
         raise InputError(f"--admission {question.admission}: is for --policy victim alone")
     _check_routing(question)
+    if question.drive and all(np.isinf(tier.endurance) for tier in question.built):
+        raise InputError(f"--drive: {', '.join(names)} does not wear out; name drives")
     if question.summary is None:
         _check_prefix(question)
     else:
@@ -275,7 +278,7 @@ def service_of(question: Reuse, nodes: int, hits: Hits) -> dict[str, float]:
         weights = np.array([found, 1 - found])
     mean, square = (float(np.sum(weights * power)) for power in (seconds, seconds**2))
     wait = float(mean_wait(rate, mean, square))
-    spare = max(question.ttft - mean, 0.0)
+    spare = max(question.ttft - mean, 0.0) if question.ttft else np.nan
     quantiles = {
         name: np.quantile(seconds, share, weights=weights, method="inverted_cdf")
         for name, share in QUANTILES.items()

@@ -155,6 +155,14 @@ def test_inputs_of_layers_are_smaller_than_kv_where_each_head_has_its_own(
     assert table["restore_x_ms"][0] / table["load_ms"][0] == pytest.approx(ratio, rel=0.01)
 
 
+def test_small_blocks_ask_drives_more_often() -> None:
+    """A file system takes 10 ms a block: 16,384 tokens are 32 of 512, or 1,024 of 16."""
+    asked = partial(nearkv.reuse, MODEL, tiers="ssd=8x4TB", prefix="16k", hit=0.5, rate=0.1)
+    sets = {"policy.block_time": "10ms"}
+    small, large = (asked(block=block, sets=sets)["load_ms"][0] for block in (16, 512))
+    assert small - large == pytest.approx(10 * (1024 - 32))
+
+
 def test_a_prompt_longer_than_the_model_takes_is_refused() -> None:
     with pytest.raises(InputError, match=r"204,800 tokens, the model takes 131,072"):
         nearkv.reuse(MODEL, tiers="dram=1TB", prefix="200k", hit=0.1, rate=1)
